@@ -26,7 +26,7 @@ from benchmarks.accuracy.tables import Table, delta, table
 from benchmarks.scale.watch import Watched
 from marginweave.accounting.accounts import Account
 from marginweave.ledger import Ledger
-from tests.support.run_fork_server import run_by_stages
+from tests.support.forked_runs import run_by_stages
 
 
 @dataclass

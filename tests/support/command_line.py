@@ -1,4 +1,4 @@
-"""The installed command line as a process, in a home of its own."""
+"""The command line in a home of its own: the installed program as a process, or its commands in forks of this process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
+from marginweave.flows.prefect.environment import ANALYTICS_OFF
 from marginweave.runs.home import service_directory
+from tests.support.forks import Fork
 from tests.support.places import INSTALLED
 
 
@@ -25,11 +30,10 @@ def settle(home: Path, database: Path) -> None:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`marginweave` as a process, with a home, a ledger and, if given, a server of its own."""
+    """`marginweave` as it is installed, with a home, a ledger and, if given, a server of its own."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
-    program: Path = INSTALLED
 
     @property
     def variables(self) -> dict[str, str]:
@@ -39,12 +43,12 @@ class CommandLine:
         return {**kept, **ours, **self.environment}
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """The command as a list, of the installed program: for what is started and killed, or told apart by its process."""
+        """The command as a list, for what is started and killed, or told apart by its process."""
         return [str(INSTALLED), *map(str, arguments)]
 
     def kill_after(self, config: Path, run: str, stage: str) -> None:
         """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
-        command = [str(self.program), "run", str(config), "--run", run]
+        command = self.command("run", config, "--run", run)
         process = subprocess.Popen(command, cwd=self.home, env=self.variables, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
@@ -52,7 +56,6 @@ class CommandLine:
                 break
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
     def __call__(
@@ -60,7 +63,7 @@ class CommandLine:
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end, under the `umask` of this process unless one is given; standard output and error as text."""
         return subprocess.run(
-            [str(self.program), *map(str, arguments)],
+            self.command(*arguments),
             cwd=self.home,
             env=self.variables,
             capture_output=True,
@@ -69,3 +72,38 @@ class CommandLine:
             umask=umask,
             check=False,
         )
+
+
+class ForkedCommandLine(CommandLine):
+    """The same commands without the start of a program, and without Prefect: runs call the stages as plain functions.
+
+    A process that has imported everything is forked: a run takes half a second where the installed program and Prefect take
+    five. What is said of a process, of its start or of Prefect is tested with the installed program.
+    """
+
+    def begin(self, *arguments: str | Path, umask: int = -1) -> Fork:
+        """Begin a command."""
+        return Fork(partial(self._do, [str(argument) for argument in arguments], umask))
+
+    def __call__(
+        self, *arguments: str | Path, timeout: float = 400, umask: int = -1
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end, as the installed program does."""
+        begun = self.begin(*arguments, umask=umask)
+        return subprocess.CompletedProcess(list(map(str, arguments)), begun.wait(timeout), begun.out, begun.err)
+
+    def _do(self, arguments: list[str], umask: int) -> NoReturn:
+        """Become the program."""
+        from marginweave.flows.cli import main
+        from tests.support.plain_runs import commands_without_prefect
+
+        variables = self.variables
+        os.environ.clear()
+        os.environ.update(variables | ANALYTICS_OFF)
+        os.chdir(self.home)
+        if umask != -1:
+            os.umask(umask)
+        sys.argv = ["marginweave", *arguments]
+        with commands_without_prefect():
+            main()
+        raise AssertionError("main ends the process")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -29,42 +27,6 @@ _FILE = re.compile(
 )
 _SECRET = re.compile(r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?:seed|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?")
 _ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
-
-
-class ForkServer:
-    """`tests.support.run_fork_server` as a process that `program` forks."""
-
-    def __init__(self, new_victim: Callable[..., Victim], program: Path, environment: dict[str, str]) -> None:
-        self._new_victim = new_victim
-        self._process = subprocess.Popen(
-            [program],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._calls: dict[str | None, dict[str, int]] = {}
-
-    def calls(self, shape: str | None) -> dict[str, int]:
-        """How often an undisturbed run of a shape passes each transition."""
-        if shape not in self._calls:
-            self._calls[shape] = self.ask({"count": self._new_victim(shape).order()})["calls"]
-        return self._calls[shape]
-
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Have one order done."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=120)  # a server of its own may be stopping
 
 
 @dataclass
@@ -111,16 +73,14 @@ class Victim:
     def makes(self) -> Path:
         return self.home / "makes"
 
-    def order(self, through: str = "stages", **more: Any) -> dict[str, Any]:
-        """An order for the warm parent: run, or go on."""
+    def order(self, **more: Any) -> dict[str, Any]:
+        """An order for `tests.support.forked_runs`: run, or go on."""
         paths = {"home": self.home, "config": self.config, "ledger": self.ledger_file, "makes": self.makes}
         texts = {name: str(path) for name, path in paths.items()}
         return {
             **texts,
             "environment": self.environment,
             "run": self.run,
-            "log": str(self.home / "log"),
-            "through": through,
             **more,
         }
 

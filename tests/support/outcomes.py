@@ -218,6 +218,6 @@ WORDS = {
 def word(answer: dict[str, Any]) -> str:
     """An attempt that has stopped: its exit code and what it says."""
     for pattern, said in WORDS.items():
-        if re.search(pattern, answer["message"]):
+        if re.search(pattern, answer.message):
             return f"exit {answer['code']} ({said})"
     raise AssertionError(f"no word for {answer}")

@@ -38,7 +38,7 @@ def enter(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_shell(cli: CommandLine, text: str, code: int = 0) -> str:
     """What commands print; the first that fails ends them."""
-    programs = os.pathsep.join([str(cli.program.parent), str(INSTALLED.parent), os.environ["PATH"]])
+    programs = os.pathsep.join([str(INSTALLED.parent), os.environ["PATH"]])
     environment = cli.variables | {"PATH": programs}
     command = ["bash", "-eu", "-o", "pipefail", "-c", text]
     done = subprocess.run(

@@ -1,29 +1,38 @@
-"""Real processes: the command line in homes of its own, with one Prefect server and one warm parent for most of the tests."""
+"""The command line in homes of its own: installed, with one Prefect server for all, or forked from a warm process of tests."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
 from tests.support.browser import AXE, Browser, browser, fetch_axe
-from tests.support.cli_fork_server import KILLING, WITHOUT_PREFECT, forking
 from tests.support.cluster import Cluster, cluster
-from tests.support.command_line import CommandLine, prefect_database, settle
+from tests.support.command_line import CommandLine, ForkedCommandLine, prefect_database, settle
 from tests.support.firefox import Firefox, firefox
-from tests.support.kills import ForkServer
+from tests.support.forked_runs import ForkedRuns
+from tests.support.people_table import people
+from tests.support.plain_runs import commands_without_prefect
 from tests.support.postgres import Server, postgres_server
 from tests.support.shapes import NewVictim, victims
 from tests.support.shared import made_once, shared_folder, started_once
 
 NOWHERE = "http://127.0.0.1:9/api"  # a port on which nobody listens
+# What commands do for the first time is done before any is forked: kernels, templates, statements, modules.
+WARMED_UP = (
+    "ledger open people --epsilon 50 --delta 1e-4",
+    *("check {config}", "plan {config}", "run {config} --run r", "query r --by sex --mean age", "table r sex region"),
+    *("report r --to {home}/pages", "evaluate r", "synthesize r --to {home}/more", "runs", "ledger list"),
+    *("ledger show people", "ledger verify"),
+)
 
 
 @contextmanager
@@ -79,16 +88,22 @@ def server(unused_database: Path, server_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def forked_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A `marginweave` that is forked by a process that has imported everything, one for all workers."""
-    with started_once(shared_folder(tmp_path_factory, "forking"), _fork) as program:
-        yield Path(program)
+def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Make a release by each method in this process, and ask it, so that what is forked from it is quick."""
+    from marginweave.flows.cli.app import app
 
-
-@contextmanager
-def _fork(folder: Path) -> Iterator[str]:
-    with forking(folder, CommandLine(folder, {"PREFECT_API_URL": NOWHERE}).variables) as program:
-        yield str(program)
+    for method in ("k-tuples", "marginals"):
+        home = tmp_path_factory.mktemp("warm")
+        config = people(home, 40, aggregate__method=method)
+        with (
+            (home / "log").open("w") as log,
+            mock.patch.dict(os.environ, CommandLine(home).variables),
+            redirect_stdout(log),
+            redirect_stderr(log),
+            commands_without_prefect(),
+        ):
+            for command in WARMED_UP:
+                app(command.format(config=config, home=home).split(), standalone_mode=False)
 
 
 @pytest.fixture
@@ -107,17 +122,15 @@ def settled(alone: CommandLine, unused_database: Path) -> CommandLine:
 
 
 @pytest.fixture
-def marginweave(alone: CommandLine, forked_program: Path) -> CommandLine:
+def marginweave(alone: CommandLine, warm: None) -> ForkedCommandLine:
     """A forked command line that calls the stages without Prefect; whatever looked for its server would fail."""
-    environment = {WITHOUT_PREFECT: "1", "PREFECT_API_URL": NOWHERE, "PREFECT_HOME": str(alone.home / "prefect")}
-    return CommandLine(alone.home, environment, forked_program)
+    return ForkedCommandLine(alone.home, {"PREFECT_API_URL": NOWHERE, "PREFECT_HOME": str(alone.home / "prefect")})
 
 
 @pytest.fixture
-def served(alone: CommandLine, server: str, forked_program: Path) -> CommandLine:
-    """A forked command line that uses the server of the suite: where Prefect, or the flow as it runs it, matters."""
-    environment = {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
-    return CommandLine(alone.home, environment, forked_program)
+def served(alone: CommandLine, server: str) -> CommandLine:
+    """The installed command line with the server of the suite: where Prefect, or the flow as it runs it, matters."""
+    return CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})
 
 
 @pytest.fixture
@@ -126,13 +139,9 @@ def new_victim(tmp_path: Path) -> NewVictim:
 
 
 @pytest.fixture(scope="session")
-def parent(tmp_path_factory: pytest.TempPathFactory, server: str, forked_program: Path) -> Iterator[ForkServer]:
-    """One warm parent for all runs that are killed or meet a fault, with nothing of the developer's own environment."""
-    place = tmp_path_factory.mktemp("warm")
-    environment = CommandLine(place, {"PREFECT_API_URL": server, KILLING: "1"}).variables
-    started = ForkServer(victims(place), forked_program, environment)
-    yield started
-    started.close()
+def forks(tmp_path_factory: pytest.TempPathFactory, warm: None) -> ForkedRuns:
+    """What does all runs that are killed or meet a fault."""
+    return ForkedRuns(victims(tmp_path_factory.mktemp("calm")))
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ from marginweave.released.manifest import RunState
 from marginweave.runs.retention import purge_older
 from marginweave.verify.files import audit_files
 from tests.support.command_line import CommandLine
-from tests.support.kills import ForkServer, Victim
+from tests.support.forked_runs import ForkedRuns
+from tests.support.kills import Victim
 from tests.support.people_table import people
 from tests.support.release_checks import RELEASED, contents, opened
 from tests.support.samples import every
@@ -77,16 +78,16 @@ def _submitted(victim: Victim) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("point", "side"), every(3, itertools.product(ENDING, SIDES)))
 def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
-    parent: ForkServer, victim: Victim, point: str, side: str
+    forks: ForkedRuns, victim: Victim, point: str, side: str
 ) -> None:
     """Nothing gets into `release/`, no row is written twice, and resuming brings the run to where the ledger is."""
-    number = {"manifest": parent.calls(None)["manifest"]}.get(point, 1)
-    assert parent.ask(victim.order(point=[point, side, number]))["code"] == -signal.SIGKILL
+    number = {"manifest": forks.calls(None)["manifest"]}.get(point, 1)
+    assert forks.ask(victim.order(point=[point, side, number])).code == -signal.SIGKILL
     victim.check()
     _audit(victim)
     assert list(victim.folder.release.iterdir()) == []
     for _ in range(2):
-        assert parent.ask(victim.order())["code"] == 0
+        assert forks.ask(victim.order()).code == 0
         _check_awaiting(victim)
     kinds = [event.kind for event in victim.events]
     assert kinds.count(EventKind.SUBMITTED) == 1
@@ -95,20 +96,20 @@ def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
 
 @pytest.mark.parametrize(("point", "side"), every(3, itertools.product(DECIDING, SIDES)))
 def test_an_approval_killed_anywhere_ends_in_one_publication(
-    parent: ForkServer, victim: Victim, point: str, side: str
+    forks: ForkedRuns, victim: Victim, point: str, side: str
 ) -> None:
     """The same command again, or the run's, completes it: the submitted bytes, one APPROVED row, one PUBLISHED row."""
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     before = _check_awaiting(victim)
-    killed = parent.ask(victim.order(decision=YES, point=[point, side, 1]))
-    assert killed["code"] == -signal.SIGKILL, killed
+    killed = forks.ask(victim.order(decision=YES, point=[point, side, 1]))
+    assert killed.code == -signal.SIGKILL, killed
     victim.check()
     _audit(victim)
     again = victim.order(decision=YES) if side == "before" else victim.order()
-    assert parent.ask(again)["code"] == 0
+    assert forks.ask(again).code == 0
     if point == "decide" and side == "after":  # the run's own command publishes what is approved already
         assert victim.folder.present_manifest().state == RunState.FINISHED
-    assert parent.ask(victim.order(decision=YES))["code"] == 0
+    assert forks.ask(victim.order(decision=YES)).code == 0
     victim.check_finished()
     _audit(victim)
     assert _submitted(victim) == before
@@ -127,12 +128,12 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     ],
 )
 def test_whoever_wants_an_approved_release_completes_its_approval(
-    parent: ForkServer, victim: Victim, marginweave: CommandLine, tmp_path: Path, command: str, point: str, side: str
+    forks: ForkedRuns, victim: Victim, marginweave: CommandLine, tmp_path: Path, command: str, point: str, side: str
 ) -> None:
     """Killed when the ledger had the approval and the files were not in place, or the manifest did not say so."""
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     before = _check_awaiting(victim)
-    assert parent.ask(victim.order(decision=YES, point=[point, side, 1]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(decision=YES, point=[point, side, 1])).code == -signal.SIGKILL
     place = [] if command == "evaluate" else ["--to", tmp_path / "out"]
     done = replace(marginweave, home=victim.home)(
         command, victim.run, *place, *(["--even-so"] if command == "publish" else [])
@@ -148,7 +149,7 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
 
 @pytest.mark.long  # a run and two audits of its files
 def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
-    parent: ForkServer, victim: Victim, marginweave: CommandLine, tmp_path: Path
+    forks: ForkedRuns, victim: Victim, marginweave: CommandLine, tmp_path: Path
 ) -> None:
     """Plan, promise, rows, anchor, which verify; not what was counted or discovered. The same once the files are purged."""
     people(
@@ -159,8 +160,8 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         columns__region={"type": "category", "domain": "private"},
         columns__age={"type": "number", "bounds": "private", "within": [0, 128], "bins": 4},
     )
-    assert parent.ask(victim.order())["code"] == 0
-    assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order()).code == 0
+    assert forks.ask(victim.order(decision=NO, point=["decide", "after", 1])).code == -signal.SIGKILL
     full = json.loads((victim.folder.proposed / "privacy.json").read_text())
     cli = replace(marginweave, home=victim.home)
     for purged in (False, True):
@@ -215,12 +216,12 @@ def _check_verification(bundle: Path, published: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_rejection_killed_anywhere_publishes_nothing(parent: ForkServer, victim: Victim, side: str) -> None:
+def test_a_rejection_killed_anywhere_publishes_nothing(forks: ForkedRuns, victim: Victim, side: str) -> None:
     """Its charge stays, the run goes nowhere, and no later approval changes that."""
-    assert parent.ask(victim.order())["code"] == 0
-    assert parent.ask(victim.order(decision=NO, point=["decide", side, 1]))["code"] == -signal.SIGKILL
-    assert parent.ask(victim.order(decision=NO))["code"] == 96
-    assert parent.ask(victim.order(decision=YES))["code"] == 96  # the first decision stands
+    assert forks.ask(victim.order()).code == 0
+    assert forks.ask(victim.order(decision=NO, point=["decide", side, 1])).code == -signal.SIGKILL
+    assert forks.ask(victim.order(decision=NO)).code == 96
+    assert forks.ask(victim.order(decision=YES)).code == 96  # the first decision stands
     victim.check()
     _audit(victim)
     assert list(victim.folder.release.iterdir()) == []
@@ -229,18 +230,18 @@ def test_a_rejection_killed_anywhere_publishes_nothing(parent: ForkServer, victi
     assert {draw.state for draw in record.draws} <= {State.COMMITTED, State.RETURNED}
     assert record.charged.mu2 > 0
     assert [event.kind for event in victim.events if event.kind in DECIDED] == [EventKind.REJECTED]
-    resumed = parent.ask(victim.order())
-    assert (resumed["code"], "was rejected, and its charge stays" in resumed["message"]) == (2, True)
+    resumed = forks.ask(victim.order())
+    assert (resumed.code, "was rejected, and its charge stays" in resumed.message) == (2, True)
 
 
 def test_a_purge_completes_a_rejection_that_was_killed(
-    parent: ForkServer, victim: Victim, monkeypatch: pytest.MonkeyPatch
+    forks: ForkedRuns, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger's row is there and the manifest does not know of it: what was proposed goes all the same."""
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(victim.location))
     assert purge_older(victim.home, timedelta(0))[0] == []  # it still awaits its decision
-    assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(decision=NO, point=["decide", "after", 1])).code == -signal.SIGKILL
     assert victim.folder.present_manifest().state == RunState.AWAITING
     assert purge_older(victim.home, timedelta(0))[0] == [victim.folder.run]
     assert victim.folder.present_manifest().state == RunState.REJECTED
@@ -249,9 +250,9 @@ def test_a_purge_completes_a_rejection_that_was_killed(
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "added", "replaced by a link"])
-def test_tampered_files_are_not_approved(parent: ForkServer, victim: Victim, damage: str) -> None:
+def test_tampered_files_are_not_approved(forks: ForkedRuns, victim: Victim, damage: str) -> None:
     """The digests were booked before: nothing is published and nothing written; a rejection is still possible."""
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     _check_awaiting(victim)
     file = victim.folder.proposed / "synthetic.csv"
     content = file.read_bytes()
@@ -264,13 +265,13 @@ def test_tampered_files_are_not_approved(parent: ForkServer, victim: Victim, dam
     if damage == "replaced by a link":
         (victim.home / "elsewhere.csv").write_bytes(content)
         file.symlink_to(victim.home / "elsewhere.csv")
-    answer = parent.ask(victim.order(decision=YES))
-    assert answer["code"] == 1, answer
-    assert str(victim.folder.proposed) in answer["message"]
+    answer = forks.ask(victim.order(decision=YES))
+    assert answer.code == 1, answer
+    assert str(victim.folder.proposed) in answer.message
     victim.check()
     assert DECIDED.isdisjoint(event.kind for event in victim.events)
     assert list(victim.folder.release.iterdir()) == []
-    assert parent.ask(victim.order(decision=NO))["code"] == 96
+    assert forks.ask(victim.order(decision=NO)).code == 96
     assert list(victim.folder.release.iterdir()) == []
 
 

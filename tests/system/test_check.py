@@ -13,8 +13,8 @@ import yaml
 
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick, raw
+from tests.support.forked_runs import STAGES
 from tests.support.people_table import people
-from tests.support.run_fork_server import STAGES
 from tests.support.samples import every
 from tests.support.terminal import on_terminal
 

@@ -16,11 +16,11 @@ from marginweave.accounting.records import State
 from marginweave.base.errors import BudgetError
 from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine, settle
-from tests.support.kills import ForkServer, Victim
+from tests.support.forked_runs import FAULTS, LEASE, ForkedRuns
+from tests.support.kills import Victim
 from tests.support.people_table import people
 from tests.support.release_checks import opened
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
-from tests.support.run_fork_server import FAULTS, LEASE
 from tests.support.samples import every
 
 pytestmark = pytest.mark.system
@@ -54,7 +54,7 @@ def _mend(place: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", every(2, ["full", "read-only"]))
-def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) -> None:
+def test_every_write_may_fail_once(forks: ForkedRuns, runs: Path, kind: str) -> None:
     """The fault moves from one file to the next: each attempt stops with a typed error, and no draw is ever lost."""
     if not runs.is_mount():
         kind = {"full": "size limit", "read-only": "forbidden"}[kind]
@@ -62,14 +62,14 @@ def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) ->
     victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2, publish__keep_private=True))
     failed: list[str] = []
     while True:
-        answer = parent.ask(victim.order(fault=[kind, failed, str(runs)]))
+        answer = forks.ask(victim.order(fault=[kind, failed, str(runs)]))
         _mend(runs, kind)
         victim.check()
-        if answer["code"] == 0:
+        if answer.code == 0:
             break
-        assert answer["code"] in (1, 3), answer
-        assert "cannot be " in answer["message"], answer
-        name = LEASE.sub("", Path(answer["message"].split(" cannot be ")[0]).name)
+        assert answer.code in (1, 3), answer
+        assert "cannot be " in answer.message, answer
+        name = LEASE.sub("", Path(answer.message.split(" cannot be ")[0]).name)
         if name in TOGETHER:
             name = next((other for other in TOGETHER if other not in failed), name)
         assert name not in failed, answer
@@ -83,18 +83,18 @@ def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) ->
 
 
 @pytest.mark.parametrize("draw", every(2, [3, 1, 5], first=1))
-def test_a_disk_that_fills_after_the_charge_loses_no_draw(parent: ForkServer, runs: Path, draw: int) -> None:
+def test_a_disk_that_fills_after_the_charge_loses_no_draw(forks: ForkedRuns, runs: Path, draw: int) -> None:
     """Room for a draw is set aside before it is charged, so that its bytes are kept when the disk is full."""
     if not runs.is_mount():
         pytest.skip("a disk of limited size can be mounted by root only")
     home = runs.parent
     victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2))
-    answer = parent.ask(victim.order(fault=["full", draw, str(runs)]))
-    assert answer["code"] == 1, answer
-    assert "No space left on device" in answer["message"]
+    answer = forks.ask(victim.order(fault=["full", draw, str(runs)]))
+    assert answer.code == 1, answer
+    assert "No space left on device" in answer.message
     victim.check()
     _mend(runs, "full")
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
     record = victim.record()
     assert record is not None
@@ -114,22 +114,22 @@ def cramped(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(home / "ledger")], check=True)
 
 
-def test_a_ledger_without_room_loses_no_draw(parent: ForkServer, cramped: Path) -> None:
+def test_a_ledger_without_room_loses_no_draw(forks: ForkedRuns, cramped: Path) -> None:
     """The ledger's own disk is full between charge and commit: what was begun is committed, and nothing more is begun."""
     victim = Victim(home=cramped, config=people(cramped, 40, aggregate__reporting_length=2))
     for number in (1, 1, 1):
-        answer = parent.ask(victim.order(fault=["full", number, str(cramped / "ledger")]))
+        answer = forks.ask(victim.order(fault=["full", number, str(cramped / "ledger")]))
         _mend(cramped / "ledger", "full")
         victim.check()
-        if answer["code"] == 0:  # it was the last draw, and the room that was set aside held the publication as well
+        if answer.code == 0:  # it was the last draw, and the room that was set aside held the publication as well
             break
-        assert answer["code"] == 3, answer
-        assert "the disk of the ledger" in answer["message"]
-        assert "is full" in answer["message"]
+        assert answer.code == 3, answer
+        assert "the disk of the ledger" in answer.message
+        assert "is full" in answer.message
         record = victim.record()
         assert record is not None
         assert {draw.state for draw in record.draws} <= {State.COMMITTED, State.RESERVED}
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
     record = victim.record()
     assert record is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from marginweave.counts import cluster
 from marginweave.flows.cli.app import _invoke
 from tests.support.command_line import CommandLine
-from tests.support.places import EXAMPLES, INSTALLED
+from tests.support.places import EXAMPLES
 
 pytestmark = pytest.mark.system
 
@@ -21,7 +20,7 @@ def test_a_release_on_processes(served: CommandLine, tmp_path: Path) -> None:
     """`engine: {dask: local}` from the command line: the release is made, Dask says nothing and leaves nothing."""
     place = tmp_path / "affairs.yaml"
     place.write_text((EXAMPLES / "affairs.yaml").read_text() + "\nengine: {dask: local}\n")
-    run = replace(served, program=INSTALLED)("run", place, timeout=240)  # Dask's processes are spawned by a program
+    run = served("run", place, timeout=240)  # Dask's processes are spawned by a program
     output = run.stdout + run.stderr
     assert run.returncode == 0, output
     assert "distributed" not in output

@@ -10,15 +10,15 @@ import csv
 import io
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marginweave.accounting.records import State
-from tests.support.command_line import CommandLine
-from tests.support.kills import ForkServer, Victim
+from tests.support.command_line import CommandLine, ForkedCommandLine
+from tests.support.forked_runs import ForkedRuns
+from tests.support.kills import Victim
 from tests.support.people_table import people
 from tests.support.release_checks import contents
 from tests.support.samples import every
@@ -55,16 +55,10 @@ def opened(cli: CommandLine, mode: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def at_once(cli: CommandLine, config: Path, runs: tuple[str, str]) -> dict[str, tuple[int, str]]:
+def at_once(cli: ForkedCommandLine, config: Path, runs: tuple[str, str]) -> dict[str, tuple[int, str]]:
     """Exit code and standard error of runs that are begun at the same time."""
-    begun = {
-        run: subprocess.Popen(
-            [cli.program, "run", config, "--run", run],
-            cwd=cli.home, env=cli.variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for run in runs
-    }  # fmt: skip
-    return {run: (process.wait(), process.communicate()[1]) for run, process in begun.items()}
+    begun = {run: cli.begin("run", config, "--run", run) for run in runs}
+    return {run: (fork.wait(), fork.err) for run, fork in begun.items()}
 
 
 def released(table: str) -> list[tuple[tuple[str, str], ...]]:
@@ -75,7 +69,7 @@ def released(table: str) -> list[tuple[tuple[str, str], ...]]:
 
 
 @pytest.mark.parametrize("mode", every(3, MODES))
-def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandLine, mode: str) -> None:
+def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: ForkedCommandLine, mode: str) -> None:
     cli, path = marginweave, marked(marginweave.home, mode)
     opened(cli, mode)
     ended = at_once(cli, path, ("a", "b"))
@@ -104,7 +98,7 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandL
     every(3, [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")]),
 )
 def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
-    parent: ForkServer, tmp_path: Path, mode: str, transition: str, side: str
+    forks: ForkedRuns, tmp_path: Path, mode: str, transition: str, side: str
 ) -> None:
     """One draw after the other is that at which the run dies: what was begun is made again, what is whole stays."""
     planned, home = DRAWS[mode], tmp_path / "home"
@@ -115,11 +109,11 @@ def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
     for place in range(len(planned)):
         # what the attempt before has left is adopted first, by a commit of its own
         adopts = place > 0 and transition == "commit_draw"
-        answer = parent.ask(victim.order(point=[transition, side, 1 + adopts]))
-        assert answer["code"] == -signal.SIGKILL, answer
+        answer = forks.ask(victim.order(point=[transition, side, 1 + adopts]))
+        assert answer.code == -signal.SIGKILL, answer
         victim.check()
-    answer = parent.ask(victim.order())
-    assert answer["code"] == 0, answer
+    answer = forks.ask(victim.order())
+    assert answer.code == 0, answer
     victim.check_finished()
     record = victim.record()
     assert record is not None

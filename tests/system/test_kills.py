@@ -24,10 +24,9 @@ import pytest
 from marginweave.accounting.records import State
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
-from tests.support.kills import ForkServer, Victim
-from tests.support.places import INSTALLED
+from tests.support.forked_runs import POINTS, ForkedRuns, begin
+from tests.support.kills import Victim
 from tests.support.release_checks import RELEASED
-from tests.support.run_fork_server import POINTS
 from tests.support.samples import every
 from tests.support.shapes import SHAPES, NewVictim
 from tests.support.walk import Walk
@@ -63,89 +62,85 @@ def _ended(victim: Victim, killed: int, shape: str) -> Counter[str]:
 
 def _order(choice: random.Random, calls: dict[str, int]) -> dict[str, Any]:
     """Where and how a run is killed next: at a transition that an undisturbed one passes, or at a time."""
-    through = "prefect" if choice.random() < 0.08 else "stages"
     if choice.random() < 0.3:
-        return {"through": through, "after": choice.uniform(0.0, 1.5)}
+        return {"after": choice.uniform(0.0, 1.5)}
     point = choice.choice(sorted(calls))
-    return {
-        "through": through,
-        "point": [point, choice.choice(["before", "after"]), choice.randint(1, calls[point])],
-    }
+    return {"point": [point, choice.choice(["before", "after"]), choice.randint(1, calls[point])]}
 
 
-def _one_of_the_walk(parent: ForkServer, new_victim: NewVictim, walk: Walk) -> None:
+def _one_of_the_walk(forks: ForkedRuns, new_victim: NewVictim, walk: Walk) -> None:
     """One run, killed up to six times wherever chance has it, and finished."""
     number, choice = walk.choices()
     shape = sorted(SHAPES)[number % len(SHAPES)]
     victim = new_victim(shape, publish__keep_private=choice.random() < 0.7)
-    calls, killed, refused = parent.calls(shape), 0, 0
+    calls, killed, refused = forks.calls(shape), 0, 0
     for _ in range(choice.randint(1, 6)):
         order = _order(choice, calls)
         if choice.random() < 0.1:
             order["version"] = f"0.0.{choice.randint(1, 3)}"
-        answer = parent.ask(victim.order(**order))
+        answer = forks.ask(victim.order(**order))
         victim.check()
-        if answer["code"] == 2 and "was begun by marginweave" in answer["message"]:
+        if answer.code == 2 and "was begun by marginweave" in answer.message:
             refused += 1  # a program does not end a draw that another one has begun
             continue
-        assert answer["code"] in (0, -signal.SIGKILL), (number, shape, order, answer)
-        killed += answer["code"] != 0
-    answer = parent.ask(victim.order())
-    if answer["code"] == 2 and "was begun by marginweave 0.0." in answer["message"]:
-        begun_by = answer["message"].split("was begun by marginweave ")[1].split()[0]
-        answer = parent.ask(victim.order(version=begun_by))
-    assert answer["code"] == 0, (number, shape, answer)
+        assert answer.code in (0, -signal.SIGKILL), (number, shape, order, answer)
+        killed += answer.code != 0
+    answer = forks.ask(victim.order())
+    if answer.code == 2 and "was begun by marginweave 0.0." in answer.message:
+        begun_by = answer.message.split("was begun by marginweave ")[1].split()[0]
+        answer = forks.ask(victim.order(version=begun_by))
+    assert answer.code == 0, (number, shape, answer)
     ended = _ended(victim, killed, shape)
     walk.add(ended + Counter({"refused to another program": refused}))
     kept = victim.folder.draws.is_dir() and shape != "private bounds"  # which are no draws of the collected ones
     if kept and choice.random() < 0.3:
-        told = parent.ask(victim.order(recompute=True))
-        assert told["code"] == 0, f"the release is not what the draws say: {told}"
+        told = forks.ask(victim.order(recompute=True))
+        assert told.code == 0, f"the release is not what the draws say: {told}"
     shutil.rmtree(victim.home)
 
 
 @pytest.mark.long  # at random; at every transition below
 def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
-    parent: ForkServer, new_victim: NewVictim, pytestconfig: pytest.Config
+    forks: ForkedRuns, new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:
-    """Processes forked from a warm parent, through Prefect and by the stages' functions, at transitions and random times."""
+    """Processes forked from this one, at transitions and random times."""
     walk, kills = _walk("forked", pytestconfig), int(str(pytestconfig.getoption("kills")))
     wanted = kills - int(COMMAND_LINE_SHARE * kills)
     while walk.figures["kills"] < wanted or walk.figures["runs"] < len(SHAPES):
-        _one_of_the_walk(parent, new_victim, walk)
+        _one_of_the_walk(forks, new_victim, walk)
 
 
 @pytest.mark.parametrize(
     "shape", [pytest.param(shape, marks=() if shape in USUAL else pytest.mark.long) for shape in SHAPES]
 )
-def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, shape: str) -> None:
+def test_a_kill_at_every_transition(forks: ForkedRuns, new_victim: NewVictim, shape: str) -> None:
     """Right before and right after the first call of each, some of them in one run; none is left out that a run passes.
 
     And after each draw: what is made again is the same.
     """
-    passed = parent.calls(shape)
+    passed = forks.calls(shape)
     left = deque((point, side) for point in POINTS if passed.get(point) for side in ("before", "after"))
     total, killed = len(left), 0
     while left:
         victim, lives = new_victim(shape), LIVES
         while lives and left:
             point, side = left.popleft()
-            answer = parent.ask(victim.order(point=[point, side, 1]))
+            answer = forks.ask(victim.order(point=[point, side, 1]))
             victim.check()
-            if answer["code"] != -signal.SIGKILL:
-                assert answer["code"] == 0, (point, side, answer)
+            if answer.code != -signal.SIGKILL:
+                assert answer.code == 0, (point, side, answer)
                 assert lives < LIVES, f"{point} is passed no more"
                 left.append((point, side))  # behind what the run had passed: at the next one
                 break
             killed, lives = killed + 1, lives - 1
-        answer = parent.ask(victim.order())
-        assert answer["code"] == 0, answer
+        answer = forks.ask(victim.order())
+        assert answer.code == 0, answer
         victim.check_finished()
         shutil.rmtree(victim.home)
     assert killed == total >= 50
     victim, code, draws = new_victim(shape), -signal.SIGKILL, 0
     while code == -signal.SIGKILL:  # after each draw in turn, which the next life makes again before it makes another
-        code = parent.ask(victim.order(point=["made", "after", min(draws, 1) + 1]))["code"]
+        code = forks.ask(victim.order(point=["made", "after", min(draws, 1) + 1])).code
         victim.check()
         draws += code == -signal.SIGKILL
     assert code == 0
@@ -153,21 +148,15 @@ def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, s
     assert draws == len(victim.committed)
 
 
-@pytest.mark.parametrize("program", ["forked", pytest.param("installed", marks=pytest.mark.long)])
+@pytest.mark.long  # twice, at named stages, in tests/system/test_release.py
 def test_the_command_line_killed_at_random_times(
-    served: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config, program: str
+    served: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:
-    """Killed at times spread over a whole run, four times each, then finished by the same command.
-
-    Half of the kills of the installed program meet its start; a forked one has begun.
-    """
-    walk, wanted = (
-        _walk(f"{program} command line", pytestconfig),
-        int(COMMAND_LINE_SHARE * int(str(pytestconfig.getoption("kills")))),
-    )
+    """The installed program, through Prefect: killed at times spread over a whole run, then finished by the same command."""
+    walk = _walk("command line", pytestconfig)
+    wanted = int(COMMAND_LINE_SHARE * int(str(pytestconfig.getoption("kills"))))
     calm = new_victim("marginals")
-    typed = served if program == "forked" else replace(served, program=INSTALLED)
-    cli = replace(typed, home=calm.home)
+    cli = replace(served, home=calm.home)
     begun = time.monotonic()
     assert cli("run", calm.config, "--run", calm.run).returncode == 0
     length = time.monotonic() - begun  # of the same program, that starts as those that are killed do
@@ -176,18 +165,18 @@ def test_the_command_line_killed_at_random_times(
         number, choice = walk.choices()
         shape = sorted(SHAPES)[number % len(SHAPES)]
         victim, killed = new_victim(shape), 0
-        cli = replace(typed, home=victim.home)
+        cli = replace(served, home=victim.home)
         for share in choice.sample(range(1, 5), 4):
             resumed = victim.folder.manifest_file.exists() and choice.random() < 0.5
             command = ("resume", victim.run) if resumed else ("run", victim.config, "--run", victim.run)
             process = subprocess.Popen(
-                [str(cli.program), *map(str, command)],
+                cli.command(*command),
                 cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             with suppress(subprocess.TimeoutExpired):  # a run that ends before is not waited for
                 process.wait(timeout=length * (share - choice.random()) / 4)
             process.kill()
-            process.communicate()  # until nobody is left who could write: what is forked ends after who ordered it
+            process.communicate()
             killed += process.returncode == -signal.SIGKILL
             victim.check()
         ended = cli("run", victim.config, "--run", victim.run)
@@ -199,33 +188,33 @@ def test_the_command_line_killed_at_random_times(
     assert walk.figures["kills"] >= wanted
 
 
-def test_a_changed_version_of_the_code_adopts_what_was_drawn(parent: ForkServer, new_victim: NewVictim) -> None:
+def test_a_changed_version_of_the_code_adopts_what_was_drawn(forks: ForkedRuns, new_victim: NewVictim) -> None:
     """Resumed by another version: deterministic stages are computed anew, committed draws are read, nothing is drawn again."""
     victim = new_victim()
-    assert parent.ask(victim.order(point=["begin_draw", "before", 4]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=["begin_draw", "before", 4])).code == -signal.SIGKILL
     victim.check()
     before = {file.name for file in victim.folder.private.glob("*.ckpt")}
     committed = dict(victim.committed)
     assert len(committed) == 3
-    assert parent.ask(victim.order(version="0.0.0"))["code"] == 0
+    assert forks.ask(victim.order(version="0.0.0")).code == 0
     victim.check_finished()
     assert committed.items() <= victim.committed.items()
     assert victim.makes.read_text().count("made ") == 5
     assert len({file.name for file in victim.folder.private.glob("*.ckpt")}) == 2 * len(before)
 
 
-def test_a_draw_is_ended_by_the_program_that_began_it(parent: ForkServer, new_victim: NewVictim) -> None:
+def test_a_draw_is_ended_by_the_program_that_began_it(forks: ForkedRuns, new_victim: NewVictim) -> None:
     """Begun and not made: another program is refused, draws nothing and books nothing; the one that began it goes on."""
     victim = new_victim()
-    assert parent.ask(victim.order(point=["made", "before", 3]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=["made", "before", 3])).code == -signal.SIGKILL
     victim.check()
     rows, made = len(victim.events), victim.makes.read_text()
-    answer = parent.ask(victim.order(version="0.0.0"))
-    assert answer["code"] == 2, answer
-    assert "finish the run with the program that began it" in answer["message"]
+    answer = forks.ask(victim.order(version="0.0.0"))
+    assert answer.code == 2, answer
+    assert "finish the run with the program that began it" in answer.message
     victim.check()
     assert (len(victim.events), victim.makes.read_text()) == (rows, made)
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
 
 
@@ -237,16 +226,16 @@ def _flip(file: Path) -> None:
 @pytest.mark.parametrize("damage", [_flip, Path.unlink], ids=["flipped", "missing"])
 @pytest.mark.parametrize("ending", ["draw", "copy"])
 def test_one_damaged_copy_of_a_draw_is_mended(
-    parent: ForkServer, new_victim: NewVictim, ending: str, damage: Callable[[Path], None]
+    forks: ForkedRuns, new_victim: NewVictim, ending: str, damage: Callable[[Path], None]
 ) -> None:
     """Of a committed draw and of one that was not committed yet: the other copy takes its place, nothing is drawn again."""
     victim = new_victim()
-    assert parent.ask(victim.order(point=["commit_draw", "before", 2]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=["commit_draw", "before", 2])).code == -signal.SIGKILL
     victim.check()
     for draw in ("count", "percentile-1"):
         (file,) = victim.folder.draws.glob(f"{draw}.*.{ending}")
         damage(file)
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
     made = [line.split()[1] for line in victim.makes.read_text().splitlines() if line.startswith("made")]
     assert (made.count("count"), made.count("percentile-1")) == (1, 1)
@@ -254,29 +243,29 @@ def test_one_damaged_copy_of_a_draw_is_mended(
 
 @pytest.mark.parametrize("damage", [_flip, Path.unlink], ids=["flipped", "missing"])
 def test_a_corrupt_committed_draw_stops_the_run(
-    parent: ForkServer, new_victim: NewVictim, damage: Callable[[Path], None]
+    forks: ForkedRuns, new_victim: NewVictim, damage: Callable[[Path], None]
 ) -> None:
     """Both copies: exit 3 that says so, at every attempt; nothing is drawn under its charge."""
     victim = new_victim()
-    assert parent.ask(victim.order(point=["begin_draw", "before", 3]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=["begin_draw", "before", 3])).code == -signal.SIGKILL
     for file in victim.folder.draws.glob("count.*"):
         damage(file)
     for _ in range(2):
-        answer = parent.ask(victim.order())
-        assert answer["code"] == 3
-        assert "draw count" in answer["message"]
-        assert "bytes are missing or damaged" in answer["message"]
+        answer = forks.ask(victim.order())
+        assert answer.code == 3
+        assert "draw count" in answer.message
+        assert "bytes are missing or damaged" in answer.message
     assert victim.makes.read_text().count("made count ") == 1
 
 
-def test_a_draw_is_made_again_over_damaged_files(parent: ForkServer, new_victim: NewVictim) -> None:
+def test_a_draw_is_made_again_over_damaged_files(forks: ForkedRuns, new_victim: NewVictim) -> None:
     """Both copies damaged before the commit: the seed is still there, and the same bytes take their place."""
     victim = new_victim()
-    assert parent.ask(victim.order(point=["commit_draw", "before", 1]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=["commit_draw", "before", 1])).code == -signal.SIGKILL
     victim.check()
     for file in victim.folder.draws.glob("count.*"):
         _flip(file)
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
     assert victim.makes.read_text().count("made count ") == 2
 
@@ -296,17 +285,19 @@ def test_a_draw_is_made_again_over_damaged_files(parent: ForkServer, new_victim:
         ],
     ),
 )
-def test_a_zombie_on_another_machine_is_fenced(parent: ForkServer, new_victim: NewVictim, point: list[object]) -> None:
+def test_a_zombie_on_another_machine_is_fenced(forks: ForkedRuns, new_victim: NewVictim, point: list[object]) -> None:
     """Stopped in a draw or on its way out, taken over, and woken: it cannot name its file, commit, draw again or publish."""
     victim = new_victim()
-    stopped = parent.ask(victim.order(no_lock=True, point=[*point, "stop"]))
-    parent.ask(victim.order(no_lock=True))
+    zombie = begin(victim.order(no_lock=True, point=[*point, "stop"]))
+    zombie.wait_until_stopped()
+    forks.ask(victim.order(no_lock=True))
     victim.check_finished()
     before = victim.record()
     released = {file: file.read_bytes() for file in victim.folder.release.iterdir()}
-    zombie = parent.ask({"continue": stopped["stopped"], "log": str(victim.home / "log")})
+    zombie.go_on()
+    code = zombie.wait()
     booked = point[0] == "published"  # its own files are those that the other attempt has published
-    assert zombie["code"] in ((0,) if booked else (1, 3)), zombie
+    assert code in ((0,) if booked else (1, 3)), zombie.err
     victim.check_finished()
     assert victim.record() == before
     assert {file: file.read_bytes() for file in victim.folder.release.iterdir()} == released
@@ -323,33 +314,33 @@ def test_a_zombie_on_another_machine_is_fenced(parent: ForkServer, new_victim: N
     ),
 )
 def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
-    parent: ForkServer, new_victim: NewVictim, rows_of: list[object], manifest: str
+    forks: ForkedRuns, new_victim: NewVictim, rows_of: list[object], manifest: str
 ) -> None:
     """What has been drawn since the backup is not drawn again under the charges that the backup still takes for open."""
     victim = new_victim()
-    parent.ask(victim.order(point=rows_of))
+    forks.ask(victim.order(point=rows_of))
     backup = victim.home / "backup"
     shutil.copytree(victim.ledger_file.parent, backup)
     shutil.copy(victim.folder.manifest_file, backup / "manifest.json")
-    parent.ask(victim.order(point=["commit_draw", "after", 2]))
+    forks.ask(victim.order(point=["commit_draw", "after", 2]))
     made = victim.makes.read_text()
     shutil.rmtree(victim.ledger_file.parent)
     shutil.copytree(backup, victim.ledger_file.parent)
     if manifest == "of the backup":
         shutil.copy(backup / "manifest.json", victim.folder.manifest_file)
     for _ in range(2):
-        answer = parent.ask(victim.order())
-        assert answer["code"] == 3, answer
-        assert "Restore the newest copy" in answer["message"]
+        answer = forks.ask(victim.order())
+        assert answer.code == 3, answer
+        assert "Restore the newest copy" in answer.message
     assert victim.makes.read_text() == made
 
 
 def test_a_release_whose_folder_was_removed_is_not_charged_again(
-    parent: ForkServer, new_victim: NewVictim, marginweave: CommandLine
+    forks: ForkedRuns, new_victim: NewVictim, marginweave: CommandLine
 ) -> None:
     """The same command without the manifest is refused, `verify` says what is missing; another name is another release."""
     victim = new_victim()
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     named = {**marginweave.environment, "MARGINWEAVE_LEDGER": str(victim.ledger_file)}
     cli = replace(marginweave, home=victim.home, environment=named)
     manifest = victim.folder.manifest_file.read_bytes()
@@ -360,20 +351,20 @@ def test_a_release_whose_folder_was_removed_is_not_charged_again(
     seen = cli("ledger", "verify")
     assert seen.returncode == 0, seen.stderr
     assert "run r is published and not in this home" in seen.stdout
-    answer = parent.ask(victim.order())
-    assert (answer["code"], "was charged to account people before" in answer["message"]) == (2, True)
+    answer = forks.ask(victim.order())
+    assert (answer.code, "was charged to account people before" in answer.message) == (2, True)
     shutil.rmtree(victim.folder.path)
     shutil.move(victim.home / "elsewhere", victim.folder.path)
     victim.folder.manifest_file.write_bytes(manifest)
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
 
 
-def test_a_length_without_candidates_goes_back_to_the_account(parent: ForkServer, new_victim: NewVictim) -> None:
+def test_a_length_without_candidates_goes_back_to_the_account(forks: ForkedRuns, new_victim: NewVictim) -> None:
     """An empty table of private domains leaves nothing to combine: length 2 is given back, the guarantee stays."""
     victim = new_victim(columns=dict.fromkeys(("sex", "region", "grade"), PRIVATE))
     (victim.config.parent / "people.csv").write_text("sex,region,grade\n")
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
     record = victim.record()
     assert record is not None
@@ -382,12 +373,12 @@ def test_a_length_without_candidates_goes_back_to_the_account(parent: ForkServer
 
 
 def test_a_purged_unfinished_run_is_settled_and_stays_over(
-    parent: ForkServer, new_victim: NewVictim, marginweave: CommandLine
+    forks: ForkedRuns, new_victim: NewVictim, marginweave: CommandLine
 ) -> None:
     """Purging gives back what was not begun and books the begun draw as lost; the name cannot be used again."""
     victim = new_victim()
     cli = replace(marginweave, home=victim.home)
-    parent.ask(victim.order(point=["begin_draw", "after", 2]))
+    forks.ask(victim.order(point=["begin_draw", "after", 2]))
     victim.check()
     victim.may_lose = True
     assert cli("purge", victim.run, "--unfinished").returncode == 0
@@ -395,17 +386,17 @@ def test_a_purged_unfinished_run_is_settled_and_stays_over(
     record = victim.record()
     assert record is not None
     assert [draw.state.value for draw in record.draws] == ["COMMITTED", "CHARGED_LOST", *["RETURNED"] * 3]
-    answer = parent.ask(victim.order())
-    assert answer["code"] == 2
-    assert "was purged before it was finished" in answer["message"]
+    answer = forks.ask(victim.order())
+    assert answer.code == 2
+    assert "was purged before it was finished" in answer.message
 
 
 def test_internal_evaluation_of_another_source_is_refused(
-    parent: ForkServer, new_victim: NewVictim, marginweave: CommandLine
+    forks: ForkedRuns, new_victim: NewVictim, marginweave: CommandLine
 ) -> None:
     """The keyed digest of the source is compared first: nothing is read further, booked or written."""
     victim = new_victim()
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check()
     rows = len(victim.events)
     other = victim.home / "other.csv"

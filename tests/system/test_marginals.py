@@ -21,7 +21,7 @@ from marginweave.planning.split import plan_budget
 from marginweave.publish.reader import PublishedRelease
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
-from tests.support.kills import ForkServer
+from tests.support.forked_runs import ForkedRuns
 from tests.support.people_table import people
 from tests.support.release_checks import RELEASED, opened
 from tests.support.samples import every
@@ -161,18 +161,18 @@ COMBINED = {
     ],
 )
 def test_every_kind_of_marginals_is_released(
-    parent: ForkServer, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
+    forks: ForkedRuns, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
 ) -> None:
     """All stages; the draws are the planned ones; what is published follows from them, and can be read back."""
     victim = new_victim(**changes)
-    answer = parent.ask(victim.order())
-    assert answer["code"] == 0, answer
+    answer = forks.ask(victim.order())
+    assert answer.code == 0, answer
     victim.check_finished()
     record = victim.record()
     assert record is not None
     assert [draw.name for draw in record.draws] == draws
     if not draws[0].startswith("bounds"):  # the harness computes no bounds anew
-        assert parent.ask(victim.order(recompute=True))["code"] == 0
+        assert forks.ask(victim.order(recompute=True)).code == 0
     release = victim.folder.release
     published = PublishedRelease.read(release)
     without = set() if published.configuration.synthesize.method == "mixture" else {"model.parquet"}
@@ -205,23 +205,23 @@ def test_every_kind_of_marginals_is_released(
     every(5, itertools.product([1, 2, 3, 4], ["begin_draw", "commit_draw"], ["before", "after"])),
 )
 def test_a_run_killed_at_any_draw_goes_on(
-    parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
+    forks: ForkedRuns, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:
     """Values, single attributes, scores, marginals: nothing is lost, uncharged or drawn twice.
 
     At this budget a pair is always worth its noise: the sampling error of 2,000 rows alone is ten times what it costs.
     """
     victim = new_victim(2000, columns__region=PRIVATE, privacy__epsilon=20.0)
-    assert parent.ask(victim.order(point=[transition, side, number]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=[transition, side, number])).code == -signal.SIGKILL
     victim.check()
-    answer = parent.ask(victim.order())
-    assert answer["code"] == 0, answer
+    answer = forks.ask(victim.order())
+    assert answer.code == 0, answer
     victim.check_finished()
     record = victim.record()
     assert record is not None
     planned = ["values", "one-way", "selection", "marginals"]
     assert [draw.name for draw in record.draws if draw.state == State.COMMITTED] == planned
-    assert parent.ask(victim.order(recompute=True))["code"] == 0
+    assert forks.ask(victim.order(recompute=True)).code == 0
 
 
 @pytest.mark.parametrize(
@@ -238,25 +238,25 @@ def test_a_run_killed_at_any_draw_goes_on(
     ),
 )
 def test_a_run_killed_in_a_round_goes_on(
-    parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
+    forks: ForkedRuns, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:
     """A choice, a share, the choice of a later round: what a round has drawn stands, and the rest of it follows."""
     victim = new_victim(aggregate__cliques=ROUNDS)
-    assert parent.ask(victim.order(point=[transition, side, number]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=[transition, side, number])).code == -signal.SIGKILL
     victim.check()
-    answer = parent.ask(victim.order())
-    assert answer["code"] == 0, answer
+    answer = forks.ask(victim.order())
+    assert answer.code == 0, answer
     victim.check_finished()
     record = victim.record()
     assert record is not None
     assert {draw.state for draw in record.draws} <= {State.COMMITTED, State.RETURNED}
-    assert parent.ask(victim.order(recompute=True))["code"] == 0
+    assert forks.ask(victim.order(recompute=True)).code == 0
 
 
-def test_rounds_are_planned_and_told(parent: ForkServer, new_victim: NewVictim) -> None:
+def test_rounds_are_planned_and_told(forks: ForkedRuns, new_victim: NewVictim) -> None:
     """What the ledger holds is the plan, share by share; what was not chosen goes back; privacy.json and report say so."""
     victim = new_victim(aggregate__cliques={"adaptive": 3, "rounds": 5, "batch": 2})
-    assert parent.ask(victim.order())["code"] == 0
+    assert forks.ask(victim.order()).code == 0
     victim.check_finished()
     record = victim.record()
     assert record is not None
@@ -281,13 +281,13 @@ def test_rounds_are_planned_and_told(parent: ForkServer, new_victim: NewVictim) 
     assert 0.95 * 10 * sigma**-2 < measured <= 10 * sigma**-2 * (1 + 1e-3)
 
 
-def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(parent: ForkServer, new_victim: NewVictim) -> None:
+def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(forks: ForkedRuns, new_victim: NewVictim) -> None:
     """An empty table, whose scores are noise of 10.4 / mu, where 12 cells, the fewest, cost 67 / mu: false alarm 1e-9."""
     shares = {"aggregate__one_way_share": 0.1, "aggregate__selection_share": 0.88, "aggregate__compress": "none"}
     victim = new_victim(rows=0, **shares)
     for _ in range(2):
-        answer = parent.ask(victim.order())
-        assert answer["code"] == 0, answer
+        answer = forks.ask(victim.order())
+        assert answer.code == 0, answer
     victim.check_finished()
     record = victim.record()
     assert record is not None
@@ -409,11 +409,11 @@ TUPLE_VARIANTS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("changes", every(2, TUPLE_VARIANTS.values()), ids=TUPLE_VARIANTS.keys())
-def test_gum_takes_k_tuples(parent: ForkServer, new_victim: NewVictim, changes: dict[str, object]) -> None:
+def test_gum_takes_k_tuples(forks: ForkedRuns, new_victim: NewVictim, changes: dict[str, object]) -> None:
     """Every kind of column; the records follow from what is published, and a second synthesis makes the same."""
     victim = new_victim(600, aggregate__method="k-tuples", synthesize__method="gum", **changes)
-    answer = parent.ask(victim.order())
-    assert answer["code"] == 0, answer
+    answer = forks.ask(victim.order())
+    assert answer.code == 0, answer
     victim.check_finished()
     release = victim.folder.release
     assert {file.name for file in release.iterdir()} == RELEASED - {"model.parquet"}

@@ -83,12 +83,11 @@ class Office:
         columns = {name: raw()["columns"][name] for name in ("sex", "region", "age")}
         people(self.home, dataset="visits", source="visits.csv", columns=columns).rename(self.home / "visits.yaml")
         (self.home / "people.csv").rename(self.home / "visits.csv")
-        programs = f"{cli.program.parent}{os.pathsep}{INSTALLED.parent}"
         self.environment = {
             **cli.variables,
             "BACKUP": str(self.backup),
             "VAULT": str(self.vault),
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{INSTALLED.parent}{os.pathsep}{os.environ['PATH']}",
         }
 
     @property
@@ -127,7 +126,6 @@ class Office:
                 break
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=180) == -signal.SIGKILL
-        process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
     def stopped(self, run: str) -> None:

@@ -30,9 +30,9 @@ from marginweave.released.program import Program
 from marginweave.runs import continuity, limits
 from marginweave.tasks import budget as budget_stage
 from marginweave.tasks.aggregate import combinations as aggregate
+from tests.support.forked_runs import run_by_stages
 from tests.support.people_table import people
 from tests.support.releases import WrittenDraw
-from tests.support.run_fork_server import run_by_stages
 
 
 class _Stopped(MarginweaveError):

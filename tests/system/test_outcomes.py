@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from marginweave.accounting.records import State
-from tests.support.kills import LOST, ForkServer, Victim
+from tests.support.forked_runs import ForkedRuns
+from tests.support.kills import LOST, Victim
 from tests.support.outcomes import FAULTS, NOTHING, NOTHING_WRITTEN, STEPS, flip, unflip, word
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY
@@ -77,33 +78,32 @@ def _mend(victim: Victim) -> None:
         away.replace(ledger)
 
 
-def outcome(parent: ForkServer, disk: Path, step: str, fault: str) -> str:
+def outcome(forks: ForkedRuns, disk: Path, step: str, fault: str) -> str:
     """What a run says that the fault strikes at the step, and what it takes to finish it; it is finished, for one charge."""
     home = disk / "home"
     home.mkdir()
     victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2))
     makes = disk.parent / "makes"  # what the tests write down is not on the disk that is faulty
     makes.write_text("")
-    told_there = {"log": str(disk.parent / "log"), "makes": str(makes)}
     try:
-        answer = parent.ask(victim.order(outcome=[step, fault], **told_there))
-        if answer["code"] == NOTHING_WRITTEN:
+        answer = forks.ask(victim.order(outcome=[step, fault], makes=str(makes)))
+        if answer.code == NOTHING_WRITTEN:
             return NOTHING
         replaced = victim.ledger_file.with_suffix(".away").exists() and fault == "older copy of the ledger"
-        if answer["code"] == 0 and replaced:
+        if answer.code == 0 and replaced:
             return FINISHES  # it had been booked, and the next command compares
         _mend(victim)
-        told = FINISHES if answer["code"] == 0 else word(answer)
-        again = parent.ask(victim.order(**told_there))
-        if again["code"] != 0:
+        told = FINISHES if answer.code == 0 else word(answer)
+        again = forks.ask(victim.order(makes=str(makes)))
+        if again.code != 0:
             said = word(again)
             told = said if told in (FINISHES, said) else f"{told}, then {said}"
             assert unflip(home), (step, fault, again)
-            again = parent.ask(victim.order(**told_there))
+            again = forks.ask(victim.order(makes=str(makes)))
             told = f"{told}; {RESTORED}"
         elif told != FINISHES:
             told = f"{told}; {GOES_ON}"
-        assert again["code"] == 0, (step, fault, told, again)
+        assert again.code == 0, (step, fault, told, again)
         shutil.copy(makes, victim.makes)
         victim.check_finished()
         return told
@@ -114,9 +114,9 @@ def outcome(parent: ForkServer, disk: Path, step: str, fault: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_table_is_what_happens(parent: ForkServer, disk: Path, fault: str, pytestconfig: pytest.Config) -> None:
+def test_the_table_is_what_happens(forks: ForkedRuns, disk: Path, fault: str, pytestconfig: pytest.Config) -> None:
     """Every step; no draw is lost."""
-    column = {step: outcome(parent, disk, step, fault) for step in STEPS}
+    column = {step: outcome(forks, disk, step, fault) for step in STEPS}
     if pytestconfig.getoption("write_outcomes"):
         write_column(fault, column)
     assert not [step for step, told in column.items() if "lost" in told]
@@ -135,9 +135,9 @@ SOME = [
 
 
 @pytest.mark.parametrize(("step", "fault"), every(2, dict.fromkeys(SOME)))
-def test_some_of_the_table_is_what_happens(parent: ForkServer, disk: Path, step: str, fault: str) -> None:
+def test_some_of_the_table_is_what_happens(forks: ForkedRuns, disk: Path, step: str, fault: str) -> None:
     """Of a diagonal every third cell, and what befalls a draw."""
-    assert outcome(parent, disk, step, fault) == table_of_page()[step][fault]
+    assert outcome(forks, disk, step, fault) == table_of_page()[step][fault]
 
 
 # what is damaged between DRAWN and COMMITTED of a draw, when the run had been killed there: file → whether the draw is lost
@@ -151,7 +151,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damaged", DAMAGE)
-def test_only_damaged_seeds_and_inputs_lose_a_draw(parent: ForkServer, tmp_path: Path, damaged: str) -> None:
+def test_only_damaged_seeds_and_inputs_lose_a_draw(forks: ForkedRuns, tmp_path: Path, damaged: str) -> None:
     """Killed in the noise of a draw, then one byte flipped: the same command finishes it, or says that the draw is lost."""
     files, loses = DAMAGE[damaged]
     home = tmp_path / "home"
@@ -159,24 +159,24 @@ def test_only_damaged_seeds_and_inputs_lose_a_draw(parent: ForkServer, tmp_path:
     victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2, aggregate__percentile=50))
     with (home / "people.csv").open("a") as table:
         table.write("f,,,\n" * 3000)  # so that the others are bounded (but with a probability below 1e-6), by choices
-    assert parent.ask(victim.order(point=["draw level", "before", 1]))["code"] == -signal.SIGKILL
+    assert forks.ask(victim.order(point=["draw level", "before", 1])).code == -signal.SIGKILL
     victim.check()
     for name in files:
         (file,) = victim.folder.path.glob(name)
         flip(file, file.stat().st_size // 2)
     victim.may_lose = loses
-    answer = parent.ask(victim.order())
+    answer = forks.ask(victim.order())
     victim.check()
     said = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {damaged} |"))
     assert ("**draw lost**" in said) == loses
     if not loses:
-        assert answer["code"] == 0, answer
+        assert answer.code == 0, answer
         victim.check_finished()
         return
     for _ in range(2):
-        found = LOST.search(answer["message"])
-        assert (answer["code"], found and found[1]) == (3, "level-1"), answer
-        answer = parent.ask(victim.order())
+        found = LOST.search(answer.message)
+        assert (answer.code, found and found[1]) == (3, "level-1"), answer
+        answer = forks.ask(victim.order())
     record = victim.record()
     assert record is not None
     assert [draw.name for draw in record.draws if draw.state == State.CHARGED_LOST] == ["level-1"]

@@ -12,7 +12,8 @@ from sqlalchemy import make_url
 
 from marginweave.accounting.records import EventKind
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
-from tests.support.kills import ForkServer, Victim
+from tests.support.forked_runs import ForkedRuns
+from tests.support.kills import Victim
 from tests.support.people_table import people
 from tests.support.postgres import Server, postgres_server
 from tests.support.samples import every
@@ -26,7 +27,7 @@ SAMPLED = 2
 class Releases:
     """Runs with a database each, behind one proxy."""
 
-    parent: ForkServer
+    forks: ForkedRuns
     server: Server
     proxy: CommitProxy
     behind: str
@@ -44,23 +45,23 @@ class Releases:
         config = people(home, 40, aggregate__reporting_length=1)
         victim = Victim(home=home, config=config, environment=ledger)
         self.proxy.order(mode, fatal)
-        answer, stops = self.parent.ask(victim.order()), 0
+        answer, stops = self.forks.ask(victim.order()), 0
         self.reached = self.proxy.commits
-        if answer["code"] != 0:
-            assert (answer["code"], "cannot be used" in answer["message"]) == (3, True), answer
+        if answer.code != 0:
+            assert (answer.code, "cannot be used" in answer.message) == (3, True), answer
             victim.check()
-            answer, stops = self.parent.ask(victim.order()), 1
-        assert answer["code"] == 0, answer
+            answer, stops = self.forks.ask(victim.order()), 1
+        assert answer.code == 0, answer
         victim.check_finished()
         return victim, stops
 
 
 @pytest.fixture(scope="module")
-def releases(parent: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Releases]:
+def releases(forks: ForkedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Releases]:
     place = tmp_path_factory.mktemp("releases")
     with postgres_server() as server, commit_proxy(server.url) as (proxy, url):
         behind = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        yield Releases(parent, server, proxy, behind, place)
+        yield Releases(forks, server, proxy, behind, place)
 
 
 def _rows(victim: Victim) -> list[tuple[str, str | None]]:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.support.places import INSTALLED
 from tests.support.postgres import Server
 from tests.support.release_checks import only_run, opened
 
@@ -36,7 +35,7 @@ def test_a_release_through_postgresql(writer: CommandLine, server_folder: Path, 
     """Opened, released, again for free, shown; and the password is in no word and no file, Prefect's database included."""
     configuration = people(tmp_path)
     opened(writer)
-    first = replace(writer, program=INSTALLED)("run", configuration)
+    first = writer("run", configuration)
     assert first.returncode == 0, first.stderr
     again = writer("run", configuration)
     assert again.returncode == 0, again.stderr

@@ -9,14 +9,13 @@ import signal
 import stat
 import subprocess
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, ForkedCommandLine
 from tests.support.people_table import people
 from tests.support.places import EXAMPLES
 from tests.support.release_checks import RELEASED, contents, only_run, opened, processes_of
@@ -43,7 +42,7 @@ sys.addaudithook(hook)
 """
 
 
-def test_the_example_from_nothing(alone: CommandLine, forked_program: Path, tmp_path: Path) -> None:
+def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
     """make run: everything is there, only loopback is spoken to, a second time it is free, and no process is left."""
     log, hooks = tmp_path / "sockets.log", tmp_path / "hooks"
     hooks.mkdir()
@@ -62,13 +61,12 @@ def test_the_example_from_nothing(alone: CommandLine, forked_program: Path, tmp_
     assert processes_of(cli) == []
 
     before = contents(run / "release")
-    forked = replace(alone, program=forked_program)
-    again = forked("run", EXAMPLES / "affairs.yaml")
+    again = alone("run", EXAMPLES / "affairs.yaml")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["charged_now"] is False
     assert json.loads(again.stdout)["account"] == last["account"]
     assert contents(run / "release") == before
-    assert f"Ledger: run {run.name} is finished: `run` finds it" in forked("plan", EXAMPLES / "affairs.yaml").stdout
+    assert f"Ledger: run {run.name} is finished: `run` finds it" in alone("plan", EXAMPLES / "affairs.yaml").stdout
 
     statement = json.loads(before["privacy.json"])
     assert statement["guarantee"]["epsilon"] == 1
@@ -250,24 +248,14 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
     assert cli("run", path, "--run", "r").returncode == 0
 
 
-def test_two_at_once_make_one_release(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_two_at_once_make_one_release(marginweave: ForkedCommandLine, tmp_path: Path) -> None:
     cli, path = opened(marginweave), people(tmp_path)
-    both = [
-        subprocess.Popen(
-            [cli.program, "run", path],
-            cwd=cli.home,
-            env=cli.variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    ended = [(p.communicate(timeout=240), p.returncode) for p in both]
-    codes = sorted(code for _, code in ended)
+    both = [marginweave.begin("run", path) for _ in range(2)]
+    ended = [(run.wait(), run.err) for run in both]
+    codes = sorted(code for code, _ in ended)
     assert codes in ([0, 1], [0, 0]), ended
     if codes == [0, 1]:
-        assert any("in progress in another process" in err for (_, err), _ in ended)
+        assert any("in progress in another process" in err for _, err in ended)
     assert "1 release(s)" in cli("ledger", "list").stdout
 
 

@@ -107,13 +107,13 @@ def everything_prefect_shows(url: str) -> str:
 
 @pytest.mark.long  # starts another server, which takes a minute
 def test_secrets_from_prefect_blocks(
-    alone: CommandLine, server: str, server_folder: Path, forked_program: Path, database_server: Server, tmp_path: Path
+    alone: CommandLine, server: str, server_folder: Path, database_server: Server, tmp_path: Path
 ) -> None:
     """Ledger URL and key live in Secret blocks; a worker that has neither releases; both turn up nowhere else."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
     key = secrets.token_hex(32)
-    steward = CommandLine(alone.home, {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY": key}, forked_program)
+    steward = CommandLine(alone.home, {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY": key})
     role = url.partition("://")[2].partition(":")[0]
     made = replace(steward, environment={**steward.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
     assert made("ledger", "create-tables", "--writer", role).returncode == 0

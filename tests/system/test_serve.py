@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,9 +72,9 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     ],
 )
 def test_a_timetable_that_cannot_be_read_is_refused(
-    alone: CommandLine, forked_program: Path, tmp_path: Path, options: list[str], said: str
+    alone: CommandLine, tmp_path: Path, options: list[str], said: str
 ) -> None:
-    refused = replace(alone, program=forked_program)("serve", people(tmp_path), *options)
+    refused = alone("serve", people(tmp_path), *options)
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"marginweave: {said}")
     assert list(alone.home.iterdir()) == []

@@ -21,10 +21,10 @@ from marginweave.runs.preparation import prepare_run
 from marginweave.runs.progress import reporting
 from marginweave.runs.request import read_request
 from marginweave.tasks.aggregate import combinations as aggregate
+from tests.support.forked_runs import STAGES
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people
-from tests.support.run_fork_server import STAGES
 from tests.support.stages import is_stage
 
 pytestmark = pytest.mark.system

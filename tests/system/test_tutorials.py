@@ -21,14 +21,14 @@ API = REPOSITORY / "docs" / "api.md"
 TUTORIALS = [REPOSITORY / "docs" / "guide.md", API, *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md"))]
 
 
-def test_the_readme_from_top_to_bottom(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_from_top_to_bottom(served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The release that the shell makes is the one that Python finds: charged once."""
-    enter(marginweave, monkeypatch)
-    names = run_page(README, marginweave)
+    enter(served, monkeypatch)
+    names = run_page(README, served)
     assert [*names["records"].columns] == ["sex", "region", "age", "smokes", "diagnosis", "cost"]
     assert len(names["records"]) == 1000
     assert {*names["ages"].columns.get_level_values(0)} == {"no", "yes"}
-    assert [path.name for path in (marginweave.home / "runs").iterdir()] == [names["model"].release.statement.run]
+    assert [path.name for path in (served.home / "runs").iterdir()] == [names["model"].release.statement.run]
 
 
 def test_the_readme_fits_its_first_screen() -> None:
@@ -73,20 +73,20 @@ def test_an_example_is_not_written_over(marginweave: CommandLine) -> None:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_has_its_outputs(
-    notebook: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+    notebook: Path, served: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each code cell has stored what it gives when it is run: the same kinds of output, with the same columns."""
-    enter(marginweave, monkeypatch)
+    enter(served, monkeypatch)
     for cell in cells_of(notebook, "markdown"):
         for text in shell_blocks("".join(cell["source"])):
-            run_shell(marginweave, text)
+            run_shell(served, text)
     stored, found = cells_of(notebook, "code"), run_notebook(notebook)
     assert len(stored) == len(found) > 0
     assert [cell["execution_count"] for cell in stored] == [*range(1, len(stored) + 1)]
     for cell, outputs in zip(stored, found, strict=True):
         assert [_shape(output) for output in cell["outputs"]] == [_shape(output) for output in outputs] != []
     text = notebook.read_text(encoding="utf-8")
-    assert all(place not in text for place in (str(marginweave.home), str(REPOSITORY), "/home/", "/root/", "/tmp/"))
+    assert all(place not in text for place in (str(served.home), str(REPOSITORY), "/home/", "/root/", "/tmp/"))
 
 
 def _shape(output: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -106,7 +106,7 @@ def _page(page: Path) -> object:
 
 
 @pytest.mark.parametrize("page", [_page(page) for page in TUTORIALS])
-def test_a_tutorial_from_top_to_bottom(page: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tutorial_from_top_to_bottom(page: Path, served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code holds its own assertions."""
-    enter(marginweave, monkeypatch)
-    run_page(page, marginweave)
+    enter(served, monkeypatch)
+    run_page(page, served)

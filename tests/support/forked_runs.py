@@ -1,13 +1,12 @@
-"""What `tests.support.cli_fork_server` forks, and what forks one child an order: a run that may be killed anywhere.
+"""Runs in processes forked from the one of the tests: killed at a named transition or after some time, or met by a fault.
 
-Orders are JSON lines on standard input, answers JSON lines on standard output. A child runs the real flow, through Prefect or
-by calling the stages' functions directly, and kills itself at a named transition or is killed after some time.
+A run calls the functions of the stages, without Prefect. Killed as the installed program, through Prefect, it is at random
+times (tests/system/test_kills.py).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import resource
@@ -15,11 +14,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -39,12 +38,11 @@ from marginweave.draws import draw as drawing
 from marginweave.draws import files as draw_files
 from marginweave.draws import references
 from marginweave.draws.files import DrawSecrets, DrawStore
-from marginweave.flows import release, stages
+from marginweave.flows import stages
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.releases import Approvals, Releases
 from marginweave.mechanisms import laplace
 from marginweave.mechanisms.randomness import DrawBits
-from marginweave.publish import pages
 from marginweave.publish.tables import csv_bytes
 from marginweave.released.program import Program
 from marginweave.runs import continuity
@@ -58,17 +56,16 @@ from marginweave.tasks.aggregate import rounds as adaptive
 from marginweave.tasks.normalize import load_counts
 from marginweave.tasks.publish import counts_and_marginals
 from tests.support import plain_runs
+from tests.support.forks import RAISED, Fork
 from tests.support.outcomes import Injected
+from tests.support.shapes import NewVictim
 
-flow_module = sys.modules["marginweave.flows.release"]
-"""The module, not the flow, which has its name in the package."""
 STAGES = (
     "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
     "count_candidates", "measure_round",
     "normalize_counts", "fit_model", "synthesize", "decode", "evaluate", "publish",
 )  # fmt: skip
-FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")
 LEASE = re.compile(r"\.[0-9a-f]{32}")
 LEDGER: dict[str, tuple[type, str]] = {
     "reserve": (Releases, "reserve"),
@@ -129,66 +126,66 @@ POINTS: dict[str, tuple[Any, str]] = {
 }
 
 
-def main() -> None:
-    """Serve orders."""
-    for name in FIGURES:  # drawing them passes no transition, and would be half of a run and of what random times hit
-        setattr(pages, name, lambda *_: "")
-    for line in sys.stdin:
-        order = json.loads(line)
-        _answer({"calls": _count(order["count"])} if "count" in order else _serve(order))
+@dataclass(frozen=True)
+class Ended:
+    """How a run has ended: its exit code, or the negative number of the signal, and what it has said."""
+
+    code: int
+    message: str
+
+
+class ForkedRuns:
+    """Does what `Victim.order` orders; knows how often a run of each shape passes each transition."""
+
+    def __init__(self, new_victim: NewVictim) -> None:
+        self._new_victim = new_victim
+        self._calls: dict[str | None, Counter[str]] = {}
+
+    def calls(self, shape: str | None) -> Counter[str]:
+        """How often an undisturbed run of a shape passes each transition."""
+        if shape not in self._calls:
+            self._calls[shape] = _count(self._new_victim(shape).order())
+        return self._calls[shape]
+
+    def ask(self, order: dict[str, Any]) -> Ended:
+        """Do an order to its end, or until it is killed: by itself, or after some time."""
+        run = begin(order)
+        if "after" in order and not run.has_ended(order["after"]):
+            run.kill()
+        return Ended(code=run.wait(), message=run.err)
+
+
+def begin(order: dict[str, Any]) -> Fork:
+    """Begin to do an order."""
+    return Fork(partial(_do, order))
 
 
 def _count(order: dict[str, Any]) -> Counter[str]:
     """Make a run here, and count the transitions that it passes."""
     calls: Counter[str] = Counter()
-    originals = {point: getattr(*place) for point, place in POINTS.items()}
-    before = dict(os.environ)
-    os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
-    for point, (owner, name) in POINTS.items():
-        setattr(owner, name, _counting(calls, point, originals[point]))
-    try:
-        run_by_stages(order)
-    finally:
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": order["ledger"]}))
         for point, (owner, name) in POINTS.items():
-            setattr(owner, name, originals[point])
-        os.environ.clear()
-        os.environ.update(before)
+            counting = _counting(calls, point, getattr(owner, name))
+            patches.enter_context(mock.patch.object(owner, name, counting))
+        run_by_stages(order)
     return calls
 
 
-def _serve(order: dict[str, Any]) -> dict[str, Any]:
-    if "continue" in order:
-        os.kill(order["continue"], signal.SIGCONT)
-        pid = order["continue"]
-    else:
-        pid = os.fork()
-        if pid == 0:
-            _child(order)
-    if "after" in order:
-        time.sleep(order["after"])
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, os.WUNTRACED)
-    if os.WIFSTOPPED(status):
-        return {"stopped": pid}
-    message = Path(order["log"]).read_text() if Path(order["log"]).exists() else ""
-    return {"code": os.waitstatus_to_exitcode(status), "message": message}
-
-
-def _child(order: dict[str, Any]) -> None:
-    code = 97
+def _do(order: dict[str, Any]) -> int:
+    """Do an order in this process, which is a fork, and return its exit code; where that is not 0 it says why."""
+    os.environ.update({"MARGINWEAVE_LEDGER": order["ledger"], **order.get("environment", {})})
     try:
-        with Path(order["log"]).open("w") as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-            os.environ.update({"MARGINWEAVE_LEDGER": order["ledger"], **order.get("environment", {})})
-            code = _run(order)
+        return _run(order)
     except MarginweaveError as error:
-        Path(order["log"]).write_text(getattr(error, "detail", str(error)))
-        code = error.exit_code
+        said, code = getattr(error, "detail", str(error)), error.exit_code
     except BaseException as error:
-        Path(order["log"]).write_text(f"{type(error).__name__}: {error}")
-    finally:
-        os._exit(code)
+        said, code = f"{type(error).__name__}: {error}", RAISED
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )  # which may be the fault
+    sys.stderr.write(said)
+    return code
 
 
 def _run(order: dict[str, Any]) -> int:
@@ -196,8 +193,7 @@ def _run(order: dict[str, Any]) -> int:
     if "version" in order:
         _become(order["version"])
     if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
-        for module in (flow_module, plain_runs):
-            module.run_lock = lambda *_, **__: nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
+        plain_runs.run_lock = lambda *_, **__: nullcontext()  # pyright: ignore[reportPrivateImportUsage]
     if "point" in order:
         _kill_at(*order["point"])
     if "fault" in order:
@@ -208,10 +204,7 @@ def _run(order: dict[str, Any]) -> int:
         return 0 if decide(Path(order["home"]), order["run"], **order["decision"])[1].approved else 96
     if order.get("recompute"):
         return 0 if recompute(Path(order["home"]), order["run"]) else 98
-    if order["through"] == "prefect":
-        release(order["config"], order["run"], None, order["home"])
-    else:
-        run_by_stages(order)
+    run_by_stages(order)
     return 0
 
 
@@ -340,8 +333,3 @@ def _counting(calls: Counter[str], point: str, original: Callable[..., Any]) -> 
         return original(*arguments, **named)
 
     return call
-
-
-def _answer(content: dict[str, Any]) -> None:
-    sys.__stdout__.write(json.dumps(content) + "\n")  # pyright: ignore[reportOptionalMemberAccess]
-    sys.__stdout__.flush()  # pyright: ignore[reportOptionalMemberAccess]
