@@ -6,7 +6,7 @@ from tests.faults.fault import Fault
 
 _RULES = "tests/laws/test_rules_between_columns.py"
 _ITSELF = f"{_RULES}::test_every_record_becomes_an_allowed_one_by_itself"
-_NEIGHBOR = "tests/laws/test_rule_sensitivity.py::test_every_neighbor_of_every_small_table"
+_NEIGHBOR = "tests/laws/test_sensitivity.py::test_every_neighbor_of_every_small_table"
 
 FAULTS = (
     Fault(
