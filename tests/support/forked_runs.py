@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ from marginweave.tasks.aggregate import rounds as adaptive
 from marginweave.tasks.normalize import load_counts
 from marginweave.tasks.publish import counts_and_marginals
 from tests.support import plain_runs
-from tests.support.forks import RAISED, Fork
+from tests.support.forks import RAISED, Ended, Fork
 from tests.support.outcomes import Injected
 from tests.support.shapes import NewVictim
 
@@ -124,14 +124,6 @@ POINTS: dict[str, tuple[Any, str]] = {
     "purge": (RunFolder, "purge_private"),
     "folder removed": (shutil, "rmtree"),
 }
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a run has ended: its exit code, or the negative number of the signal, and what it has said."""
-
-    code: int
-    message: str
 
 
 class ForkedRuns:

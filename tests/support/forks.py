@@ -10,11 +10,20 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
 RAISED = 97
 """The exit code of a fork whose work has raised an error: the traceback is in its standard error."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a fork has ended: its exit code, or the negative number of the signal, and what it has said."""
+
+    code: int
+    message: str
 
 
 class Fork:

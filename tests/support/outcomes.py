@@ -24,6 +24,7 @@ from marginweave.ledger.releases import Releases
 from marginweave.runs import bookkeeping, continuity, preparation
 from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support import plain_runs
+from tests.support.forks import Ended
 
 DRAW = "level-1"
 FAULTS = ("disk full", "read-only", "ledger gone", "older copy of the ledger", "clock set back", "one byte flipped")
@@ -215,9 +216,9 @@ WORDS = {
 }
 
 
-def word(answer: dict[str, Any]) -> str:
+def word(answer: Ended) -> str:
     """An attempt that has stopped: its exit code and what it says."""
     for pattern, said in WORDS.items():
         if re.search(pattern, answer.message):
-            return f"exit {answer['code']} ({said})"
+            return f"exit {answer.code} ({said})"
     raise AssertionError(f"no word for {answer}")
