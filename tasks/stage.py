@@ -102,7 +102,8 @@ def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 with _SILENCE.kept():
                     return function(*args, **kwargs)
             except InputError as error:
-                replacement: MarginweaveError = OperatorError(str(error))
+                detail = error.detail if isinstance(error, OperatorError) else str(error)
+                replacement: MarginweaveError = OperatorError(detail)
             except MarginweaveError:
                 raise
             except Exception as error:

@@ -31,7 +31,7 @@ from marginweave.columns.base import distinct_texts
 from marginweave.configuration.release import Configuration
 from marginweave.prepare.clean import clean_table
 from marginweave.runs.frames import as_parquet
-from marginweave.sources.source import TableSource, check_source
+from marginweave.sources.source import TableSource, check_header
 from tests.support.configurations import configuration
 
 VALUES = [1, 2, 3, "a", "b;c", "true", "2019-05-01", "2019-05-01 10:30:00", "1.5"]
@@ -289,7 +289,7 @@ def test_floats_of_files_and_other_libraries_are_refused(kind: str, rows: list[A
         source = str(tmp_path / "t.parquet")
         for refused in (
             lambda: as_parquet(table, config),  # noqa: B023 - called at once
-            lambda: check_source(source, config.source_names, config.source, config.spelled_names),  # noqa: B023
+            lambda: check_header(source, config.source_names, config.source, config.spelled_names),  # noqa: B023
             lambda: TableSource.of(source, config).table(config.source_names),  # noqa: B023
         ):
             with pytest.raises(

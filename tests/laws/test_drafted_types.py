@@ -24,7 +24,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.prepare.clean import clean_table
 from marginweave.runs.frames import as_parquet
-from marginweave.sources.source import TableSource, check_source
+from marginweave.sources.source import TableSource, check_header
 from tests.support.configurations import configuration
 
 ROWS = 120
@@ -155,7 +155,7 @@ def confirmed(frame: Any, home: Path) -> Configuration:
 def fit(frame: Any, config: Configuration, place: Path) -> None:
     """What `fit` does with a frame until its rows are clean."""
     place.write_bytes(as_parquet(frame, config)[0])
-    check_source(str(place), config.source_names, config.source, config.spelled_names)
+    check_header(str(place), config.source_names, config.source, config.spelled_names)
     clean_table(TableSource.of(str(place), config).table(config.source_names), config)
 
 

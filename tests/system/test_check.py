@@ -118,6 +118,26 @@ def test_a_run_of_a_lost_table_stops_before_anything_is_charged(served: CommandL
     assert not (cli.home / "runs" / "r" / "release" / "privacy.json").exists()
 
 
+def test_rows_that_cannot_be_read_are_told_to_the_operator_alone(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Which row it is says how many there are: no line of a log has it, and it is a look, as a later configuration says."""
+    cli, path = opened(marginweave), write(tmp_path, [*ROWS, "f,5"])
+    stopped = cli("run", path, "--run", "r", "--yes")
+    assert (stopped.returncode, f"line {len(ROWS) + 2} has 2 fields" in stopped.stderr) == (2, True), stopped.stderr
+    assert str(len(ROWS) + 2) not in re.sub(r'"time": "[^"]*"', "", stopped.stdout)
+    assert json.loads((cli.home / ".marginweave" / "looks.jsonl").read_text())["command"] == "run"
+    assert cli("run", write(tmp_path, ROWS, columns__cost__decimals=0), "--run", "r2").returncode == 0
+    statement = json.loads((cli.home / "runs" / "r2" / "release" / "privacy.json").read_text())
+    assert statement["configured_after_check"]
+
+
+def test_a_release_that_does_not_fit_is_refused_before_a_row_is_read(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Also where its last row could not be read."""
+    cli, path = opened(marginweave), write(tmp_path, [*ROWS, "f,5"], privacy__epsilon=30.0)
+    refused = cli("run", path)
+    assert (refused.returncode, "does not hold this release" in refused.stderr) == (3, True), refused.stderr
+    assert not list(cli.home.rglob("looks.jsonl"))
+
+
 def test_a_run_that_stopped_begins_anew_when_its_table_is_mended(marginweave: CommandLine, tmp_path: Path) -> None:
     """Under the same name, with nothing left of the other table; once noise was drawn the name stands for its table."""
     cli, path = opened(marginweave), decimal_commas(tmp_path)

@@ -16,7 +16,7 @@ from functools import partial
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
 from marginweave.base.durable import write_once
-from marginweave.base.errors import BudgetError, InputError
+from marginweave.base.errors import BudgetError, InputError, OperatorError
 from marginweave.configuration.release import Configuration
 from marginweave.draws.program import program_identity
 from marginweave.draws.references import RunReference
@@ -27,6 +27,7 @@ from marginweave.ledger.rules import largest_epsilon
 from marginweave.released.manifest import Correction, Manifest, RunState
 from marginweave.runs import continuity
 from marginweave.runs.earlier import check_earlier, keep_earlier
+from marginweave.runs.looks import record_look
 from marginweave.runs.request import NEW_NAME, STOPPED, Request, remember
 from marginweave.sources.content import content_of
 
@@ -163,8 +164,9 @@ def _complete(request: Request, present: Manifest) -> None:
 def check_request(request: Request) -> Ledger:
     """Refuse what can be refused before a run leaves any trace, and return the ledger.
 
-    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, a correction
-    of what is not there to be corrected, and a release that the account does not admit: before a row of the table is read.
+    That is a source whose header is not as declared, a ledger that is not there or not the one in which the runs of this home
+    were charged, a correction of what is not there to be corrected, and a release that the account does not admit: before a
+    row of the table is read. Last of all, rows that cannot be read.
 
     Raises:
         InputError, BudgetError: as `prepare_run`.
@@ -174,11 +176,14 @@ def check_request(request: Request) -> Ledger:
 
 def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
     """The ledger, once all that `check_request` refuses is checked; `present` is the manifest of the run, if it has one."""
-    if present is None or present.state == RunState.RUNNING:  # the digest says the rest of a source that was released
-        from marginweave.sources.source import check_source
+    is_begun = (
+        present is None or present.state == RunState.RUNNING
+    )  # the digest says the rest of a source that was released
+    if is_begun:
+        from marginweave.sources.source import check_header
 
         declared = request.configuration
-        check_source(request.source, declared.source_names, declared.source, declared.spelled_names)
+        check_header(request.source, declared.source_names, declared.source, declared.spelled_names)
     ledger = open_ledger(request)
     check_earlier(request.configuration, ledger)
     if not request.is_example:
@@ -188,7 +193,25 @@ def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
         check_correction(request.configuration.dataset, corrected.release, ledger.releases.find)
     if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
         _check_admission(request, ledger)
+    if is_begun:
+        _check_rows(request)
     return ledger
+
+
+def _check_rows(request: Request) -> None:
+    """Stop where rows cannot be read: a look, as which row it is says how many there are, and told to the operator alone."""
+    from marginweave.sources.source import check_rows
+
+    declared = request.configuration
+    try:
+        check_rows(request.source, declared.source_names, declared.source, declared.spelled_names)
+    except InputError as error:
+        reason = str(error)
+    else:
+        return
+    # Outside the handler: what Prefect stores and logs of an error is its context as well.
+    record_look(request.folder.home, "run", declared.dataset, request.source, declared.written)
+    raise OperatorError(reason)
 
 
 def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:

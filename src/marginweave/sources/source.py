@@ -241,19 +241,28 @@ class TableSource:
             raise InputError(otherwise)
 
 
-def check_source(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
-    """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
+def check_header(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
+    """Refuse a source by its kind and its header, and by nothing in its rows.
 
     `spelled` are the columns whose cells are known by their texts.
 
     Raises:
-        InputError: as `TableSource.tables`, or a kind of file that is not supported.
+        InputError: a kind of file that is not supported, no header, a column that is missing, or one of a type that cannot
+            carry what is declared.
     """
     check_kind(source, form)
     check_columns(source_columns(source, form), columns, lambda: _advice(source, form))
     if kind_of(source, form) in {"parquet", "arrow"}:
         with reading(source):
             refuse_floats(column_schema(source, parts_of(source)[0]), spelled)
+
+
+def check_rows(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
+    """Read a source from its first row to its last, unless it is large: what cannot be read is known before a run begins.
+
+    Raises:
+        InputError: as `TableSource.tables`; where it names a row, it tells of the rows.
+    """
     if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
         for _ in TableSource(source, form, spelled=spelled).tables(columns):
             pass

@@ -27,7 +27,7 @@ from marginweave.drafts.recognise import recognise
 from marginweave.prepare.clean import clean_table
 from marginweave.sources.kinds import check_kind
 from marginweave.sources.number_cells import plain_numbers
-from marginweave.sources.source import TableSource, check_source, source_columns
+from marginweave.sources.source import TableSource, check_header, check_rows, source_columns
 from tests.support.configurations import configuration
 
 MARKER = "xq7marker"
@@ -39,6 +39,11 @@ FORMS = [
 ]
 ROWS = [("Köln", "1.234,5"), ("Bonn", "-0,25"), ("Köln", "77"), ("", "")]
 TEXT = "town;cost\n" + "".join(f"{town};{cost}\n" for town, cost in ROWS)
+
+
+def _check(source: str, columns: list[str], form: SourceFile) -> None:
+    check_header(source, columns, form)
+    check_rows(source, columns, form)
 
 
 def zstd(content: bytes) -> bytes:
@@ -179,7 +184,7 @@ def test_a_sheet_is_a_table_of_texts(tmp_path: Path) -> None:
 def test_faults_of_a_sheet(tmp_path: Path, rows: list, others: int, words: str) -> None:
     path = sheet(tmp_path / "t.xlsx", rows, others)
     with pytest.raises(InputError, match=words) as refusal:
-        check_source(path, ["a"], SourceFile(file="t.xlsx"))
+        _check(path, ["a"], SourceFile(file="t.xlsx"))
     assert MARKER not in str(refusal.value)
 
 
@@ -226,7 +231,7 @@ def test_a_fault_has_its_place_and_no_text(tmp_path: Path, name: str, content: b
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=words) as refusal:
-        check_source(str(path), ["a"], SourceFile(file=name))
+        _check(str(path), ["a"], SourceFile(file=name))
     assert MARKER not in str(refusal.value)
 
 

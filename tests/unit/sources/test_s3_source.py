@@ -17,7 +17,7 @@ from marginweave.base.errors import InputError
 from marginweave.base.places import is_path
 from marginweave.configuration.execution import SourceFile, check_place
 from marginweave.sources import parts
-from marginweave.sources.source import TableSource, check_source, source_columns
+from marginweave.sources.source import TableSource, check_header, source_columns
 from tests.support.s3_server import SECRET, S3Server, s3_server
 
 FORM = SourceFile(file="unused.csv")
@@ -45,7 +45,7 @@ def parquet(rows: int) -> bytes:
 
 def refusal(source: str) -> str:
     with pytest.raises(InputError) as refused:
-        check_source(source, ["a", "b"], FORM)
+        check_header(source, ["a", "b"], FORM)
     assert SECRET not in str(refused.value)
     return str(refused.value)
 
@@ -77,7 +77,7 @@ def test_the_same_rows_as_on_a_disk(
     assert remote.table(["b", "a"]) == local.table(["b", "a"])
     assert list(remote.chunks()) == list(local.chunks())
     assert source_columns(remote.name, FORM) == source_columns(local.name, FORM)
-    check_source(remote.name, ["a"], FORM)
+    check_header(remote.name, ["a"], FORM)
 
 
 def test_an_object_that_is_replaced_is_noticed(server: S3Server) -> None:
@@ -149,7 +149,7 @@ def test_no_s3_without_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A run on a table of this machine asks S3 nothing."""
     monkeypatch.setattr(parts, "_file_system", None)
     (tmp_path / "t.csv").write_bytes(ROWS)
-    check_source(str(tmp_path / "t.csv"), ["a", "b"], FORM)
+    check_header(str(tmp_path / "t.csv"), ["a", "b"], FORM)
 
 
 @given(scheme=st.from_regex(r"\A[A-Za-z][A-Za-z0-9+.-]{1,8}\Z"), rest=st.text(min_size=1))
