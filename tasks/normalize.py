@@ -5,7 +5,6 @@ from __future__ import annotations
 from marginweave.configuration.release import Configuration
 from marginweave.counts.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
 from marginweave.draws.references import DerivedReference, StageResult
-from marginweave.estimate.earlier import with_earlier
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.estimate.normalize import normalize
 from marginweave.measurements.combinations import Aggregates
@@ -33,7 +32,6 @@ def normalize_counts(reference: DerivedReference, collected: StageResult) -> Sta
     def compute() -> bytes:
         counts = load_counts(reference, collected)
         if isinstance(counts, Marginals):
-            counts = with_earlier(counts, reference.configuration, reference.resolved, reference.read_kept)
             return pack_marginals(normalize_marginals(counts, reference.estimated(counts.domain)))
         normalized = normalize(counts)
         check_aggregates(normalized, "normalize")

@@ -6,6 +6,7 @@ Each draw goes through `draw_once`: charged, then drawn, then committed. What is
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from marginweave.accounting.records import State
 from marginweave.base.digests import counts_digest
@@ -14,10 +15,12 @@ from marginweave.counts import marginal_rows, payloads, selection
 from marginweave.counts.discovery import count_values, discover_labels, discovery
 from marginweave.counts.marginal_rows import OneWay, open_encoded
 from marginweave.counts.marginals import all_cliques, count_marginals
+from marginweave.counts.undeclared import measured_undeclared
 from marginweave.domain.zeros import domain_sizes, one_way_sizes
 from marginweave.draws.draw import draw_once, draw_unless_returned, standing
 from marginweave.draws.protocol import SMALL, PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
+from marginweave.estimate.earlier import with_earlier
 from marginweave.measurements.plan import DrawKind
 from marginweave.measurements.tables import Clique, Marginals
 from marginweave.mechanisms.gaussian import gaussian_terms
@@ -67,7 +70,7 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     def prepare() -> PreparedDraw:
         one_way = marginal_rows.drawn_one_way(reference)
         rows = marginal_rows.compressed_rows(reference, encoded, one_way)
-        pairs = selection.scored_pairs(one_way.estimated_sizes, reference.plan.draw(DrawKind.MARGINALS))
+        pairs = selection.scored_pairs(one_way.declared_sizes, reference.plan.draw(DrawKind.MARGINALS))
         noise = selection.scoring(reference.configuration, reference.plan)
         scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
         return PreparedDraw(
@@ -97,15 +100,16 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
         rows = marginal_rows.compressed_rows(reference, encoded, one_way)
         cliques = _cliques(reference, one_way)
         exact = count_marginals(rows, rows.sizes, cliques)
-        return marginal_rows.prepared_marginals(reference, draw, cliques, one_way.estimated_sizes, exact)
+        return marginal_rows.prepared_marginals(reference, draw, cliques, one_way.declared_sizes, exact)
 
     return _larger(reference, prepare)[1]
 
 
 @stage("collect")
 def collect_marginals(reference: RunReference) -> StageResult:
-    """One set of marginals from the committed draws; from here on no stage is given a private file.
+    """One set of marginals from the committed draws and earlier releases; from here on no stage is given a private file.
 
+    All of them decide whether cells that are not as declared are in the table.
     DP: post-processing.
     """
     first = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
@@ -120,7 +124,11 @@ def collect_marginals(reference: RunReference) -> StageResult:
         whole = Marginals(
             domain=drawn.domain, one_way=drawn.measured, larger=finest, coarse=coarse, misfit=larger.misfit
         )
-        return payloads.pack_marginals(whole)
+        public = reference.derived
+        whole = with_earlier(whole, reference.configuration, reference.resolved, public.read_kept)
+        single, beyond = whole.measured
+        undeclared = measured_undeclared(reference.resolved, (*single, *drawn.of_sets), beyond)
+        return payloads.pack_marginals(replace(whole, domain=replace(whole.domain, undeclared=undeclared)))
 
     return reference.derived.checkpoint("collect", inputs, compute)
 
@@ -148,7 +156,7 @@ def _cliques(reference: RunReference, one_way: OneWay) -> tuple[Clique, ...]:
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
     settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
-    draw, sizes = reference.plan.draw(DrawKind.MARGINALS), one_way.estimated_sizes
+    draw, sizes = reference.plan.draw(DrawKind.MARGINALS), one_way.declared_sizes
     if not settings.selects(len(attributes)):
         domain = domain_sizes(attributes, one_way.domain.labels)
         declared = selection.declared_cliques(settings, attributes, domain)

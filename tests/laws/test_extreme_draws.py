@@ -72,7 +72,7 @@ RULED: dict[str, dict[str, Any]] = {
     }
     for aggregate, method in ((_MARGINALS, _GUM), (_MARGINALS, _MIXTURE), (_TUPLES, _SEEDED))
 }
-# Nobody's sex is undeclared, so that its code is in tables and, whatever is counted beside it, not in estimates.
+# A grade may be not as declared where the rules want one: a code of tables, which estimates have or have not.
 COUNTED: dict[str, dict[str, Any]] = {
     f"{way} by rules": {
         "aggregate": aggregate,
@@ -84,6 +84,7 @@ COUNTED: dict[str, dict[str, Any]] = {
     }
     for way, aggregate in {
         "all pairs": _MARGINALS,
+        "unmerged pairs": {**_MARGINALS, "compress": "none"},
         "named sets": {"method": "marginals", "cliques": [["sex", "region"], ["region", "age", "grade"]]},
         "selected sets": {"method": "marginals"},
         "rounds": _ROUNDS,
@@ -174,10 +175,16 @@ def test_rules_that_leave_no_record_of_released_values_leave_gaps(tmp_path: Path
     assert not any(record["region"] and record["town"] for record in records)
 
 
+def many_undeclared(draw: str, table: int) -> Pattern:
+    """Many grades seem to be not as declared: the last of nine codes, behind seven grades and none."""
+    return [*[0] * 8, LARGE] if draw == "one-way" and table == 3 else [0]
+
+
+@pytest.mark.parametrize("outcome", [no_noise, many_undeclared])
 @pytest.mark.parametrize("shape", COUNTED)
-def test_every_way_of_counting_meets_rules(tmp_path: Path, shape: str) -> None:
-    """Where a code that the rules know nothing of is counted, and is not kept; no record breaks a rule."""
-    _, records = released(tmp_path, shape, no_noise)
+def test_every_way_of_counting_meets_rules(tmp_path: Path, shape: str, outcome: Outcome) -> None:
+    """Where a code that the rules know nothing of is counted, and is not kept, or is; no record breaks a rule."""
+    _, records = released(tmp_path, shape, outcome)
     assert records
     assert not any(record["sex"] == "f" and (record["region"] == "west" or record["grade"]) for record in records)
 

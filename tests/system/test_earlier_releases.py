@@ -99,6 +99,26 @@ def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
     audit_files(home, audit_ledger(location, keys), keys, example=False)
 
 
+def test_cells_that_an_earlier_release_found_are_found_again(home: Path) -> None:
+    """However little noise this one has bought: 90 of 300 cells are not as declared, and records have as many empty ones."""
+    config = people(home, 300, **MARGINALS, dataset="others", privacy__epsilon=5.0, missing=[])
+    rows = (home / "people.csv").read_text().splitlines()
+    changed = [",".join(["not said", *row.split(",")[1:]]) for row in rows[1:91]]
+    (home / "people.csv").write_text("\n".join([rows[0], *changed, *rows[91:]]) + "\n")
+    run_plainly(home, config, "found")
+    again = {"known": [{"release": "runs/found/release", "same_rows": SAME}], "privacy__epsilon": 0.05}
+    table = (home / "people.csv").read_text()
+    little = people(home, 300, **{**MARGINALS, "dataset": "others", "missing": [], **again})
+    (home / "people.csv").write_text(table)
+    place = run_plainly(home, little, "little") / "release"
+    (cells,) = (
+        one for one in json.loads((place / "privacy.json").read_text())["undeclared"] if one["attribute"] == "sex"
+    )
+    assert (cells["found"], cells["kept"], cells["low"] <= 90 <= cells["high"]) == (True, True, True), cells
+    empty = pq.read_table(place / "synthetic.parquet")["sex"].null_count
+    assert 60 < empty < 120
+
+
 def test_plan_says_what_is_used_and_what_it_is_worth(home: Path) -> None:
     request = requested(home, asked(home))
     first, second = earlier_forecast(request)

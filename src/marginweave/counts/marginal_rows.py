@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from marginweave.counts import payloads
 from marginweave.counts.discovery import Compression
 from marginweave.counts.marginals import measure_marginals, split_noise
 from marginweave.counts.noise import MARGINALS, marginal_noise
-from marginweave.counts.undeclared import ignored_attributes, measured_undeclared
+from marginweave.counts.undeclared import declared_compression, ignored_attributes, measured_undeclared
 from marginweave.domain.zeros import domain_sizes, one_way_sizes, structural_masks
 from marginweave.draws.draw import draw_once
 from marginweave.draws.protocol import PreparedDraw
@@ -93,10 +93,12 @@ class OneWay:
     """The committed marginals of single attributes, the released domain, and what follows from both. DP: post-processing.
 
     `counted` is the configuration of tables, `configuration` that of estimates: the last code of attributes that are
-    `ignored` is in tables and not in estimates (`UndeclaredCells`).
+    `ignored` is in tables and not in estimates (`UndeclaredCells`). Larger tables decide anew, once they are drawn.
+    `of_sets` are the marginals of `indicated_sets`.
     """
 
     measured: tuple[Measurement, ...]
+    of_sets: tuple[Measurement, ...]
     domain: Domain
     counted: Configuration
     configuration: Configuration
@@ -120,12 +122,24 @@ class OneWay:
     @cached_property
     def estimated_compression(self) -> Compression:
         """Which rare values are merged, without codes that are not kept."""
-        return domain.released_compression(self.estimated, self.settings, self.masks)
+        return self._declared.with_last(self._last_counts(self._coded - self.ignored))
 
     @cached_property
     def compression(self) -> Compression:
-        """Which rare values are merged as larger tables are counted: codes that are not kept are merged with none."""
-        return self.estimated_compression.with_last({a: float(self.measured[a].counts[-1]) for a in self.ignored})
+        """Which rare values are merged as larger tables are counted."""
+        return self._declared.with_last(self._last_counts(self._coded))
+
+    @cached_property
+    def _declared(self) -> Compression:
+        return declared_compression(self.counted, self.domain.labels, self.measured)
+
+    @cached_property
+    def _coded(self) -> frozenset[int]:
+        """The attributes with a code for cells that are not as declared."""
+        return ignored_attributes(self.counted.with_undeclared(()), self.domain.labels, self.measured)
+
+    def _last_counts(self, attributes: Collection[int]) -> dict[int, float]:
+        return {a: float(self.measured[a].counts[-1]) for a in attributes}
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -140,17 +154,25 @@ class OneWay:
         return (*self.compression.sizes, *(int(coarse.max()) + 1 for _, coarse in self.levels))
 
     @property
+    def declared_sizes(self) -> tuple[int, ...]:
+        """The same without codes of cells that are not as declared: what is planned, chosen and shared goes by these."""
+        return self._sizes_without(self._coded)
+
+    @property
     def estimated_sizes(self) -> tuple[int, ...]:
         """The same without codes that are not kept."""
+        return self._sizes_without(self.ignored)
+
+    def _sizes_without(self, attributes: Collection[int]) -> tuple[int, ...]:
         places = (*range(len(self.measured)), *(a for a, _ in self.levels))
-        return tuple(size - (a in self.ignored) for a, size in zip(places, self.sizes, strict=True))
+        return tuple(size - (a in attributes) for a, size in zip(places, self.sizes, strict=True))
 
 
 def drawn_one_way(reference: RunReference) -> OneWay:
     """The draw of single attributes, and what it says of cells that are not as declared. DP: post-processing."""
     drawn = payloads.unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
     resolved, labels = reference.resolved, released_labels(reference)
-    measured = drawn[: len(labels)]
+    measured, of_sets = drawn[: len(labels)], drawn[len(labels) :]
     found = Domain(
         names=tuple(attribute.name for attribute in resolved.attributes),
         labels=labels,
@@ -159,6 +181,7 @@ def drawn_one_way(reference: RunReference) -> OneWay:
     estimated = resolved.with_undeclared(found.with_undeclared)
     return OneWay(
         measured=measured,
+        of_sets=of_sets,
         domain=found,
         counted=reference.counted,
         configuration=estimated,
@@ -180,7 +203,7 @@ def prepared_marginals(
 ) -> PreparedDraw:
     """A draw that measures these marginals, with `exact` counts; all that can fail without noise is done before the charge.
 
-    They share its noise by the cells that they have with `sizes` codes of each attribute: public ones, or those of estimates.
+    They share its noise by the cells that they have with `sizes` codes of each attribute.
     """
     allocation = reference.configuration.marginal_settings.allocation
     noise = marginal_noise(draw, reference.configuration.stability)

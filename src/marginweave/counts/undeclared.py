@@ -17,7 +17,8 @@ import numpy as np
 
 from marginweave.base.budget import NoiseName
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import domain_sizes
+from marginweave.counts.discovery import Compression, released_compression
+from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.measurements.combinations import Aggregates, UndeclaredCells
 from marginweave.measurements.tables import Measurement
 from marginweave.mechanisms.catalogue import noise_reach
@@ -52,18 +53,36 @@ class _NoisyCount:
         )
 
 
-def measured_undeclared(configuration: Configuration, one_way: Sequence[Measurement]) -> tuple[UndeclaredCells, ...]:
-    """By the marginals of single attributes, and of `indicated_sets` behind them, which have the code of such cells last.
+def measured_undeclared(
+    configuration: Configuration, one_way: Sequence[Measurement], larger: Sequence[Measurement] = ()
+) -> tuple[UndeclaredCells, ...]:
+    """By the marginals of single attributes and all larger ones, in which the last code of an attribute is that of such cells.
 
-    Bounds of the configuration are those that were bought.
+    Each table with the attribute counts the same records, by the sum of the cells with this code; the count is the mean of
+    these sums by precision (1 / variance). Behind the single attributes are the marginals of `indicated_sets`, which are in no
+    larger one. Bounds of the configuration are those that were bought.
     """
     names = (*(attribute.name for attribute in configuration.attributes), *configuration.indicated_sets)
     places = {name: place for place, name in enumerate(names)}
     counts = {}
     for name in (*configuration.undeclared, *configuration.indicated_sets):
-        m = one_way[places[name]]
-        counts[name] = _NoisyCount(count=int(m.counts[-1]), sigma=m.deviation, noise=m.noise)
+        place = places[name]
+        tables = [one_way[place], *(m for m in larger if place in m.attributes and m.complete)]
+        counts[name] = _counted(place, tables)
     return _decided(configuration, counts)
+
+
+def _counted(place: int, tables: Sequence[Measurement]) -> _NoisyCount:
+    """How many records have the last code of an attribute, by all tables with it; the first is that of the attribute alone."""
+    alone, *larger = tables
+    last = [alone.counts[-1:], *(m.counts.take(-1, m.attributes.index(place)) for m in larger)]
+    precision = np.array([1 / (cells.size * m.deviation**2) for cells, m in zip(last, tables, strict=True)])
+    sums = np.array([float(cells.sum()) for cells in last])
+    return _NoisyCount(
+        count=round(float(sums @ precision / precision.sum())),
+        sigma=float(precision.sum() ** -0.5),
+        noise=alone.noise,
+    )
 
 
 def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut: int) -> tuple[UndeclaredCells, ...]:
@@ -105,6 +124,20 @@ def _applicable(configuration: Configuration, aggregates: Aggregates, name: str)
     values = level.values[rows]
     met = np.logical_and.reduce([np.isin(values[:, i], codes[place]) for i, place in enumerate(places)])
     return int(level.counts[rows][met].sum()), float(met.sum()) * noise.deviation**2
+
+
+def declared_compression(
+    configuration: Configuration, labels: Sequence[Sequence[str]], one_way: Sequence[Measurement]
+) -> Compression:
+    """Return which rare values are measured together, of declared ones alone: no code of other cells is among them.
+
+    So larger tables count such cells apart from all others, and what these say of them decides as well.
+    DP: post-processing of the drawn marginals of single attributes.
+    """
+    declared = configuration.with_undeclared(())
+    coded = ignored_attributes(declared, labels, one_way)
+    alone = [m.without_last(coded) for m in one_way]
+    return released_compression(alone, configuration.marginal_settings, structural_masks(declared, labels))
 
 
 def ignored_attributes(

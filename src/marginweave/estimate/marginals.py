@@ -11,9 +11,9 @@ import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.release import Configuration
-from marginweave.counts.discovery import Compression, compress_mask, compress_measurement, released_compression
+from marginweave.counts.discovery import Compression, compress_mask, compress_measurement
 from marginweave.counts.marginals import estimate_total
-from marginweave.counts.undeclared import ignored_attributes
+from marginweave.counts.undeclared import declared_compression, ignored_attributes
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.consistency import Holders, make_consistent
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
@@ -67,11 +67,13 @@ def compression_of(
 
     What was merged follows from the drawn counts alone; merged values are told apart by pooled counts, where there are some.
     """
-    masks = structural_masks(_estimated(configuration, marginals), marginals.domain.labels)
-    kept = estimated_marginals(marginals, configuration)
-    merged = released_compression(kept.one_way, configuration.marginal_settings, masks)
-    counts = tuple(np.asarray(m.counts, np.float64) for m in kept.measured[0])
-    return masks, known_compression(replace(merged, counts=counts), configuration)
+    estimated, labels = _estimated(configuration, marginals), marginals.domain.labels
+    single = estimated_marginals(marginals, configuration).measured[0]
+    coded = ignored_attributes(configuration.with_undeclared(()), labels, marginals.one_way)
+    kept = dict.fromkeys(coded - _ignored(marginals, configuration), 0.0)
+    merged = declared_compression(configuration, labels, marginals.one_way).with_last(kept)
+    counts = tuple(np.asarray(m.counts, np.float64) for m in single)
+    return structural_masks(estimated, labels), known_compression(replace(merged, counts=counts), configuration)
 
 
 def drawn_compression_of(marginals: Marginals, configuration: Configuration) -> Compression:

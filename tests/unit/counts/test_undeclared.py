@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.configuration.release import Configuration
@@ -72,6 +74,37 @@ def test_a_code_is_kept_where_noise_does_not_explain_its_count() -> None:
     )
     chance = stats.norm.sf((limit - 0.5) / SD)  # of a count of 0, rounded
     assert chance <= FALSE_ALARMS / 4 / 2 < stats.norm.sf((limit - 2.5) / SD)
+
+
+def test_larger_tables_decide_as_well() -> None:
+    """One that knows better finds what the single attribute hides: the mean by precision, with the noise of both."""
+    config = configuration(columns={n: {"type": "category", "values": ["x"]} for n in "ab"}, missing=[])
+    alone = [Measurement(attributes=(a,), counts=np.array([900, 10]), deviation=300.0) for a in range(2)]
+    pair = Measurement(attributes=(0, 1), counts=np.array([[800, 20], [90, 30]]), deviation=4.0)
+    hidden = measured_undeclared(config, alone)[0]
+    assert not hidden.found
+    found = measured_undeclared(config, alone, [pair])[0]
+    precision = 1 / 300**2 + 1 / 32
+    assert (found.found, found.kept) == (True, True)
+    assert found.count == round((10 / 300**2 + 120 / 32) / precision)
+    assert found.deviation == pytest.approx(precision**-0.5)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0, 0.2), st.floats(5, 200))
+@settings(max_examples=60)
+def test_no_table_of_a_release_hides_what_others_count(seed: int, share: float, noise: float) -> None:
+    """The count of all tables is within six of its deviations of the truth: false alarms 2e-9 of each of 120."""
+    config = configuration(columns={n: {"type": "category", "values": ["x", "y"]} for n in "ab"}, missing=[])
+    rng = np.random.default_rng(seed)
+    rows = [np.where(rng.random(2000) < share, 2, rng.integers(0, 2, 2000)) for _ in range(2)]
+    exact = [np.bincount(r, minlength=3) for r in rows] + [np.histogram2d(*rows, bins=(range(4), range(4)))[0]]
+    drawn = [
+        Measurement(attributes=a, counts=c + np.rint(rng.normal(0, d, c.shape)).astype(np.int64), deviation=d)
+        for a, c, d in zip([(0,), (1,), (0, 1)], exact, [noise, noise, 10.0], strict=True)
+    ]
+    for cells, row in zip(measured_undeclared(config, drawn[:2], drawn[2:]), rows, strict=True):
+        assert abs(cells.count - max((row == 2).sum(), 0)) <= 6 * cells.deviation + 1
+        assert cells.deviation < min(noise, 10.0 * 3**0.5)
 
 
 def test_what_was_counted_is_said_with_its_interval() -> None:

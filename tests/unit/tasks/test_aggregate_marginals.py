@@ -44,7 +44,7 @@ def test_marginals_are_those_of_attributes(tmp_path: Path, monkeypatch: pytest.M
         kept[stage] = compute()
         return ENCODED
 
-    stages.reference.derived = SimpleNamespace(checkpoint=checkpoint)
+    stages.reference.derived = SimpleNamespace(checkpoint=checkpoint, read_kept=lambda _: None)
     marginals_task.measure_one_way(stages.reference, ENCODED)
     marginals_task.measure_larger(stages.reference, ENCODED)
     marginals_task.collect_marginals(stages.reference)
