@@ -15,10 +15,10 @@ class Answer:
 
     `low` to `high` covers the truth with probability `level`, None where nobody knows how often it does. `noise_sd` is the
     standard deviation of the noise of a count, in records. `of` is what it is an answer about: table, resized table,
-    population, or at most some rows of each person where others were not counted. `how` says where it is from:
-    measured tables alone, a rule that every record keeps, bounds that follow from measured tables, or the fitted model. Where
-    nothing can be said, estimate, ends, level and `how` are None; the mean of records that a rule excludes has a `how`, and no
-    number. `flag` says why it should not be used, else what it rests on, or that there may be none.
+    population, or at most some rows of each person or values of each cell where others were not counted. `how` says where it
+    is from: measured tables alone, a rule that every record keeps, bounds that follow from measured tables, or the fitted
+    model. Where nothing can be said, estimate, ends, level and `how` are None; the mean of records that a rule excludes has a
+    `how`, and no number. `flag` says why it should not be used, else what it rests on, or that there may be none.
     """
 
     question: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -228,11 +228,15 @@ class Codes:
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             yield texts[code], Chosen(place=place, codes=codes == code)
 
-    def about(self, of: Literal["table", "population"]) -> str:
-        """What an answer is about: a table that was resized, or some rows of each person, are others than the table."""
+    def about(self, of: Literal["table", "population"], places: Iterable[int]) -> str:
+        """What an answer that looks at these attributes is about.
+
+        A table that was resized, some rows of each person, or some values of each cell are others than the table.
+        """
         if self.configuration.resize is not None:
             return "resized table"
-        return of if of == "population" else self.configuration.counted_words or of
+        columns = {self.configuration.attributes[place].column for place in places}
+        return of if of == "population" else self.configuration.counted_among(columns) or of
 
     def texts(self, place: int) -> list[str]:
         """What readers are shown of each code of an attribute that has no values of a set."""

@@ -112,7 +112,7 @@ class MarginalAnswers:
                 high=high,
                 noise_sd=found.sd if found else None,
                 level=question.level if said.claimed and found is not None else None,
-                of=self.codes.about(question.of),
+                of=self.codes.about(question.of, (place for place, _ in (*where, *own))),
                 how=said.how,
                 flag="; ".join(filter(None, (said.flag, self._without_value(numbers if found else None)))),
             )

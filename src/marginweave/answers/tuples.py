@@ -60,7 +60,7 @@ class TupleAnswers:
                 high=high,
                 noise_sd=sigma,
                 level=question.level if found else None,
-                of=self.codes.about("table"),
+                of=self.codes.about("table", (one.place for one in chosen)),
                 how=how if found else None,
                 flag=flag,
             )

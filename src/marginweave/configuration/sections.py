@@ -413,10 +413,22 @@ class Sections(Execution):
         """The share of the budget that all private bounds together get."""
         return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
 
+    @cached_property
+    def cut_sets(self) -> Mapping[str, str]:
+        """At most how many values of a cell are counted, for a reader, by column; of sets whose cells may hold more."""
+        sets = ((name, column) for name, column in self.columns.items() if isinstance(column, SetColumn))
+        cut = ((name, one.max_values) for name, one in sets if one.private or one.max_values < len(one.labels))
+        return {name: f"at most {most} value{'' if most == 1 else 's'} of {name} in each cell" for name, most in cut}
+
     @property
     def counted_words(self) -> str | None:
-        """What every number is of, for a reader, after "counts"; None where that is all rows of the table."""
-        bounded = self.privacy.counted_words
+        """What every number is of, for a reader, after "counts"; None where that is the whole table."""
+        return self.counted_among(self.cut_sets)
+
+    def counted_among(self, columns: Collection[str]) -> str | None:
+        """What a number is of that looks at some columns alone, as `counted_words`."""
+        cut = (words for name, words in self.cut_sets.items() if name in columns)
+        bounded = ", ".join(filter(None, (self.privacy.counted_words, *cut))) or None
         if self.resize is None:
             return bounded
         rows = f" ({bounded})" if bounded else ""

@@ -243,7 +243,6 @@ def _left_out(configuration: Configuration) -> str | None:
         return "the counted table is a sample"
     if subject is not None and not subject.join:
         return "rows of a subject beyond max_records were left out"
-    cut = [a.name for a in configuration.attributes if a.is_set and (a.private or a.width < len(a.labels))]
-    if cut:
-        return f"values of a cell beyond max_values were left out (column {cut[0]!r})"
+    if configuration.cut_sets:
+        return f"values of a cell beyond max_values were left out (column {next(iter(configuration.cut_sets))!r})"
     return None

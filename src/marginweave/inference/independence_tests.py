@@ -77,7 +77,7 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
     merged = any(part.size < len(part.blocks) for part in parts)
     of_rules = _excluded(answers, places)
-    about = answers.codes.about("population" if of == "population" else "table")
+    about = answers.codes.about("population" if of == "population" else "table", places)
     return Independence(
         columns=(columns[0], columns[1]),
         of=about,

@@ -157,7 +157,7 @@ class Evaluation(ReleasedFile, RecordAgreement):
     schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
     verdict: Verdict = Field(description="What the release is good for.")
     counted: str | None = optional(
-        "What all numbers are of: at most some rows of each person, or a resized table; null where it is all rows."
+        "What all numbers are of: at most some rows of a person or values of a cell, or a resized table; null where it is all."
     )
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")

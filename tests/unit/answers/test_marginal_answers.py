@@ -513,8 +513,28 @@ def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
     """A population is one of persons all the same."""
     config = configuration(privacy__unit={"column": "person", "max_records": 2})
     codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=((),) * 4))
-    assert codes.about("table") == "at most 2 rows for each person"
-    assert codes.about("population") == "population"
+    assert codes.about("table", []) == "at most 2 rows for each person"
+    assert codes.about("population", []) == "population"
+
+
+SIGNS: dict[str, Any] = {"type": "set", "values": ["x", "y", "z"]}
+
+
+@pytest.mark.parametrize("method", ["marginals", "k-tuples"])
+def test_an_answer_of_some_values_of_each_cell_says_so(method: str) -> None:
+    """Where it looks at the set; where no cell can hold more, it is one of the table."""
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "signs": {**SIGNS, "max_values": 2},
+        "tests": {**SIGNS, "max_values": 3},
+    }
+    config = configuration(columns=columns, aggregate={"method": method})
+    places = {a.column: j for j, a in enumerate(config.attributes)}
+    domain = Domain(names=tuple(a.name for a in config.attributes), labels=tuple(a.labels for a in config.attributes))
+    codes = Codes.of(config, domain)
+    assert codes.about("table", [places["signs"], places["sex"]]) == "at most 2 values of signs in each cell"
+    assert {codes.about("table", [places[name]]) for name in ("sex", "tests")} == {"table"}
+    assert config.counted_words == "at most 2 values of signs in each cell"
 
 
 @pytest.mark.parametrize("text", ["(not released)", ""])

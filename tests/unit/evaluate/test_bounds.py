@@ -198,6 +198,9 @@ def test_marginals_cut_nothing_and_the_cap_needs_no_percentile() -> None:
         most_cut_records(config, 0.1, told, 2)
     marginals = configuration(columns=TWO, aggregate=MARGINALS)
     assert [b.records for b in bounding_biases(marginals, plan_budget(marginals), aggregates(1, marginals))] == [0, 0]
+    tags = {"type": "set", "separator": ";", "values": ["a", "b", "c"], "max_values": 2}
+    cut = configuration(columns={**TWO, "tags": tags}, aggregate=MARGINALS)
+    assert {b.records for b in bounding_biases(cut, plan_budget(cut), aggregates(1, cut))} == {None}
 
 
 @pytest.mark.parametrize(("bound", "threshold", "error"), [(1, 5, 5.0), (1, 40, 40.0), (0, 5, 2000.0)])
