@@ -2,7 +2,7 @@
 
 Every table and sample is released by the default at every epsilon, into a folder of FOLDER; what is there is not released
 again. What is printed are the two errors of a grade, a line a table: pairs below good whose records are at most .05 (TVD) away
-from the rows, and good ones that are farther. The laws in src/marginweave/evaluate/verdict.py were chosen by the tables of
+from the rows, and good ones that are farther. The laws in src/marginweave/evaluate/distances.py were chosen by the tables of
 `TUNED`; the others are for validation.
 """
 

@@ -94,7 +94,8 @@ def _room_of(total: AccountTotal, one: Account) -> str:
 
     noise = ""
     if not total.account.box.mu2:
-        noise = f". It holds releases with Laplace noise alone ({LAPLACE}); only its first may have another noise"
+        first = "; only its first may have another noise" if total.account.delta else ""
+        noise = f". It holds releases with Laplace noise alone ({LAPLACE}){first}"
     if one.kind_of_plan is None:
         many = "How many of yours fit: marginweave plan CONFIG"
         return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}{noise}"

@@ -185,7 +185,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         out.print("low to high covers the truth with the probability beside the question, each row by itself.")
     elif levels:
         asked = f"{first.question[0].upper()}{first.question[1:]} {_of(first)}"
-        covers = f"low to high covers the truth with probability {min(levels):g}, each row by itself."
+        covers = f"low to high covers the truth with probability {min(levels):.15g}, each row by itself."
         out.print(f"{printable(asked)}: {covers}")
     if any(answer.level is None and answer.low is not None for answer in answers):
         out.print(

@@ -428,7 +428,7 @@ class Sections(Execution):
     def counted_among(self, columns: Collection[str]) -> str | None:
         """What a number is of that looks at some columns alone, as `counted_words`."""
         cut = (words for name, words in self.cut_sets.items() if name in columns)
-        bounded = ", ".join(filter(None, (self.privacy.counted_words, *cut))) or None
+        bounded = " and ".join(filter(None, (self.privacy.counted_words, *cut))) or None
         if self.resize is None:
             return bounded
         rows = f" ({bounded})" if bounded else ""

@@ -46,7 +46,7 @@ _HEAD = """\
 # Until then `marginweave run` and `marginweave plan` refuse this file. Names and order of the columns come from the file's
 # header: they are public, too.
 # Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
-# the column, is replaced by a draw.
+# the column, is counted as not as declared, and the release says how many there are.
 """
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'

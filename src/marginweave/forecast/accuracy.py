@@ -48,7 +48,7 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     if not configuration.privacy.delta:
         chosen = "auto needs a delta above 0"
     if configuration.aggregate == usual:
-        chosen = "chosen automatically"
+        chosen = "as auto would choose"
     if defaults.is_decided_by_noise(configuration):
         decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
         noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
@@ -137,7 +137,7 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
 def _records(configuration: Configuration) -> str:
     method = configuration.synthesize.method
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
-    chosen = "chosen automatically" if automatic.method == method else f"auto would choose {automatic.method}"
+    chosen = "as auto would choose" if automatic.method == method else f"auto would choose {automatic.method}"
     return f"Synthetic records: {method} ({chosen}: {automatic.reason})"
 
 

@@ -79,10 +79,10 @@ def _pairs(known: Sequence[_Known]) -> Iterator[tuple[_Known, _Known]]:
 
 def _may(known: Sequence[_Known], published: PublishedRelease) -> Iterator[str]:
     of, sure = best_records(published).estimate or 0, 100 * published.statement.confidence.level
-    counted = published.configuration.counted_words
-    whose = f"the true count of {counted}" if counted else "the true count"
     best = min((one for one in known if one.low > 0), key=lambda one: (one.high - one.low) / one.count, default=None)
     if best is not None and of > 0:
+        counted = published.configuration.counted_among({best.column})
+        whose = f"the true count of {counted}" if counted else "the true count"
         yield (
             f"Give a count with its range: about {best.count:,} of about {of:,} counted records ({100 * best.count / of:.0f} "
             f"%) have {best.words}, and {whose} is between {best.low:,} and {best.high:,} in {sure:.0f} of 100 such "

@@ -83,7 +83,7 @@ FAULTS = (
     ),
     Fault(
         name="a pair that no round chose is graded by the noise alone",
-        file="src/marginweave/evaluate/verdict.py",
+        file="src/marginweave/evaluate/distances.py",
         text="together = max(by_noise, ",
         instead="together = min(by_noise, ",
         killed_by=("tests/laws/test_few_rounds.py::test_pairs_that_no_round_chose_are_not_called_good",),

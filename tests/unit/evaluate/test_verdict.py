@@ -14,16 +14,10 @@ from hypothesis import strategies as st
 
 from marginweave.configuration.columns import NumberColumn
 from marginweave.counts.discovery import Compression
+from marginweave.evaluate.advice import BeyondNoise, known_apart
+from marginweave.evaluate.distances import expected_errors, merged_shares, set_errors, unchosen_errors
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
-from marginweave.evaluate.verdict import (
-    DrawFacts,
-    expected_errors,
-    merged_shares,
-    release_verdict,
-    set_errors,
-    unchosen_errors,
-    verdict,
-)
+from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
 from marginweave.released.evaluation import MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, Verdict, grade
@@ -312,10 +306,24 @@ def test_no_noise_that_is_less_is_advised_where_most_pairs_were_not_measured() -
     far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
     unknown: dict[tuple[str, ...], float | None] = dict.fromkeys([("b", "d"), ("c", "d"), ("a", "d")])
     for errors, left in ((far | unknown, ()), (far, [*far])):
-        advice = " ".join(verdict(errors, {}, 1000.0, left=left).advice)
+        advice = " ".join(verdict(errors, {}, 1000.0, beyond=BeyondNoise(left=left)).advice)
         assert "times the" not in advice
         assert ("aggregate.cliques.rounds" in advice) is bool(left)
     assert "3.0 times the" in " ".join(verdict(far, {}, 1000.0).advice)
+
+
+def test_records_that_follow_other_known_counts_are_told_and_need_no_budget() -> None:
+    """By more than noise, which is as far as known ones where these are right; of other columns nothing is known."""
+    table = {"columns": ["sex"], "table": [["f", 500], ["m", 500]], "from": "other-source", "public": "census"}
+    config = configuration(known=[table], missing=[])
+    domain = Domain(names=NAMES, labels=tuple(a.labels for a in config.attributes))
+    counts = Aggregates(domain=domain, record_count=1000, record_deviation=1.0, levels=(), noise=())
+    assert known_apart(bounds(5, 1000, beyond=0.3), counts, config) == {("sex",): pytest.approx(0.3)}
+    assert known_apart(bounds(5, 1000), counts, config) == {}
+    assert known_apart(bounds(5, 1000, beyond=0.3), counts, configuration()) == {}
+    far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
+    assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known={"a"})).advice == ()
+    assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known={"d"})).advice != ()
 
 
 def test_what_nothing_measured_is_never_good() -> None:

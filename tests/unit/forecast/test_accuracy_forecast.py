@@ -16,8 +16,8 @@ IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in (
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
     counted, records, measured = method_forecast(configuration(aggregate=None))
-    assert counted.startswith("Counting: marginals of 3 columns (chosen automatically; ")
-    assert records.startswith("Synthetic records: mixture (chosen automatically: ")
+    assert counted.startswith("Counting: marginals of 3 columns (as auto would choose; ")
+    assert records.startswith("Synthetic records: mixture (as auto would choose: ")
     assert measured.startswith("In our benchmarks (6,366 to 48,842 rows), ")
     cliques = {"aggregate__method": "marginals", "aggregate__cliques": {"all": 3, "max_cells": 72}}
     counted, *_ = method_forecast(configuration(**cliques))
@@ -48,7 +48,7 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
 def test_the_noise_of_pairs_is_said_where_it_decides(changes: dict[str, Any], counted: str) -> None:
     """Only one kind of counts goes with SDS's formulas; one column has no pairs."""
     said = method_forecast(configuration(**changes, aggregate=None))[0]
-    assert said == f"Counting: {counted} (chosen automatically)"
+    assert said == f"Counting: {counted} (as auto would choose)"
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,14 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
     bounded, codes = published(privacy=unit, columns__age__missing=["999"])
     schema = table_of(bounded, codes).schema
     content = json.loads(croissant(bounded.configuration, bounded.statement, schema, {}))
-    assert "Every number counts at most 4 rows for each patient of the source." in content["description"]
+    assert (
+        "Every number counts at most 4 rows for each patient and at most 2 values of signs in each cell of the source."
+        in content["description"]
+    )
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     assert "No value is an empty cell in synthetic.csv" in fields["age"]["description"]
-    whole, _ = published()
-    assert "Every number counts" not in croissant(whole.configuration, whole.statement, schema, {}).decode()
+    uncut, _ = published(columns__signs__max_values=5)
+    assert "Every number counts" not in croissant(uncut.configuration, uncut.statement, schema, {}).decode()
 
 
 @pytest.fixture(scope="module")
