@@ -63,6 +63,8 @@ def box(total: AccountTotal) -> str:
     if allowance:
         amounts = f"delta {scientific(plain.delta)} of {scientific(allowance.delta)}"
         parts.append(f"allowance of epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}")
+    elif plain:
+        parts.append(f"and, beside these parts, epsilon {tidy(plain.epsilon)} and delta {scientific(plain.delta)}")
     return ", ".join(parts)
 
 

@@ -248,6 +248,20 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
     assert cli("run", path, "--run", "r").returncode == 0
 
 
+def test_a_lost_account_is_written_again(marginweave: CommandLine, tmp_path: Path) -> None:
+    """It follows from the rows of the ledger; until then nothing is published, and what to do is said."""
+    cli, path = opened(marginweave), people(tmp_path)
+    assert cli("run", path, "--run", "r").returncode == 0
+    account = cli.home / "runs" / "r" / "release" / "account.json"
+    before = account.read_bytes()
+    account.unlink()
+    refused = cli("publish", "r", "--to", tmp_path / "public", "--even-so")
+    assert (refused.returncode, "the same run again writes it" in refused.stderr) == (1, True), refused.stderr
+    assert cli("run", path, "--run", "r").returncode == 0
+    assert account.read_bytes() == before
+    assert cli("publish", "r", "--to", tmp_path / "public", "--even-so").returncode == 0
+
+
 def test_two_at_once_make_one_release(marginweave: ForkedCommandLine, tmp_path: Path) -> None:
     cli, path = opened(marginweave), people(tmp_path)
     both = [marginweave.begin("run", path) for _ in range(2)]

@@ -28,8 +28,8 @@ _KNOWN_APART = (
     "more than noise explains."
 )
 KNOWN_ADVICE = (
-    "Where known counts differ from the table, more epsilon or rows bring records no closer to it: look whether the table or the "
-    "known counts are wrong, unless records are meant to follow these."
+    "Where known counts differ from the table, more epsilon or rows bring records no closer to it: look whether the table or "
+    "the known counts are wrong, unless records are meant to follow these."
 )
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 

@@ -46,8 +46,8 @@ _IMPUTED = (
     "other: how many is not known. Without `impute` the release would say."
 )
 _REPAIRED = (
-    "A row that breaks a rule between columns was counted as one that keeps it, by other values: how many rows did is not known. "
-    "`marginweave check` tells you."
+    "A row that breaks a rule between columns was counted as one that keeps it, by other values: how many rows did is not "
+    "known. `marginweave check` tells you."
 )
 _NOT_MEASURED = (
     "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "

@@ -127,7 +127,7 @@ def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Ma
         if (
             record.outputs
         ):  # after the row that publishes, and before the manifest ends the run: a kill between repeats it
-            replace_file(folder.release / ACCOUNT, ledger.accounts.as_published(record.release).to_json())
+            restore_account(folder, done, ledger)
         folder.write_manifest(done)
     return done
 
@@ -155,7 +155,15 @@ def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
 
 def changed(file: Path) -> StageError:
     """The refusal of a released file that is not the one that was published."""
-    return StageError(f"{file} is missing or was changed since it was published; it is not used")
+    return StageError(
+        f"{file} is missing or was changed since it was published; it is not used. Restore it from a copy"
+    )
+
+
+def restore_account(folder: RunFolder, manifest: Manifest, ledger: Ledger) -> None:
+    """Write account.json of a finished run where it is missing: it follows from the rows up to the one that published."""
+    if not (folder.release / ACCOUNT).exists():
+        replace_file(folder.release / ACCOUNT, ledger.accounts.as_published(manifest.release).to_json())
 
 
 def check_history(request: Request, present: Manifest | None, ledger: Ledger) -> None:

@@ -76,7 +76,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     digest = ledger.keys.source_digest(content_of(request.source))
     present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
     if present.state in {RunState.FINISHED, RunState.AWAITING}:
-        _complete(request, present)
+        _complete(request, present, ledger)
     reference = RunReference(
         folder=request.folder,
         source=request.source,
@@ -152,10 +152,11 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
     return changed
 
 
-def _complete(request: Request, present: Manifest) -> None:
+def _complete(request: Request, present: Manifest, ledger: Ledger) -> None:
     """Check the files of a finished run, and purge what a run that ended before the end of its purge has left."""
     if present.state == RunState.FINISHED:
         continuity.check_outputs(request.folder, present)
+        continuity.restore_account(request.folder, present, ledger)
     unpurged = any(entry.purged is None for entry in present.stages.values())
     if unpurged and not request.configuration.publish.keep_private:
         request.folder.purge_private()

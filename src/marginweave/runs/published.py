@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marginweave.base.durable import at_place, read_file, replace_file, sync_folder
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, StageError
 from marginweave.ledger import Ledger
 from marginweave.released.account import ACCOUNT, AccountSums
 from marginweave.released.evaluation import Evaluation
@@ -87,7 +87,7 @@ def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tu
         contents[Path(name).name] = content
     account = read_file(folder.release / ACCOUNT)  # `ledger verify` compares it with the rows
     if account is None:
-        raise changed(folder.release / ACCOUNT)
+        raise StageError(f"{folder.release / ACCOUNT} is missing: the same run again writes it, free of charge")
     contents[ACCOUNT] = account
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):
