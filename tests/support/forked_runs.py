@@ -185,7 +185,7 @@ def _run(order: dict[str, Any]) -> int:
     if "version" in order:
         _become(order["version"])
     if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
-        plain_runs.run_lock = lambda *_, **__: nullcontext()  # pyright: ignore[reportPrivateImportUsage]
+        plain_runs.run_lock = lambda *_, **__: nullcontext()
     if "point" in order:
         _kill_at(*order["point"])
     if "fault" in order:

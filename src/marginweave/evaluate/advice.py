@@ -84,7 +84,7 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
     longest = max((len(row.attributes) for row in sets), default=0)
     found = [row for row in sets if len(row.attributes) == longest]
     left = {row.attributes for row in found if sorted_names(row.attributes) in beyond.left}
-    lasting = left | {row.attributes for row in found if beyond.known.intersection(row.attributes)}
+    lasting = left | {row.attributes for row in found if not beyond.known.isdisjoint(row.attributes)}
     errors = [math.inf if row.error is None or row.attributes in lasting else row.error for row in found]
     if beyond.large:
         yield _TOO_LARGE.format(some=f"{len(beyond.large):,}")

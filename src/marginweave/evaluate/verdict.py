@@ -121,17 +121,25 @@ def release_verdict(
     columns = column_facts(counts, configuration, deviation, paired, _related(association), facts.unreleased)
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, beyond=beyond)
-    would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
-    more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
-    found = with_undeclared(found, counts, titled, configuration)
-    said = (*_made_up(configuration), *apart_words(apart, titled))
-    look = (KNOWN_ADVICE,) if apart else ()
-    found = found.model_copy(update={"says": (*said, *found.says), "advice": (*look, *found.advice, *more_advice)})
+    found = _with_configuration_told(found, counts, configuration, apart)
     if unchosen:
         found = _with_choice_told(found, len(unchosen), epsilon, is_one_measured=2 in deviations)
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
     sets = tuple(_with_reason(one, reasons, configuration) for one in found.sets)
     return found.model_copy(update={"sets": sets})
+
+
+def _with_configuration_told(
+    found: Verdict, counts: Aggregates, configuration: Configuration, apart: Mapping[tuple[str, ...], float]
+) -> Verdict:
+    """The same with what the configuration made of cells and rows, and with known counts that are others (`known_apart`)."""
+    titled = configuration.titled_names
+    would_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
+    more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
+    found = with_undeclared(found, counts, titled, configuration)
+    said = (*_made_up(configuration), *apart_words(apart, titled), *found.says)
+    advised = (*((KNOWN_ADVICE,) if apart else ()), *found.advice, *more_advice)
+    return found.model_copy(update={"says": said, "advice": advised})
 
 
 def _left(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
