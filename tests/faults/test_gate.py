@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tests.faults.page import PAGE, written
 from tests.faults.verdicts import ASSERTION, PASSED
 from tests.support.places import REPOSITORY
 
+Judge = Callable[[Fault | None, Sequence[str]], dict[str, Any]]
 # Faults of published programs and texts, or of drafts of this one: they stay in the catalogue.
 KNOWN = {
     "the sum in sigma_k runs to k, not to R",
@@ -47,60 +48,41 @@ KNOWN = {
 }
 
 
-class Judges:
-    """`tests.faults.fault_fork_server` as a process."""
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    """How tests end in a process of their own, with a fault planted or with none."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.fault_fork_server"],
+    def ask(fault: Fault | None, tests: Sequence[str]) -> dict[str, Any]:
+        order = {"fault": fault and asdict(fault), "tests": list(tests), "place": str(tmp_path / "tests")}
+        judged = subprocess.run(
+            [sys.executable, "-m", "tests.faults.judge"],
             cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            input=json.dumps(order),
+            capture_output=True,
             text=True,
+            check=False,
         )
-
-    def judge(self, fault: Fault | None, tests: Sequence[str]) -> dict[str, Any]:
-        """How tests end, with a fault planted or with none."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        place = self._place / str(len(list(self._place.iterdir())))
-        place.mkdir()
-        order = {"fault": fault and asdict(fault), "tests": list(tests), "place": str(place)}
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        assert "ends" in answer, (place / "log").read_text()[-2000:]
+        assert judged.returncode == 0, (judged.stdout + judged.stderr)[-2000:]
+        answer: dict[str, Any] = json.loads(judged.stdout.splitlines()[-1])
         return answer
 
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=120)
-
-
-@pytest.fixture(scope="module")
-def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
-    made = Judges(tmp_path_factory.mktemp("faults"))
-    yield made
-    made.close()
+    return ask
 
 
 @pytest.mark.long  # these checks are tests of the suite, and pass there
-def test_without_a_fault_every_check_passes(judges: Judges) -> None:
-    """In the same process and under the same settings as with one."""
+def test_without_a_fault_every_check_passes(judge: Judge) -> None:
+    """Under the same settings as with one."""
     tests = sorted({test for fault in FAULTS.values() for test in fault.killed_by})
-    assert judges.judge(None, tests)["ends"] == dict.fromkeys(tests, PASSED)
+    assert judge(None, tests)["ends"] == dict.fromkeys(tests, PASSED)
 
 
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(fault, id=name, marks=() if name in KNOWN else pytest.mark.long) for name, fault in FAULTS.items()],
 )
-def test_a_fault_is_killed(judges: Judges, fault: Fault) -> None:
+def test_a_fault_is_killed(judge: Judge, fault: Fault) -> None:
     """By the first of the checks that are named for it; it was the faulty module that it saw."""
-    verdict = judges.judge(fault, fault.killed_by[:1])
+    verdict = judge(fault, fault.killed_by[:1])
     assert verdict == {"planted": True, "ends": {fault.killed_by[0]: ASSERTION}}
 
 
@@ -108,10 +90,10 @@ def test_a_fault_is_killed(judges: Judges, fault: Fault) -> None:
 @pytest.mark.parametrize(
     "fault", [fault for fault in FAULTS.values() if len(fault.killed_by) > 1], ids=lambda fault: fault.name
 )
-def test_every_named_check_kills(judges: Judges, fault: Fault) -> None:
+def test_every_named_check_kills(judge: Judge, fault: Fault) -> None:
     """Each of the others alone would have noticed."""
     others = fault.killed_by[1:]
-    assert judges.judge(fault, others) == {"planted": True, "ends": dict.fromkeys(others, ASSERTION)}
+    assert judge(fault, others) == {"planted": True, "ends": dict.fromkeys(others, ASSERTION)}
 
 
 STAGE_TEST = "tests/unit/tasks/test_stage.py::test_a_stage_neither_retries_nor_caches"
@@ -122,7 +104,7 @@ STAGE_TEST = "tests/unit/tasks/test_stage.py::test_a_stage_neither_retries_nor_c
     [("log_prints=bool(0)", PASSED), ("log_prints=nothing", "NameError"), ("log_prints=(", "error of collection")],
     ids=["nothing", "an error", "no import"],
 )
-def test_the_gate_tells_other_ends_from_kills(judges: Judges, instead: str, end: str) -> None:
+def test_the_gate_tells_other_ends_from_kills(judge: Judge, instead: str, end: str) -> None:
     """A change that is no fault survives, and one that only breaks the code has not been noticed by an assertion."""
     changed = Fault(
         name="change",
@@ -131,7 +113,7 @@ def test_the_gate_tells_other_ends_from_kills(judges: Judges, instead: str, end:
         instead=f"{instead},\n",
         killed_by=(STAGE_TEST,),
     )
-    verdict = judges.judge(changed, changed.killed_by)
+    verdict = judge(changed, changed.killed_by)
     assert verdict == {"planted": end != "error of collection", "ends": {STAGE_TEST: end}}
 
 

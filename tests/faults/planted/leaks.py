@@ -8,6 +8,13 @@ _PUBLIC = "tests/system/test_stages_capabilities.py::test_nothing_private_is_ope
 
 FAULTS = (
     Fault(
+        name="a row that cannot be read is told to everybody, and no look",
+        file="src/marginweave/runs/preparation.py",
+        text="    raise OperatorError(reason)",
+        instead="    raise InputError(reason)",
+        killed_by=("tests/system/test_check.py::test_rows_that_cannot_be_read_are_told_to_the_operator_alone",),
+    ),
+    Fault(
         name="the number of records is released without noise",
         file="tasks/aggregate/combinations.py",
         text="make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),",
