@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -140,14 +141,15 @@ class Synthesizer(Shown):
         from marginweave.checkpoints.run_folder import RunFolder
         from marginweave.inference.opened import Release
         from marginweave.runs.lookup import run_lock
-        from marginweave.runs.preparation import attended
+        from marginweave.runs.preparation import Frame, attended
 
         is_path = isinstance(data, str | Path)
-        content, types = b"", None
+        content, frame = b"", None
         if not is_path:
-            from marginweave.runs.frames import as_parquet  # pyarrow
+            from marginweave.runs.frames import as_parquet, frame_bytes  # pyarrow
 
             content, types = as_parquet(data, configuration)
+            frame = Frame(types, partial(frame_bytes, data))
         name = run or f"{configuration.default_run}{'' if is_path else _OF_FRAME}"
         folder = RunFolder.at(self._home, name)
         stopped: OperatorError | KeyboardInterrupt | None = None
@@ -157,7 +159,7 @@ class Synthesizer(Shown):
             replace_file(config, _file_of(configuration), PRIVATE_MODE)
             source = data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
             try:
-                with attended(types=types):
+                with attended(frame=frame):
                     self._release = Release(self._run(config, str(source), folder.run))
             except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop

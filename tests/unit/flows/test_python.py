@@ -470,6 +470,26 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     assert str(resumed.value).endswith(by_fit)
 
 
+def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path) -> None:
+    """By all its columns, also those that nobody declares and nothing can be written of."""
+    frame = people_frame().assign(odd=[object()] * 200, wait=pd.Timedelta("1D"))
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    for name in ("people", "town"):
+        account = Account(dataset=name, epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
+        ledger.accounts.open(account, actor="steward")
+    first = raw(synthesize={"method": "gum"})
+    model = mw.Synthesizer(first, verbose=False).fit(frame, run="first")
+    columns = first["columns"]
+    fewer = {name: columns[name] for name in [*columns][:-1]}
+    for number, declared in enumerate((columns, dict(reversed(columns.items())), fewer)):
+        other = mw.Synthesizer({**first, "dataset": "town", "columns": declared}, verbose=False)
+        with pytest.raises(mw.errors.BudgetError, match="this source was released under account people"):
+            other.fit(frame.set_index(frame.index + 7), run=f"again-{number}")
+    assert model.fit(frame, run="first").release.place.parent.name == "first"
+    with pytest.raises(InputError, match="made from other source bytes"):
+        model.fit(frame.drop(columns="wait"), run="first")
+
+
 def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
