@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from marginweave.base.errors import InputError, NotFittedError, OperatorError, must_be, printable
 from marginweave.base.places import FRAME
 from marginweave.base.shown import Shown
-from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.configuration.earlier import with_folders
+from marginweave.configuration.load import configuration_of, load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
 from marginweave.runs.home import home_directory
@@ -71,7 +72,7 @@ class Synthesizer(Shown):
     def configuration(self) -> Configuration:
         """What `fit` releases, with all defaults; a mapping counts as it is now, a file as it was read."""
         if isinstance(self.config, Mapping):
-            return parse_configuration({"source": FRAME, **self.config})
+            return configuration_of(self.config)
         return self._resolved
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
@@ -112,7 +113,7 @@ class Synthesizer(Shown):
             configuration=configuration,
             folder=folder,
             source=configuration.source.file,
-            earlier=earlier_releases(file, configuration) if file else (),
+            earlier=earlier_releases(configuration.earlier, configuration),
         )
 
     def fit(self, data: Any, y: object = None, *, run: str | None = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
@@ -206,7 +207,8 @@ class Synthesizer(Shown):
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
 
-        request = read_request(config, run=run, source=source, home=self._home)
+        below = Path(self.config).resolve().parent if isinstance(self.config, str | Path) else Path.cwd()
+        request = read_request(config, run=run, source=source, home=self._home, below=below)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             self._release_now(request, reference)
@@ -277,7 +279,8 @@ def _in_python(stopped: str) -> str:
 def _file_of(configuration: Configuration) -> bytes:
     """A configuration file that says what the user wrote; JSON is YAML."""
     execution = configuration.execution.model_dump(mode="json", exclude_defaults=True)
-    return json.dumps({**mapping_of(configuration.written), **execution}, ensure_ascii=False).encode()
+    written = with_folders(mapping_of(configuration.written), configuration.earlier)
+    return json.dumps({**written, **execution}, ensure_ascii=False).encode()
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def _series_cells(series: pd.Series[Any]) -> pa.Array | pa.ChunkedArray:
         return _series_cells(series.sparse.to_dense())
     try:  # of `object` Arrow would infer a type from the cells
         return pa.array(series, pa.string() if _is_object(dtype) else None, from_pandas=True)
-    except (ValueError, TypeError, ArithmeticError, NotImplementedError, pa.ArrowException):
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, pa.ArrowException):
         return pa.array([_spelled(cell).encode("utf-8", "backslashreplace") for cell in series], pa.large_binary())
 
 

@@ -229,7 +229,7 @@ def _kind(dtype: Any) -> str:
     """Numpy's letter for a dtype; that of an object for types of Arrow that numpy has none for, such as views of texts."""
     try:
         return str(dtype.kind)
-    except NotImplementedError:
+    except RuntimeError:  # what pandas raises
         return "O"
 
 

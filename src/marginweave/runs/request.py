@@ -68,9 +68,15 @@ class Request:
 
 
 def read_request(
-    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
+    path: Path,
+    *,
+    run: str | None,
+    source: str | None,
+    home: Path,
+    supersedes: str | None = None,
+    below: Path | None = None,
 ) -> Request:
-    """The request that a configuration file and the options make.
+    """The request that a configuration file and the options make; its paths are relative to `below`, or to the file.
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule.
@@ -80,7 +86,7 @@ def read_request(
     if run == "":
         raise InputError("--run and --source must not be empty")
     folder = RunFolder.at(home, run or configuration.default_run)
-    begun = folder.read_manifest()
+    begun, named_earlier = folder.read_manifest(), configuration.earlier
     if begun is not None and begun.is_of(configuration):  # a run keeps the resolution of the version that began it
         configuration = configuration.as_resolved(begun.configuration)
     checked_plan = None
@@ -88,7 +94,7 @@ def read_request(
         from marginweave.runs.limits import check_size
 
         checked_plan = check_size(configuration)
-    below = path.resolve().parent
+    below = below or path.resolve().parent
     named = configuration.source.file if source is None else source
     if not named.strip():
         raise InputError("--run and --source must not be empty")
@@ -110,7 +116,7 @@ def read_request(
         suites=(suites[0], suites[1]),
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
-        earlier=earlier_releases(path, configuration),
+        earlier=earlier_releases(named_earlier, configuration),
         checked_plan=checked_plan,
     )
 
