@@ -490,6 +490,51 @@ def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path
         model.fit(frame.drop(columns="wait"), run="first")
 
 
+def test_files_are_named_from_python_as_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code lists, known tables and earlier releases: relative to the working folder, in a YAML file to the file."""
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    account = Account(dataset="d", epsilon=Decimal(90), delta=Decimal("1e-3"), unit="row", neighbors="add-remove")
+    ledger.accounts.open(account, actor="steward")
+    (tmp_path / "codes.csv").write_text("code,title\np,one\nq,two\n")
+    (tmp_path / "totals.csv").write_text("a,n\np,30\nq,30\n")
+    frame = pd.DataFrame({"a": ["p", "q"] * 30, "b": ["x", "y", "y"] * 20})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    plain = mw.Configuration(
+        dataset="d",
+        privacy=mw.Privacy(epsilon=1, delta=1e-6),
+        columns={
+            "a": mw.category({"file": "codes.csv", "value": "code", "label": "title"}),
+            "b": mw.category(["x", "y"]),
+        },
+        aggregate={"method": "marginals"},
+    )
+    assert plain.resolved.columns["a"].titles == {"p": "one", "q": "two"}
+    first = mw.Synthesizer(plain, verbose=False).fit(frame, run="first").release.place
+    totals: dict[str, Any] = {"columns": ["a"], "from": "other-source", "public": "the register"}
+    named = {"release": str(first.relative_to(tmp_path)), "same_rows": "one file"}
+    again = plain | {"known": [named, {**totals, "table": {"file": Path("totals.csv"), "count": "n"}}]}
+    listed = again | {"known": [named, {**totals, "table": [["p", 30], ["q", 30]]}]}
+    (tmp_path / "c.yaml").write_text(
+        (plain | {"known": [named, {**totals, "table": [["p", "30"], ["q", "30"]]}]}).to_yaml()
+    )
+    read = mw.Configuration.from_yaml("c.yaml")
+    assert again.digest == listed.digest == read.digest == load_configuration(tmp_path / "c.yaml").written_digest
+    models = [mw.Synthesizer(config, verbose=False) for config in (again, again, read, tmp_path / "c.yaml")]
+    for number, (model, data) in enumerate(zip(models, (frame, "t.csv", frame, tmp_path / "t.csv"), strict=True)):
+        if number > 1:
+            monkeypatch.chdir(tmp_path / "elsewhere")
+        assert any("run first" in line for line in model.plan().notes)
+        release = model.fit(data, run=f"again-{number}").release
+        assert (release.place / "earlier-1-privacy.json").read_bytes() == (first / "privacy.json").read_bytes()
+    digests = {key: value for key, value in read["known"][0]["release"].items() if key != "folder"}
+    with pytest.raises(
+        InputError, match="digests without the folder of the release; write the folder, as in release: "
+    ):
+        mw.Synthesizer(read | {"known": [{**read["known"][0], "release": digests}]}).fit(frame)
+
+
 def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
