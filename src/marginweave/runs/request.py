@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file
 from marginweave.base.errors import InputError, MarginweaveError, StageError
-from marginweave.base.places import EXAMPLE_PREFIX
+from marginweave.base.places import EXAMPLE_PREFIX, refuse_long
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.execution import EngineSettings
 from marginweave.configuration.load import load_configuration
@@ -127,6 +127,7 @@ def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
         raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
     files = tuple(below / file for file in engine.files if file is not None)
     for file in files:
+        refuse_long("engine: a certificate or key", file)
         if not file.is_file():
             raise InputError(f"engine: {file} does not exist")
     return files
