@@ -100,25 +100,31 @@ def read_request(
         raise InputError("--run and --source must not be empty")
     named = find_from(below if source is None else Path.cwd(), named)
     check_kind(named, configuration.source)
-    expectations = configuration.expectations
-    suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
-    for suite, raw_input in zip(suites, (True, False), strict=True):
-        if suite is not None:
-            from marginweave.sources.suites import read_suite
-
-            read_suite(suite, raw_input=raw_input)
     return Request(
         path=path.resolve(),
         configuration=configuration,
         folder=folder,
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
-        suites=(suites[0], suites[1]),
+        suites=_suites(configuration, below),
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
         earlier=earlier_releases(named_earlier, configuration),
         checked_plan=checked_plan,
     )
+
+
+def _suites(configuration: Configuration, below: Path) -> tuple[Path | None, Path | None]:
+    """The files of suites of expectations, of the table and of the records; one that cannot be read is refused."""
+    expectations = configuration.expectations
+    named = (expectations.input, expectations.output)
+    table, records = (None if name is None else below / name for name in named)
+    for suite in (table, records):
+        if suite is not None:
+            from marginweave.sources.suites import read_suite
+
+            read_suite(suite, raw_input=suite is table)
+    return table, records
 
 
 def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
