@@ -307,13 +307,14 @@ class Silent:
         raise RuntimeError("secret 7")
 
 
-UNFIT = {
+SECONDS: Any = pd.Series(np.array([2**62 + 7, 0]).astype("datetime64[s]"))
+UNFIT: dict[str, tuple[str, pd.Series[Any]]] = {
     "no text": ("public", pd.Series([Silent(), "a"], dtype=object)),
     "a signal": ("public", pd.Series([Decimal("sNaN7"), "a"], dtype=object)),
     "bytes": ("hidden", pd.Series([b"\xff7", "a"], dtype=object)),
     "categories without a text": ("public", pd.Series(pd.Categorical(pd.Series([Silent(), "a"], dtype=object)))),
-    "a moment": ("date", pd.Series(np.array([2**62 + 7, 0]).astype("datetime64[s]"))),
-    "a moment of a zone": ("moment", pd.Series(np.array([2**62 + 7, 0]).astype("datetime64[s]")).dt.tz_localize("UTC")),
+    "a moment": ("date", SECONDS),
+    "a moment of a zone": ("moment", SECONDS.dt.tz_localize("UTC")),
 }
 
 

@@ -30,6 +30,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.base.errors import InputError
 from marginweave.base.places import FRAME
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.configuration.columns import Category
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.drafts.tally import Usability
 from marginweave.flows import notebook
@@ -472,7 +473,7 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
 
 def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path) -> None:
     """By all its columns, also those that nobody declares and nothing can be written of."""
-    frame = people_frame().assign(odd=[object()] * 200, wait=pd.Timedelta("1D"))
+    frame = people_frame().assign(odd=pd.Series([object()] * 200, dtype=object), wait=pd.Timedelta("1D"))
     ledger = Ledger.create(tmp_path / "ledger.sqlite")
     for name in ("people", "town"):
         account = Account(dataset=name, epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
@@ -510,7 +511,9 @@ def test_files_are_named_from_python_as_in_a_file(tmp_path: Path, monkeypatch: p
         },
         aggregate={"method": "marginals"},
     )
-    assert plain.resolved.columns["a"].titles == {"p": "one", "q": "two"}
+    coded = plain.resolved.columns["a"]
+    assert isinstance(coded, Category)
+    assert coded.titles == {"p": "one", "q": "two"}
     first = mw.Synthesizer(plain, verbose=False).fit(frame, run="first").release.place
     totals: dict[str, Any] = {"columns": ["a"], "from": "other-source", "public": "the register"}
     named = {"release": str(first.relative_to(tmp_path)), "same_rows": "one file"}
