@@ -109,8 +109,9 @@ def _plain(array: pa.Array) -> pa.Array:
         return _plain(array.storage)
     if isinstance(array, pa.DictionaryArray):
         return _plain(array.dictionary).take(array.indices)
-    if types.is_run_end_encoded(kind):
-        return _plain(pc.run_end_decode(array))
+    if isinstance(array, pa.RunEndEncodedArray):
+        rows = np.arange(array.offset, array.offset + len(array))
+        return _plain(array.values).take(pa.array(np.searchsorted(array.run_ends.to_numpy(), rows, side="right")))
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
     return array.cast(pa.large_binary()) if is_bytes or is_text(kind) else array
 
@@ -138,8 +139,19 @@ def _fixed_bytes(array: pa.Array, present: np.ndarray[Any, np.dtype[np.bool_]]) 
 def _nested_bytes(array: pa.Array) -> bytes:
     """Lists and the like as Arrow writes them."""
     with suppress(pa.ArrowException):  # a copy, which has nothing of what lies in memory beside the rows
-        array = array.take(pa.array(np.arange(len(array))))
+        array = array.cast(_without_views(array.type)).take(pa.array(np.arange(len(array))))
     return pa.record_batch([array], ["cells"]).serialize().to_pybytes()
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """The type with texts in one layout, in which lists and records of them can be copied."""
+    if is_text(kind):
+        return pa.large_string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.large_list(_without_views(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_views(field.type)) for field in kind])
+    return kind
 
 
 def _length(number: int) -> bytes:

@@ -31,6 +31,11 @@ COLUMNS: dict[str, pa.Array] = {
     "nothing": pa.nulls(40),
     "list": pa.array([[1, 2], None, [], [3], [4]] * 8),
     "record": pa.array([{"a": 1}, None, {"a": 3}, {"a": None}, {}] * 8, pa.struct([("a", pa.int8())])),
+    "list of views": pa.array([["a"], None, [], [None], ["b", "c"]] * 8, pa.large_list(pa.string_view())),
+    "runs": pa.RunEndEncodedArray.from_arrays(
+        pa.array([4, 18, 40], pa.int32()), pa.array(["a", None, "b"], pa.string_view())
+    ),
+    "union": pa.UnionArray.from_sparse(pa.array([0, 1] * 20, pa.int8()), [pa.array(range(40)), pa.array(TEXTS)]),
     "map": pa.array([[("a", 1)], None, [], [("b", 2)], []] * 8, pa.map_(pa.string(), pa.int8())),
 }
 
