@@ -531,6 +531,10 @@ def test_files_are_named_from_python_as_in_a_file(tmp_path: Path, monkeypatch: p
         assert any("run first" in line for line in model.plan().notes)
         release = model.fit(data, run=f"again-{number}").release
         assert (release.place / "earlier-1-privacy.json").read_bytes() == (first / "privacy.json").read_bytes()
+    (tmp_path / "suites.yaml").write_text((plain | {"expectations": {"input": "suite.json"}}).to_yaml())
+    with pytest.raises(InputError, match=re.escape(f"({tmp_path / 'suite.json'}) does not exist")):
+        mw.Synthesizer(tmp_path / "suites.yaml", verbose=False).fit(frame)
+    monkeypatch.chdir(tmp_path)
     digests = {key: value for key, value in read["known"][0]["release"].items() if key != "folder"}
     with pytest.raises(
         InputError, match="digests without the folder of the release; write the folder, as in release: "
