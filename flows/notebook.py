@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from marginweave.base.errors import InputError, NotFittedError, OperatorError, must_be, printable
 from marginweave.base.places import FRAME
 from marginweave.base.shown import Shown
-from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.configuration.earlier import with_folders
+from marginweave.configuration.load import configuration_of, load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
 from marginweave.runs.home import home_directory
@@ -70,7 +72,7 @@ class Synthesizer(Shown):
     def configuration(self) -> Configuration:
         """What `fit` releases, with all defaults; a mapping counts as it is now, a file as it was read."""
         if isinstance(self.config, Mapping):
-            return parse_configuration({"source": FRAME, **self.config})
+            return configuration_of(self.config)
         return self._resolved
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
@@ -111,7 +113,7 @@ class Synthesizer(Shown):
             configuration=configuration,
             folder=folder,
             source=configuration.source.file,
-            earlier=earlier_releases(file, configuration) if file else (),
+            earlier=earlier_releases(configuration.earlier, configuration),
         )
 
     def fit(self, data: Any, y: object = None, *, run: str | None = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
@@ -140,14 +142,15 @@ class Synthesizer(Shown):
         from marginweave.checkpoints.run_folder import RunFolder
         from marginweave.inference.opened import Release
         from marginweave.runs.lookup import run_lock
-        from marginweave.runs.preparation import attended
+        from marginweave.runs.preparation import Frame, attended
 
         is_path = isinstance(data, str | Path)
-        content, types = b"", None
+        content, frame = b"", None
         if not is_path:
-            from marginweave.runs.frames import as_parquet  # pyarrow
+            from marginweave.runs.frames import as_parquet, frame_bytes  # pyarrow
 
             content, types = as_parquet(data, configuration)
+            frame = Frame(types, partial(frame_bytes, data))
         name = run or f"{configuration.default_run}{'' if is_path else _OF_FRAME}"
         folder = RunFolder.at(self._home, name)
         stopped: OperatorError | KeyboardInterrupt | None = None
@@ -157,7 +160,7 @@ class Synthesizer(Shown):
             replace_file(config, _file_of(configuration), PRIVATE_MODE)
             source = data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
             try:
-                with attended(types=types):
+                with attended(frame=frame):
                     self._release = Release(self._run(config, str(source), folder.run))
             except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop
@@ -204,7 +207,8 @@ class Synthesizer(Shown):
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
 
-        request = read_request(config, run=run, source=source, home=self._home)
+        below = Path(self.config).resolve().parent if isinstance(self.config, str | Path) else Path.cwd()
+        request = read_request(config, run=run, source=source, home=self._home, below=below)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             self._release_now(request, reference)
@@ -275,7 +279,8 @@ def _in_python(stopped: str) -> str:
 def _file_of(configuration: Configuration) -> bytes:
     """A configuration file that says what the user wrote; JSON is YAML."""
     execution = configuration.execution.model_dump(mode="json", exclude_defaults=True)
-    return json.dumps({**mapping_of(configuration.written), **execution}, ensure_ascii=False).encode()
+    written = with_folders(mapping_of(configuration.written), configuration.earlier)
+    return json.dumps({**written, **execution}, ensure_ascii=False).encode()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from marginweave.base.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of, printable
 from marginweave.base.interruption import INTERRUPTION, Stopped
-from marginweave.base.places import scheme_of
+from marginweave.base.places import refuse_long, scheme_of
 from marginweave.runs.home import home_directory
 from marginweave.runs.stopping import obey_signals
 
@@ -56,11 +56,17 @@ class LocalCommand(TyperCommand):
     """A command all of whose files and folders are on this machine."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, unless a URL was given where a path belongs; only a table may be elsewhere."""
+        """Run the command, unless a URL, or what no file can be called, was given where a path belongs.
+
+        Only a table may be elsewhere.
+        """
         for parameter in self.params:
             given = ctx.params.get(parameter.name or "")
             for place in given if isinstance(given, list | tuple) else [given]:
-                if isinstance(place, Path) and scheme_of(str(place)) is not None:
+                if not isinstance(place, Path):
+                    continue
+                refuse_long(parameter.opts[0], place)
+                if scheme_of(str(place)) is not None:
                     raise InputError(
                         f"{parameter.opts[0]} is a URL, and must be a path on this machine; copy it yourself"
                     )

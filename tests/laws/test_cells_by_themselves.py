@@ -26,6 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marginweave as mw
+from marginweave.base.arrow import cell_type
 from marginweave.base.errors import InputError
 from marginweave.columns.base import distinct_texts
 from marginweave.configuration.release import Configuration
@@ -75,6 +76,7 @@ class Case:
     cells: st.SearchStrategy[Any]
 
 
+OBJECTS = "category over object"
 FRAMES = {
     "int64": Case("int64", ALL, WHOLE),
     "uint8": Case("uint8", ALL, st.integers(0, 9)),
@@ -89,6 +91,7 @@ FRAMES = {
     "category of texts": Case(pd.CategoricalDtype(["1", "a", "2"]), ALL, st.sampled_from(["1", "a", "2", None])),
     "category of integers": Case(pd.CategoricalDtype([3, 1, 20190501]), ALL, st.sampled_from([1, 3, 20190501, None])),
     "category of anything": Case(pd.CategoricalDtype([1, "a", 2.0, FIRST]), ALL, st.sampled_from([1, "a", 2.0, None])),
+    "category of what the rows hold": Case(OBJECTS, ALL, st.none() | st.sampled_from([Decimal("1.00"), FIRST, "a", 2])),
     "category of floats": Case(pd.CategoricalDtype([1.0, 2.0, 1.5]), FLOATS, st.sampled_from([1.0, 1.5, 2.0, None])),
     "category of moments": Case(
         pd.CategoricalDtype([pd.Timestamp("2019-05-01"), pd.Timestamp("2019-06-01 10:30")]),
@@ -103,6 +106,7 @@ FRAMES = {
     "timestamp[pyarrow]": Case(pd.ArrowDtype(pa.timestamp("us")), ALL, MOMENTS | st.none()),
     "decimal[pyarrow]": Case(pd.ArrowDtype(pa.decimal128(9, 2)), ALL, st.decimals(-9, 9, places=2) | st.none()),
     "string[pyarrow]": Case(pd.ArrowDtype(pa.string()), ALL, WORDS | st.none()),
+    "string_view[pyarrow]": Case(pd.ArrowDtype(pa.string_view()), ALL, WORDS | st.none()),
 }
 PARQUET = {
     "int64": Case(pa.int64(), ALL, GAPS),
@@ -117,7 +121,11 @@ PARQUET = {
     "time64": Case(pa.time64("us"), ALL, st.times() | st.none()),
     "decimal": Case(pa.decimal128(9, 2), ALL, st.decimals(-9, 9, places=2) | st.none()),
     "dictionary": Case(pa.dictionary(pa.int32(), pa.string()), ALL, WORDS | st.none()),
+    "categories of Polars": Case(pa.dictionary(pa.uint32(), pa.string_view()), ALL, WORDS | st.none()),
+    "hundreds": Case(pa.decimal128(5, -2), ALL, st.integers(-9, 9).map(lambda n: Decimal(n) * 100) | st.none()),
 }  # fmt: skip
+IN_MEMORY = ("categories of Polars", "hundreds")
+"""What Parquet has no form for."""
 SHEET = st.one_of(GAPS, REALS.filter(np.isfinite), st.booleans(), MOMENTS, MOMENTS.map(datetime.date), WORDS)
 
 
@@ -160,16 +168,23 @@ def test_frames(name: str, data: st.DataObject, at: int, tmp_path_factory: pytes
     case, place = FRAMES[name], tmp_path_factory.mktemp("frame") / "frame.parquet"
     config = declared(case.kinds)
 
+    types: list[dict[str, str]] = []
+
     def write(cells: list[Any]) -> Path:
         series = _series(cells, case.dtype)
         frame = pd.DataFrame({**dict.fromkeys(case.kinds, series), "mark": pd.Series(["x"] * len(cells), dtype="str")})
-        place.write_bytes(as_parquet(frame, config)[0])
+        content, found = as_parquet(frame, config)
+        place.write_bytes(content)
+        types.append(found)
         return place
 
     check(data.draw(st.lists(case.cells, max_size=5)), data.draw(case.cells), at, write, config)
+    assert types[0] == types[1]
 
 
 def _series(cells: list[Any], dtype: Any) -> pd.Series[Any]:
+    if dtype == OBJECTS:
+        return pd.Series(pd.Categorical(pd.Series(cells, dtype=object)))
     if "Berlin" in str(dtype):
         return pd.Series(pd.to_datetime(pd.Series(cells, dtype="datetime64[us]"))).dt.tz_localize("UTC").astype(dtype)
     return pd.Series(cells, dtype=dtype)
@@ -181,19 +196,27 @@ def _series(cells: list[Any], dtype: Any) -> pd.Series[Any]:
 def test_parquet(name: str, data: st.DataObject, at: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Also as the table of another library, in memory."""
     case, place = PARQUET[name], tmp_path_factory.mktemp("parquet") / "t.parquet"
-    config, in_memory = declared(case.kinds, "t.parquet"), data.draw(st.booleans())
+    config, in_memory = declared(case.kinds, "t.parquet"), name in IN_MEMORY or data.draw(st.booleans())
+    types: list[dict[str, str]] = []
 
     def write(cells: list[Any]) -> Path:
-        values = pa.array(cells, case.dtype) if not pa.types.is_dictionary(case.dtype) else pa.array(cells, pa.string())
-        values = values.cast(case.dtype)
+        values = pa.array(cells, cell_type(case.dtype))
+        if pa.types.is_dictionary(case.dtype) and not in_memory:
+            values = values.dictionary_encode()
+        elif pa.types.is_dictionary(case.dtype):  # which may have a place for what is missing
+            values = pa.DictionaryArray.from_arrays(pa.array(range(len(cells)), case.dtype.index_type), values)
         table = pa.table({**dict.fromkeys(case.kinds, values), "mark": pa.array(["x"] * len(cells), pa.string())})
         if in_memory:
-            place.write_bytes(as_parquet(table, config)[0])
+            content, found = as_parquet(table, config)
+            place.write_bytes(content)
         else:
             pq.write_table(table, place)
+            found = TableSource.of(str(place), config).types(config.output_names)
+        types.append(found)
         return place
 
     check(data.draw(st.lists(case.cells, max_size=5)), data.draw(case.cells), at, write, config)
+    assert types[0] == types[1]
 
 
 @given(st.lists(WORDS, max_size=5), WORDS, TABLES)
@@ -275,6 +298,55 @@ def test_a_dtype_without_faithful_texts_is_refused_whatever_the_rows_are(name: s
     exec(line, scope)  # the line that users are told to write
     content, _ = as_parquet(scope["frame"], config)
     assert pq.read_table(io.BytesIO(content)).num_rows == len(cells)
+
+
+class Silent:
+    """A cell whose class has no text for it, and says something of it instead."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("secret 7")
+
+
+SECONDS: Any = pd.Series(np.array([2**62 + 7, 0]).astype("datetime64[s]"))
+UNFIT: dict[str, tuple[str, pd.Series[Any]]] = {
+    "no text": ("public", pd.Series([Silent(), "a"], dtype=object)),
+    "a signal": ("public", pd.Series([Decimal("sNaN7"), "a"], dtype=object)),
+    "bytes": ("hidden", pd.Series([b"\xff7", "a"], dtype=object)),
+    "categories without a text": ("public", pd.Series(pd.Categorical(pd.Series([Silent(), "a"], dtype=object)))),
+    "a moment": ("date", SECONDS),
+    "a moment of a zone": ("moment", SECONDS.dt.tz_localize("UTC")),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_cell_without_a_text_or_a_place_is_refused_by_its_column_alone(name: str) -> None:
+    """No value is in the error, nor in one behind it, and the line that it says makes a frame that is read."""
+    kind, series = UNFIT[name]
+    frame, config = pd.DataFrame({kind: series, "mark": ["x", "x"]}), declared((kind,))
+    with pytest.raises(InputError, match=f"the frame has the column '{kind}' with a cell that ") as refused:
+        as_parquet(frame, config)
+    error: BaseException = refused.value
+    assert "7" not in str(error)
+    assert (error.__cause__, error.__context__) == (None, None)
+    scope = {"frame": frame}
+    exec(refused.value.hint.removeprefix("write "), scope)  # the line that users are told to write
+    rows = pq.read_table(io.BytesIO(as_parquet(scope["frame"], config)[0])).column(kind).to_pylist()
+    assert rows[0] is None or isinstance(rows[0], str)
+    assert rows[1] is not None
+    if name == "a moment":
+        table = pa.table({kind: pa.array(series), "mark": ["x", "x"]})
+        with pytest.raises(
+            InputError, match=r"column 'date' with a cell that .*; write such cells as null$"
+        ) as refused:
+            as_parquet(table, config)
+        assert refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("what", ["no text", "a signal", "bytes"])
+def test_a_draft_refuses_what_has_no_text_as_fit_does(what: str) -> None:
+    with pytest.raises(InputError, match="the frame has the column 'a' with a cell that ") as refused:
+        mw.Configuration.draft(pd.DataFrame({"a": UNFIT[what][1]}), "people")
+    assert refused.value.__context__ is None
 
 
 @pytest.mark.parametrize("kind", ["hidden", "hidden set", "who"])

@@ -41,7 +41,8 @@ _DTYPES = re.compile(r"U?Int\d+|Float\d+|boolean|str|string|([a-z]+\d*(_string)?
 def schema_types(schema: pyarrow.Schema, names: Iterable[str]) -> dict[str, str]:
     """The type of each of these columns, as far as there is such a column, once: `int64`, or of pandas `int64 (Int64)`.
 
-    It is Arrow's name of it, but for the width of a dictionary's indices, which follows from how many values the data have.
+    It is Arrow's name of it, but for the width of a dictionary's indices, which follows from how many values the data have, and
+    for views of texts behind one, which Arrow can make nothing of.
     """
     described, found = (schema.pandas_metadata or {}).get("columns", []), {}
     dtypes = {column.get("name"): str(column.get("numpy_type")) for column in described}
@@ -49,7 +50,8 @@ def schema_types(schema: pyarrow.Schema, names: Iterable[str]) -> dict[str, str]
         place = schema.get_field_index(name)
         kind = pyarrow.null() if place < 0 else schema.field(place).type
         if pyarrow.types.is_dictionary(kind):
-            kind = pyarrow.dictionary(pyarrow.int32(), kind.value_type, kind.ordered)
+            cell = pyarrow.string() if pyarrow.types.is_string_view(kind.value_type) else kind.value_type
+            kind = pyarrow.dictionary(pyarrow.int32(), cell, kind.ordered)
         if cell_type(kind) != pyarrow.null() and named_type(str(kind)) == kind:
             dtype = dtypes.get(name, "")
             found[name] = f"{kind} ({dtype})" if _DTYPES.fullmatch(dtype) else str(kind)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import Confirm, FrozenModel, Words
@@ -18,11 +18,15 @@ EARLIER_FILES = ("privacy.json", "measurements.parquet")
 
 
 class ReleaseFiles(FrozenModel):
-    """What takes the place of an earlier release's folder: its identifier, its run, and the SHA-256 of each file by name."""
+    """What takes the place of an earlier release's folder: its identifier, its run, and the SHA-256 of each file by name.
+
+    `folder` is where the files are on this machine, which is no part of what is declared.
+    """
 
     id: str
     run: str
     files: dict[str, str]
+    folder: Annotated[str | None, Field(exclude=True, repr=False)] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -52,11 +56,28 @@ class KnownRelease(FrozenModel):
         return self
 
 
-def release_folders(raw: Mapping[str, Any], below: Path) -> tuple[Path, ...]:
-    """The folders of the earlier releases that a configuration in the folder `below` names, in its order."""
+def without_folders(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration whose earlier releases are named by their digests alone: where the files are is no part of it."""
+    return {**raw, **_known_as(raw, lambda release: {key: value for key, value in release.items() if key != "folder"})}
+
+
+def with_folders(raw: Mapping[str, Any], known: Sequence[KnownRelease]) -> dict[str, Any]:
+    """The same with the folders that `known`, its earlier releases, say."""
+    folders = iter([entry.release.folder for entry in known])
+    return {**raw, **_known_as(raw, lambda release: {**release, "folder": next(folders)})}
+
+
+def _known_as(raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     known = raw.get("known")
-    named = [entry.get("release") for entry in known if isinstance(entry, dict)] if isinstance(known, list) else []
-    return tuple(below / name for name in named if isinstance(name, str))
+    if not isinstance(known, list | tuple):
+        return {}
+    named = [isinstance(entry, dict) and isinstance(entry.get("release"), dict) for entry in known]
+    return {
+        "known": [
+            {**entry, "release": change(entry["release"])} if is_named else entry
+            for entry, is_named in zip(known, named, strict=True)
+        ]
+    }
 
 
 def with_release(known: Any, below: Path, place: str) -> Any:
@@ -78,7 +99,7 @@ def with_release(known: Any, below: Path, place: str) -> Any:
             "k-tuples cannot be used again: only counts above a threshold are released, of records with bounded contributions"
         ) from None
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    return {**known, "release": {**named, "files": digests}}
+    return {**known, "release": {**named, "files": digests, "folder": str(below / given)}}
 
 
 def earlier_name(number: int, name: str) -> str:

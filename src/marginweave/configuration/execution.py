@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from marginweave.base.places import scheme_of
+from marginweave.base.places import is_path, refuse_long, scheme_of
 from marginweave.base.text_files import DELIMITERS
 from marginweave.configuration.number_texts import DecimalMark, NumberForm, Thousands
 from marginweave.configuration.values import FrozenModel, PositiveWhole
@@ -27,6 +27,8 @@ def check_place(source: str) -> str:
     """Return where a table is; raises ValueError, without repeating a URL, which may hold a password."""
     if not source.strip():
         raise ValueError("must not be empty")
+    if is_path(source):
+        refuse_long("source", source)
     scheme = scheme_of(source)
     if scheme is not None and not _OBJECT.fullmatch(source):
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.base.errors import InputError
+from marginweave.base.places import FRAME
 from marginweave.configuration.checks import check_automatic_privacy
 from marginweave.configuration.code_lists import with_code_lists
 from marginweave.configuration.default_records import resolve_method
@@ -30,6 +31,24 @@ def load_configuration(path: Path) -> Configuration:
     """
     text = read_text(path, "configuration")
     return parse_configuration(with_code_lists(parse_yaml(text, str(path)), path.resolve().parent), text)
+
+
+def configuration_of(given: Mapping[str, Any]) -> Configuration:
+    """The configuration that a mapping made in Python describes; its paths are relative to the working folder.
+
+    Raises:
+        InputError: as `load_configuration`.
+    """
+    return parse_configuration(with_code_lists({"source": FRAME, **_with_texts(given)}, Path.cwd()))
+
+
+def _with_texts(value: Any) -> Any:
+    """The value with the texts of paths, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _with_texts(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_texts(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from marginweave.configuration.checks import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
-from marginweave.configuration.earlier import KnownRelease
+from marginweave.configuration.earlier import KnownRelease, without_folders
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
@@ -114,7 +114,7 @@ class Configuration(Sections):
     def from_written(cls, resolved: Mapping[str, Any], raw: Mapping[str, Any]) -> Self:
         """The configuration of `resolved`, which remembers what was written, `raw`; raises ValidationError."""
         found = cls.model_validate(resolved)
-        vars(found)["written"] = canonical_written(raw)  # where a cached property is kept
+        vars(found)["written"] = canonical_written(without_folders(raw))  # where a cached property is kept
         return found
 
     @property

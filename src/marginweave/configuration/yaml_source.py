@@ -165,6 +165,13 @@ def canonical_written(raw: Mapping[str, Any]) -> str:
     keys (but that of the columns counts), comments, quotes of a text, `1` and `1.0`. What `Execution` holds is left out.
     """
     kept = {key: _plain(value, key in TEXT_KEYS) for key, value in raw.items() if key not in Execution.model_fields}
+    if isinstance(kept.get("known"), list):  # the cells of a table are read as texts, and are numbers in Python
+        kept["known"] = [
+            {**entry, "table": _plain(entry["table"], as_text=True)}
+            if isinstance(entry, dict) and "table" in entry
+            else entry
+            for entry in kept["known"]
+        ]
     if isinstance(kept.get("columns"), dict):
         kept["columns"] = [[name, column] for name, column in kept["columns"].items()]
     return json.dumps({"format": FORMAT, "written": kept}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

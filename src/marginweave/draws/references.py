@@ -173,9 +173,14 @@ class RunReference(CheckpointReference):
     planned: BudgetPlan | None = None
     """The plan of the configuration with the terms of each draw; None where nothing is drawn any more."""
 
-    def keep(self, *, manifest: Manifest, ledger: Ledger, source_digest: SourceDigest) -> None:
-        """Take what was read, opened and digested when the run was prepared: nothing of it is done a second time."""
-        vars(self).update(manifest=manifest, ledger=ledger, source_digest=source_digest)
+    def keep(
+        self, *, manifest: Manifest, ledger: Ledger, source_digest: SourceDigest, read_digest: SourceDigest
+    ) -> None:
+        """Take what was read, opened and digested when the run was prepared: nothing of it is done a second time.
+
+        `read_digest` is that of the bytes that are read: of the source itself, or of what stands for a data frame.
+        """
+        vars(self).update(manifest=manifest, ledger=ledger, source_digest=source_digest, read_digest=read_digest)
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -228,6 +233,11 @@ class RunReference(CheckpointReference):
         return self.ledger.keys.source_digest(content_of(self.source))
 
     @cached_property
+    def read_digest(self) -> SourceDigest | None:
+        """The digest of the bytes that are read, in memory alone; None where the manifest alone has it, of the source."""
+        return None
+
+    @cached_property
     def store(self) -> Store:
         """Sensitive checkpoints."""
         return Store(self.folder.private, self.ledger.keys.checkpoint_key)
@@ -254,8 +264,10 @@ class RunReference(CheckpointReference):
 
     def is_source(self, chunks: Iterable[bytes]) -> bool:
         """Whether these are the bytes of the source that the run was begun with."""
-        manifest = self.manifest
-        return self.ledger.keys.source_digest(chunks).matches(manifest.release, manifest.source_digest)
+        manifest, found = self.manifest, self.ledger.keys.source_digest(chunks)
+        if self.read_digest is not None:
+            return found == self.read_digest
+        return found.matches(manifest.release, manifest.source_digest)
 
     @cached_property
     def derived(self) -> DerivedReference:

@@ -52,11 +52,15 @@ def person(column: str, max_records: int | None = None, **others: Any) -> dict[s
     return _checked({"column": column, **most, **others}, SubjectUnit)
 
 
-def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, Any]:
+def category(values: Iterable[Any] | Mapping[str, str] | None = None, **others: Any) -> dict[str, Any]:
     """A column with the public `values`; without them the values are bought from the budget (a private domain).
+
+    `values` may name a code list, as in `{"file": "codes.csv", "value": "code", "label": "title"}`.
 
     `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
     """
+    if isinstance(values, Mapping):  # what the file holds is looked at when it is read
+        return {"type": "category", "values": dict(values), **others}
     domain = {"domain": "private"} if values is None else {"values": _native(values)}
     return _checked({"type": "category", **domain, **others}, Category)
 
@@ -254,9 +258,9 @@ class Configuration(Shown, dict[str, Any]):
     @property
     def resolved(self) -> Resolved:
         """What is released, with all defaults; raises InputError for a rule that is broken and for what is unconfirmed."""
-        from marginweave.configuration.load import parse_configuration
+        from marginweave.configuration.load import configuration_of
 
-        return parse_configuration({"source": FRAME, **self})
+        return configuration_of(self)
 
     @property
     def digest(self) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.base.errors import must_be
-from marginweave.base.places import FRAME
 from marginweave.base.shown import Shown
 from marginweave.runs.home import home_directory
 
@@ -94,7 +93,7 @@ class Ledger(Shown):
         """
         import pandas as pd
 
-        from marginweave.configuration.load import parse_configuration
+        from marginweave.configuration.load import configuration_of
         from marginweave.configuration.release import Configuration
         from marginweave.forecast.account import account_refusal
         from marginweave.planning.split import plan_budget
@@ -102,7 +101,7 @@ class Ledger(Shown):
         rows = {}
         for given in configurations:
             must_be("configuration", given, (Mapping, Configuration), 'fits(Configuration.from_yaml("visits.yaml"))')
-            resolved = given if isinstance(given, Configuration) else parse_configuration({"source": FRAME, **given})
+            resolved = given if isinstance(given, Configuration) else configuration_of(given)
             plan, accounts = plan_budget(resolved), self._opened.accounts
             after, has_room = accounts.forecast(resolved.dataset, plan)
             refusal = account_refusal(resolved, accounts.total(resolved.dataset), has_room)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import warn
 
 from marginweave.base.errors import InputError, must_be
+from marginweave.base.places import refuse_long
 from marginweave.configuration.synthesis import MAX_RECORDS
 from marginweave.runs.home import home_directory
 
@@ -57,6 +58,7 @@ class Release:
             StageError: the files of the run were changed.
         """
         must_be("named", named, (str, Path), 'Release.open("release")')
+        refuse_long("the release", named)
         if (Path(named) / "privacy.json").is_file():
             return cls(Path(named))
         from marginweave.runs.lookup import release_folder

@@ -200,7 +200,7 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
             other = row["account"]
             return Refusal(
                 "source",
-                f"this source was released under account {other}, byte for byte. Releases about the same people share "
+                f"this source was released under account {other}. Releases about the same people share "
                 "one account, also where their sources differ in order, format or a few rows, which nothing here can see. "
                 f"Release it under that account: set `dataset: {other}` in the configuration",
             )

@@ -65,7 +65,8 @@ class SourceDigest:
     """HMAC-SHA256 of the bytes of a source under a key of the ledger: in memory alone, as it is equal for equal bytes.
 
     What is stored of it is `mark`, another one for each release, so that what is stored of two releases does not tell whether
-    they have the same source. "The same" means byte for byte: one more newline makes another source.
+    they have the same source. "The same" means byte for byte: one more newline makes another source. Of a data
+    frame they are the bytes of all its cells (`frame_chunks`).
     """
 
     base: bytes = field(repr=False)

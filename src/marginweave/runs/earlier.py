@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from marginweave.base.durable import read_file, replace_file
 from marginweave.base.errors import InputError
-from marginweave.configuration.earlier import EARLIER_FILES, KnownRelease, earlier_name, release_folders
+from marginweave.configuration.earlier import EARLIER_FILES, KnownRelease, earlier_name
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.yaml_source import read_yaml
 
 if TYPE_CHECKING:  # what a refusal, or a run that is found finished, need not wait for
     from marginweave.ledger import Ledger
@@ -27,22 +26,24 @@ class EarlierRelease:
     marginals: tuple[MarginalStatement, ...]
 
 
-def earlier_releases(path: Path, configuration: Configuration) -> tuple[EarlierRelease, ...]:
-    """The earlier releases that the configuration file at `path` names.
+def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration) -> tuple[EarlierRelease, ...]:
+    """The earlier releases of a configuration, which are `named` with the folders of their files.
 
     Raises:
         InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`).
     """
-    if not configuration.earlier:
+    if not named:
         return ()
     from marginweave.released.earlier import usable_marginals
     from marginweave.released.statement import PrivacyStatement
 
-    folders = release_folders(read_yaml(path), path.resolve().parent)
-    if len(folders) < len(configuration.earlier):
-        raise InputError("known.release must be the folder of an earlier release, not what takes its place")
     found = []
-    for folder, known in zip(folders, configuration.earlier, strict=True):
+    for where, known in zip(named, configuration.earlier, strict=True):
+        if where.release.folder is None:
+            raise InputError(
+                "known.release has digests without the folder of the release; write the folder, as in release: runs/RUN/release"
+            )
+        folder = Path(where.release.folder)
         try:
             statement = PrivacyStatement.from_json(read_file(folder / "privacy.json") or b"")
         except ValueError:

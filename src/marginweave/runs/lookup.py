@@ -12,7 +12,7 @@ from pathlib import Path
 from marginweave.accounting.records import Decision
 from marginweave.base.durable import PRIVATE_MODE, at_place, replace_file
 from marginweave.base.errors import InputError, OperatorError, StageError
-from marginweave.base.places import FRAME
+from marginweave.base.places import FRAME, refuse_long
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger import Ledger, Witness
 from marginweave.released.manifest import Manifest, RunState
@@ -244,6 +244,7 @@ def release_folder(home: Path, named: str) -> Path:
     Raises:
         InputError: there is neither.
     """
+    refuse_long("the release", named)
     folder = Path(named)
     if (folder / "privacy.json").is_file():
         return folder

@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import secrets
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -35,22 +35,36 @@ from marginweave.sources.content import content_of
 _EXAMPLE_EPSILON = Decimal(10)
 
 _ATTENDED: ContextVar[bool] = ContextVar("attended", default=False)
-_TYPES: ContextVar[dict[str, str] | None] = ContextVar("types", default=None)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The data frame that a source was made from: the types of its columns, and the bytes of all of it.
+
+    The source has the declared columns alone, in the order and form in which they are read. A frame is the same whatever is
+    declared of it.
+    """
+
+    types: dict[str, str]
+    chunks: Callable[[], Iterable[bytes]]
+
+
+_FRAME: ContextVar[Frame | None] = ContextVar("frame", default=None)
 
 
 @contextmanager
-def attended(by_person: bool = True, types: dict[str, str] | None = None) -> Iterator[None]:
+def attended(by_person: bool = True, frame: Frame | None = None) -> Iterator[None]:
     """Inside, a person has started the run: it stops before its first draw where its table is not usable as declared.
 
-    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not. `types` are
-    those of the data frame that the source was made from.
+    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not. `frame` is the
+    one that the source was made from.
     """
-    tokens = _ATTENDED.set(by_person), _TYPES.set(types)
+    tokens = _ATTENDED.set(by_person), _FRAME.set(frame)
     try:
         yield
     finally:
         _ATTENDED.reset(tokens[0])
-        _TYPES.reset(tokens[1])
+        _FRAME.reset(tokens[1])
 
 
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
@@ -73,7 +87,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
-    digest = ledger.keys.source_digest(content_of(request.source))
+    frame, read = _FRAME.get(), ledger.keys.source_digest(content_of(request.source))
+    digest = read if frame is None else ledger.keys.source_digest(frame.chunks())
     present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
     if present.state in {RunState.FINISHED, RunState.AWAITING}:
         _complete(request, present, ledger)
@@ -88,15 +103,17 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         planned=request.plan if present.state == RunState.RUNNING else None,
     )
     ledger.follow(request.folder.path, present.release)
-    reference.keep(manifest=present, ledger=ledger, source_digest=digest)
+    reference.keep(manifest=present, ledger=ledger, source_digest=digest, read_digest=read)
     return reference, present.state
 
 
 def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
     """The manifest of a new run, once the ledger would admit its release; makes the run's folder and key."""
     _check_admission(request, ledger, digest)
-    configuration, release, types = request.configuration, str(uuid.uuid4()), _TYPES.get()
-    if types is None:
+    configuration, release, frame = request.configuration, str(uuid.uuid4()), _FRAME.get()
+    if frame is not None:
+        types = frame.types
+    else:
         from marginweave.sources.source import TableSource
 
         types = TableSource(request.source, configuration.source).types(configuration.output_names)

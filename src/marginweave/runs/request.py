@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file
 from marginweave.base.errors import InputError, MarginweaveError, StageError
-from marginweave.base.places import EXAMPLE_PREFIX
+from marginweave.base.places import EXAMPLE_PREFIX, refuse_long
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.execution import EngineSettings
 from marginweave.configuration.load import load_configuration
@@ -68,9 +68,15 @@ class Request:
 
 
 def read_request(
-    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
+    path: Path,
+    *,
+    run: str | None,
+    source: str | None,
+    home: Path,
+    supersedes: str | None = None,
+    below: Path | None = None,
 ) -> Request:
-    """The request that a configuration file and the options make.
+    """The request that a configuration file and the options make; its paths are relative to `below`, or to the file.
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule.
@@ -80,7 +86,7 @@ def read_request(
     if run == "":
         raise InputError("--run and --source must not be empty")
     folder = RunFolder.at(home, run or configuration.default_run)
-    begun = folder.read_manifest()
+    begun, named_earlier = folder.read_manifest(), configuration.earlier
     if begun is not None and begun.is_of(configuration):  # a run keeps the resolution of the version that began it
         configuration = configuration.as_resolved(begun.configuration)
     checked_plan = None
@@ -88,31 +94,37 @@ def read_request(
         from marginweave.runs.limits import check_size
 
         checked_plan = check_size(configuration)
-    below = path.resolve().parent
+    below = below or path.resolve().parent
     named = configuration.source.file if source is None else source
     if not named.strip():
         raise InputError("--run and --source must not be empty")
     named = find_from(below if source is None else Path.cwd(), named)
     check_kind(named, configuration.source)
-    expectations = configuration.expectations
-    suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
-    for suite, raw_input in zip(suites, (True, False), strict=True):
-        if suite is not None:
-            from marginweave.sources.suites import read_suite
-
-            read_suite(suite, raw_input=raw_input)
     return Request(
         path=path.resolve(),
         configuration=configuration,
         folder=folder,
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
-        suites=(suites[0], suites[1]),
+        suites=_suites(configuration, below),
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
-        earlier=earlier_releases(path, configuration),
+        earlier=earlier_releases(named_earlier, configuration),
         checked_plan=checked_plan,
     )
+
+
+def _suites(configuration: Configuration, below: Path) -> tuple[Path | None, Path | None]:
+    """The files of suites of expectations, of the table and of the records; one that cannot be read is refused."""
+    expectations = configuration.expectations
+    named = (expectations.input, expectations.output)
+    table, records = (None if name is None else below / name for name in named)
+    for suite in (table, records):
+        if suite is not None:
+            from marginweave.sources.suites import read_suite
+
+            read_suite(suite, raw_input=suite is table)
+    return table, records
 
 
 def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
@@ -121,6 +133,7 @@ def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
         raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
     files = tuple(below / file for file in engine.files if file is not None)
     for file in files:
+        refuse_long("engine: a certificate or key", file)
         if not file.is_file():
             raise InputError(f"engine: {file} does not exist")
     return files

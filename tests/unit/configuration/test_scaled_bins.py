@@ -71,3 +71,23 @@ def test_zero_has_a_bin_and_each_side_its_decades(
 def test_what_does_not_fit_is_refused(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         column(**keys)
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "log": {"bounds": [0, 1000], "bins": {"log": 6}},
+    "log from": {"bounds": [0, 1000], "bins": {"log": 6, "smallest": 1}},
+    "log above 0": {"bounds": [1, 1000], "bins": {"log": 6}},
+    "equal": {"bounds": [0, 1000], "bins": 6},
+    "edges": {"bins": [0, 10, 1000]},
+    "open": {"bins": [0, 10, 1000], "outer": "open"},
+    "steps": {"bins": {"min": 0, "max": 1000, "step": 10}},
+    "private": {"bounds": "private", "within": [0, 1000], "bins": 6},
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("decimals", [13, 400, 10**9, 1e308, -1])
+def test_decimals_that_no_double_has_are_refused_on_every_scale(scale: str, decimals: float) -> None:
+    """In the same words, at once: an edge times ten to the decimals is no number then."""
+    with pytest.raises(InputError, match=r"has decimals \(-?\d+\), which must lie between 0 and 12 for its bounds"):
+        column(**SCALES[scale], decimals=decimals)

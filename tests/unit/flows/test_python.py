@@ -30,6 +30,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.base.errors import InputError
 from marginweave.base.places import FRAME
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.configuration.columns import Category
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.drafts.tally import Usability
 from marginweave.flows import notebook
@@ -468,6 +469,77 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError) as resumed:
         resume(run, home=home)
     assert str(resumed.value).endswith(by_fit)
+
+
+def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path) -> None:
+    """By all its columns, also those that nobody declares and nothing can be written of."""
+    frame = people_frame().assign(odd=pd.Series([object()] * 200, dtype=object), wait=pd.Timedelta("1D"))
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    for name in ("people", "town"):
+        account = Account(dataset=name, epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
+        ledger.accounts.open(account, actor="steward")
+    first = raw(synthesize={"method": "gum"})
+    model = mw.Synthesizer(first, verbose=False).fit(frame, run="first")
+    columns = first["columns"]
+    fewer = {name: columns[name] for name in [*columns][:-1]}
+    for number, declared in enumerate((columns, dict(reversed(columns.items())), fewer)):
+        other = mw.Synthesizer({**first, "dataset": "town", "columns": declared}, verbose=False)
+        with pytest.raises(mw.errors.BudgetError, match="this source was released under account people"):
+            other.fit(frame.set_index(frame.index + 7), run=f"again-{number}")
+    assert model.fit(frame, run="first").release.place.parent.name == "first"
+    with pytest.raises(InputError, match="made from other source bytes"):
+        model.fit(frame.drop(columns="wait"), run="first")
+
+
+def test_files_are_named_from_python_as_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code lists, known tables and earlier releases: relative to the working folder, in a YAML file to the file."""
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    account = Account(dataset="d", epsilon=Decimal(90), delta=Decimal("1e-3"), unit="row", neighbors="add-remove")
+    ledger.accounts.open(account, actor="steward")
+    (tmp_path / "codes.csv").write_text("code,title\np,one\nq,two\n")
+    (tmp_path / "totals.csv").write_text("a,n\np,30\nq,30\n")
+    frame = pd.DataFrame({"a": ["p", "q"] * 30, "b": ["x", "y", "y"] * 20})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    plain = mw.Configuration(
+        dataset="d",
+        privacy=mw.Privacy(epsilon=1, delta=1e-6),
+        columns={
+            "a": mw.category({"file": "codes.csv", "value": "code", "label": "title"}),
+            "b": mw.category(["x", "y"]),
+        },
+        aggregate={"method": "marginals"},
+    )
+    coded = plain.resolved.columns["a"]
+    assert isinstance(coded, Category)
+    assert coded.titles == {"p": "one", "q": "two"}
+    first = mw.Synthesizer(plain, verbose=False).fit(frame, run="first").release.place
+    totals: dict[str, Any] = {"columns": ["a"], "from": "other-source", "public": "the register"}
+    named = {"release": str(first.relative_to(tmp_path)), "same_rows": "one file"}
+    again = plain | {"known": [named, {**totals, "table": {"file": Path("totals.csv"), "count": "n"}}]}
+    listed = again | {"known": [named, {**totals, "table": [["p", 30], ["q", 30]]}]}
+    (tmp_path / "c.yaml").write_text(
+        (plain | {"known": [named, {**totals, "table": [["p", "30"], ["q", "30"]]}]}).to_yaml()
+    )
+    read = mw.Configuration.from_yaml("c.yaml")
+    assert again.digest == listed.digest == read.digest == load_configuration(tmp_path / "c.yaml").written_digest
+    models = [mw.Synthesizer(config, verbose=False) for config in (again, again, read, tmp_path / "c.yaml")]
+    for number, (model, data) in enumerate(zip(models, (frame, "t.csv", frame, tmp_path / "t.csv"), strict=True)):
+        if number > 1:
+            monkeypatch.chdir(tmp_path / "elsewhere")
+        assert any("run first" in line for line in model.plan().notes)
+        release = model.fit(data, run=f"again-{number}").release
+        assert (release.place / "earlier-1-privacy.json").read_bytes() == (first / "privacy.json").read_bytes()
+    (tmp_path / "suites.yaml").write_text((plain | {"expectations": {"input": "suite.json"}}).to_yaml())
+    with pytest.raises(InputError, match=re.escape(f"({tmp_path / 'suite.json'}) does not exist")):
+        mw.Synthesizer(tmp_path / "suites.yaml", verbose=False).fit(frame)
+    monkeypatch.chdir(tmp_path)
+    digests = {key: value for key, value in read["known"][0]["release"].items() if key != "folder"}
+    with pytest.raises(
+        InputError, match="digests without the folder of the release; write the folder, as in release: "
+    ):
+        mw.Synthesizer(read | {"known": [{**read["known"][0], "release": digests}]}).fit(frame)
 
 
 def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(

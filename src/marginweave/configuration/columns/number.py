@@ -52,6 +52,7 @@ class NumberColumn(NumberGrid, frozen=True):
             raise ValueError("needs a count of bins for bounds: private, whose edges are not known before")
         else:
             self._check_edges()
+        self._check_decimals()
         if self.within is None:
             self._check_resolution()
         else:
@@ -86,13 +87,15 @@ class NumberColumn(NumberGrid, frozen=True):
         if bins.smallest is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
             raise ValueError("has smallest, which must stand beside bounds that include 0 alone")
 
-    def _check_resolution(self) -> None:
+    def _check_decimals(self) -> None:
         if self.finest < 0:
             raise ValueError("has an edge beyond 2^53, where whole numbers are no longer exact")
         if self.decimals is not None and not 0 <= self.decimals <= self.finest:
             raise ValueError(
                 f"has decimals ({self.decimals}), which must lie between 0 and {self.finest} for its bounds"
             )
+
+    def _check_resolution(self) -> None:
         for index in range(len(self.edges) - 1):
             low, high = self.grid(index)
             if high < low:

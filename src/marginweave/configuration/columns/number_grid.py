@@ -117,10 +117,19 @@ class NumberGrid(BinnedColumn, frozen=True):
             return None
         return zero_bin(self.edges, smallest_of(self.bounds, self.bins.smallest, self.decimals))
 
+    @property
+    def _outermost(self) -> tuple[float, float]:
+        """The first and the last edge, or what they lie within; of log bins their bounds, as decimals place their edges."""
+        if self.within is not None:
+            return self.within
+        if isinstance(self.bins, LogBins) and isinstance(self.bounds, tuple):
+            return self.bounds
+        return self.edges[0], self.edges[-1]
+
     @cached_property
     def finest(self) -> int:
         """The most decimals at which every multiple of 10^-decimals inside the edges is an exact double."""
-        largest = max(1.0, abs(self.edges[0]), abs(self.edges[-1]))
+        largest = max(1.0, *map(abs, self._outermost))
         return min(12, math.floor(math.log10(2**53 / largest)))
 
     @cached_property
