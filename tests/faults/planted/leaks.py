@@ -8,7 +8,7 @@ _PUBLIC = "tests/system/test_stages_capabilities.py::test_nothing_private_is_ope
 
 FAULTS = (
     Fault(
-        name="a row that cannot be read stands in logs, and is no look",
+        name="a row that cannot be read is named in logs, and is no look",
         file="src/marginweave/runs/preparation.py",
         text="    raise OperatorError(reason)",
         instead="    raise InputError(reason)",
