@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from marginweave.base.errors import MarginweaveError
 from marginweave.configuration.load import parse_configuration
 from marginweave.inference.answers import read_answers
 from marginweave.ledger import Ledger
@@ -134,7 +135,10 @@ def released(home: Path, shape: str, outcome: Outcome) -> tuple[dict[str, list[s
     with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
         Ledger.create(place).accounts.open(account_of(configuration), actor="steward")
         with drawn(outcome, names):
-            folder = run_plainly(home, path, "r") / "release"
+            try:
+                folder = run_plainly(home, path, "r") / "release"
+            except MarginweaveError as stopped:
+                raise AssertionError("a release whose draws are charged has stopped") from stopped
     for page in ("report.html", "explore.html", "croissant.json"):
         assert (folder / page).stat().st_size > 0
     read_answers(folder)

@@ -77,8 +77,8 @@ FAULTS = (
     Fault(
         name="what no round chose is taken to be as near the model as what was measured",
         file="src/marginweave/answers/model.py",
-        text='misfits["inside" if known else "outside"]',
-        instead='misfits["inside"]',
+        text='if not known and "last" in misfits:',
+        instead='if known and "last" in misfits:',
         killed_by=("tests/laws/test_few_rounds.py::test_intervals_of_pairs_that_no_round_chose_cover",),
     ),
     Fault(

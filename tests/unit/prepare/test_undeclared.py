@@ -71,6 +71,13 @@ RULED: dict[str, Any] = {
         "columns": {"a": SEX, "b": SEX, "c": SEX},
         "structure": {"forbidden": [{"a": "f", "b": "m"}, {"b": "f", "c": "m"}]},
     },
+    "applies and forbidden": {  # beside what is not as declared in one column there is no value of another
+        "columns": {"a": SEX, "b": {"type": "category", "values": ["f", "m", "x"]}, "c": SEX},
+        "structure": {
+            "applies": [{"columns": ["b"], "where": {"a": "m"}, "otherwise": "x"}],
+            "forbidden": [{"a": "m", "b": "m"}, {"b": "x", "c": "m"}],
+        },
+    },
 }
 
 
