@@ -60,7 +60,7 @@ def verify(
         return
     out.print(f"{rows} rows in one chain, every seal checked" + (", the anchored row among them" if expected else ""))
     out.print(
-        f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"
+        f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), each admitted by the cap of its account"
     )
     out.print(
         f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json and account.json "
@@ -212,6 +212,8 @@ def reconcile(
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
     from marginweave.ledger import Ledger
+    from marginweave.ledger.boxes import is_closed
+    from marginweave.ledger.location import raising_command
     from marginweave.ledger.reconciliation import OtherHomes
 
     homes = [home_directory(each) for each in home] if home else [home_directory(None)]
@@ -220,13 +222,21 @@ def reconcile(
             raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
     charge = None if unaccounted is None else console.amount_of("unaccounted", unaccounted)
     others = None if charge is None and no_other_home is None else OtherHomes(reason=no_other_home, unaccounted=charge)
-    outcome = Ledger.open(console.location_of(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
+    ledger = Ledger.open(console.location_of(example, homes[0]))
+    outcome = ledger.reconcile(homes, others, actor=getpass.getuser())
     out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
     out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
     for dataset in outcome.charged:
         out.print(f"{dataset} is charged ({unaccounted}) for what other homes may have released")
     for dataset in outcome.opened:
-        out.print(f"{dataset} admits releases again, as far as its cap holds them")
+        total = ledger.accounts.total(dataset)
+        if is_closed(total.account, total.spent):
+            out.print(
+                f"{dataset} admits nothing until its cap is set anew, the same or a larger one, which sets aside what is "
+                f"charged for other homes: {raising_command(dataset, total.account.cap)}"
+            )
+        else:
+            out.print(f"{dataset} admits releases again, as far as its cap holds them")
     for dataset in outcome.frozen:
         out.print(
             f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'

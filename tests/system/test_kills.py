@@ -182,7 +182,7 @@ def test_the_command_line_killed_at_random_times(
         ended = cli("run", victim.config, "--run", victim.run)
         assert ended.returncode == 0, (number, shape, ended.stderr)
         victim.check_finished()
-        assert {p.name for p in victim.folder.release.iterdir()} >= RELEASED
+        assert {p.name for p in victim.folder.release.iterdir()} >= RELEASED - {"model.parquet"}  # k-tuples have none
         walk.add(Counter({"kills": killed, "runs": 1, f"kills of {shape}": killed}))
         shutil.rmtree(victim.home)
     assert walk.figures["kills"] >= wanted

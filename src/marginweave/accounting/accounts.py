@@ -102,6 +102,12 @@ class Account:
         return last is not None and last.no_other_home is None and last.unaccounted is None
 
     @property
+    def unaccounted(self) -> BasicAmount:
+        """What homes that are gone may have released, as their steward has said, together."""
+        said = (one.unaccounted for one in self.reconciled if one.unaccounted is not None)
+        return sum((BasicAmount.stated(one.epsilon, one.delta) for one in said), NOTHING)
+
+    @property
     def cap(self) -> BasicAmount:
         """(epsilon, delta) as an amount."""
         return BasicAmount(epsilon=self.epsilon, delta=self.delta)

@@ -220,8 +220,9 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
             else ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
         )
     if (raised := _raised_cap(request, account, spent)) is not None:
-        weaker = "which weakens the promise to all in the table"
-        message += f". To raise the cap instead, {weaker}: {raising_command(account.dataset, raised)}"
+        command = raising_command(account.dataset, raised)
+        weaker = "To raise the cap instead, which weakens the promise to all in the table"
+        message += f". {weaker if raised != account.cap else 'To set it anew'}: {command}"
     return Refusal("cap", message)
 
 
@@ -229,8 +230,10 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     """What is left of the box, and what is asked of it, where that is more."""
     box, name = account.box, f"account {account.dataset}"
     cap = f"epsilon {account.epsilon:f} at delta {float(account.delta)!r}"
-    if is_closed(account, spent):
+    if spent.alone is not None and not box.holds(spent.alone):
         return f"{name} admits nothing under its cap of {cap}: its first release was admitted by its own statement"
+    if is_closed(account, spent):
+        return f"{name} admits nothing before its cap of {cap} is set anew: more is charged than its parts hold"
     names = ("noise, in percent of its budget:", "delta for thresholds", "allowance of epsilon", "allowance of delta")
     scales = (box.mu2 or asked.mu2 or 1, 100), *3 * [(1, 1)]  # few know mu^2
     amounts = zip(names, scales, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
 from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
 from marginweave.accounting.composition import EXACT, account_epsilon, rounded
-from marginweave.base.budget import NOTHING, BasicAmount, Cost, amount, stated
+from marginweave.base.budget import NOTHING, BasicAmount, Cost
 from marginweave.ledger.records import box_body
-from marginweave.mechanisms.normal import ndtri
 from marginweave.released.account import AccountBox, AccountSums, Amounts
 
 Admitted = Literal["sums", "statement"]
@@ -47,9 +47,22 @@ def box_for(cap: BasicAmount, kind_of_plan: Cost | None = None) -> Box:
 def box_of_cap(account: Account, cap: BasicAmount) -> Box:
     """The box of an account whose cap becomes `cap`, by the rule of its present one.
 
-    For the plan that it was chosen for; else what is set aside keeps its part of the cap. Where the cap grows, no coordinate
-    becomes smaller, so that whatever was or could have been spent before fits the guarantee of the larger cap.
+    What homes that are gone may have released (`Account.unaccounted`) is set aside of the cap, as an allowance: it is known by
+    its (epsilon, delta) alone. The rest is for the plan that the box was chosen for; else what is set aside keeps its part.
+    Where the rest grows, no coordinate becomes smaller, so that whatever was or could have been spent before fits the guarantee
+    of the larger cap. A cap that `unaccounted` uses up has a box that holds nothing else.
     """
+    gone = account.unaccounted
+    if not gone:
+        return _box_of_rest(account, cap)
+    rest = cap - gone
+    if not gone.within(cap) or not rest.epsilon or (cap.delta and not rest.delta):
+        return Box(allowance=cap)
+    box = _box_of_rest(account, rest)
+    return replace(box, allowance=box.allowance + gone)
+
+
+def _box_of_rest(account: Account, cap: BasicAmount) -> Box:
     before = account.box
     if account.kind_of_plan is not None or not cap.delta:
         return box_for(cap, account.kind_of_plan)
@@ -57,8 +70,9 @@ def box_of_cap(account: Account, cap: BasicAmount) -> Box:
         kept = BasicAmount(epsilon=min(before.allowance.epsilon, cap.epsilon))
         return _filled(cap, EXACT.multiply(cap.delta, _THRESHOLDS), kept)
     more, wider = _FLOOR.divide(cap.epsilon, account.epsilon), _FLOOR.divide(cap.delta, account.delta)
-    epsilon, delta = before.allowance.epsilon, before.allowance.delta
-    allowance = BasicAmount(epsilon=EXACT.multiply(epsilon, more), delta=EXACT.multiply(delta, wider))
+    aside, gone = before.allowance, account.unaccounted
+    own = aside - gone if gone.within(aside) else aside  # of a cap that was set before they were gone
+    allowance = BasicAmount(epsilon=EXACT.multiply(own.epsilon, more), delta=EXACT.multiply(own.delta, wider))
     return _filled(cap, EXACT.multiply(before.delta_add, wider), allowance)
 
 
@@ -84,12 +98,13 @@ def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount)
 
 
 def is_closed(account: Account, spent: Spent) -> bool:
-    """Whether nothing more is admitted, however little it asks for and whatever is given back.
+    """Whether nothing more is admitted, however little it asks for, before the cap is set anew.
 
-    The box does not hold what was reserved for a release that its own statement admitted. What is given back does not count:
-    where it does not come back, the box would be exceeded.
+    The box does not hold what is charged, as where other homes are charged for; or it does not hold what was reserved for a
+    release that its own statement admitted. Of that, what is given back does not count: where it does not come back, the box
+    would be exceeded.
     """
-    return spent.alone is not None and not account.box.holds(spent.alone)
+    return not account.box.holds(spent.cost) or (spent.alone is not None and not account.box.holds(spent.alone))
 
 
 def account_total(account: Account, spent: Spent) -> AccountTotal:
@@ -146,21 +161,6 @@ def account_sums(total: AccountTotal) -> AccountSums:
         weak_delta=account.weak_delta,
         reconciled=account.reconciled or None,
     )
-
-
-def unaccounted_cost(statement: BasicAmount) -> Cost:
-    """What releases of this program that state (epsilon, delta) together may have cost.
-
-    Their mu^2 is at most that of the Gaussian with this (epsilon, delta), and their deltas of thresholds at most delta; pure
-    ones are compared with the Gaussian that dominates them, mu = -2 Phi^-1(1 / (1 + e^epsilon)) (Liu et al. 2022), and rho is
-    epsilon^2 / 2 (Bun and Steinke 2016, proposition 1.4).
-    """
-    epsilon, delta = float(statement.epsilon), float(statement.delta)
-    if delta:
-        mu2 = gdp_mu(epsilon, delta) ** 2
-        return Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=stated(delta))
-    mu2 = (2 * ndtri(1 / (1 + math.exp(-epsilon)))) ** 2
-    return Cost(mu2=amount(mu2), rho=amount(epsilon**2 / 2))
 
 
 def _filled(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Box:

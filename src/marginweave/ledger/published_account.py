@@ -31,6 +31,10 @@ MEANING = (
     "budgets were chosen in view of earlier results. It counts all that unpublished releases had reserved, whatever they gave "
     "back, so it can be more than the cap."
 )
+CAP_WAS_LOWERED = (
+    "The cap was lowered after noise had been drawn, so that it is no bound of what was released before: largest_cap is. The "
+    "total counts all that unpublished releases had reserved, whatever they gave back, so it can be more than the cap."
+)
 CAP_WAS_CHANGED = (
     "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
     "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
@@ -76,7 +80,7 @@ class PublishedAccount:
                 composition=total.composition,
                 charged=Amounts(**self.spent.cost.texts),
             ),
-            meaning=MEANING,
+            meaning=CAP_WAS_LOWERED if (epsilon, delta) != largest else MEANING,
             caps_since_the_first_draw=self.caps if changed else None,
             largest_cap=LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if changed else None,
             weak_delta=account.weak_delta,

@@ -12,9 +12,8 @@ from typing import Any
 
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
-from marginweave.base.budget import BasicAmount
+from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.ledger.boxes import unaccounted_cost
 from marginweave.ledger.invariants import is_missing
 from marginweave.ledger.journal import Journal
 from marginweave.ledger.keys import LedgerKey
@@ -185,7 +184,7 @@ class _Additions:
         release = f"unaccounted-{account.dataset}-{len(self.releases)}"
         draw = replace(self._event(EventKind.RESERVED, account.dataset, release), draw="unaccounted")
         self._add(replace(draw, draw=None, body=body))
-        self._add(replace(draw, cost=unaccounted_cost(unaccounted)))
+        self._add(replace(draw, cost=Cost(plain=unaccounted)))
         self._add(replace(draw, kind=EventKind.CHARGED_LOST))
 
     def _add(self, entry: Event) -> None:

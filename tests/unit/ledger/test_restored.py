@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.records import CHARGED, EventKind, ReleaseRecord, State
-from marginweave.base.budget import BasicAmount, Cost
+from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger, Witness, example_ledger_location, witness
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.ledger.boxes import unaccounted_cost
+from marginweave.ledger.boxes import is_closed
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.reconciliation import OtherHomes
 from marginweave.ledger.witness import SEEN, Sighting
@@ -84,6 +84,10 @@ class Place:
     def reconcile(self, others: OtherHomes | None = None, homes: tuple[str, ...] = ("home",)) -> object:
         ledger = Ledger.open(self.location, environment={})
         return ledger.reconcile([self.home(name) for name in homes], others, actor="steward")
+
+    def cap(self, epsilon: float, delta: float) -> None:
+        """Set the cap of the account."""
+        Ledger.open(self.location, environment={}).accounts.change_cap("affairs", epsilon, delta, "as said", "steward")
 
     def release(self, run: str) -> ReleaseRecord:
         record = Ledger.open(self.location, environment={}).releases.find(run)
@@ -362,21 +366,35 @@ def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, eps
 
 
 def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Place) -> None:
-    """Nobody is asked about what was drawn: the account is over its cap, and admits nothing."""
+    """Nobody is asked about what was drawn: the account is over its cap, and admits nothing, whatever its box is."""
     restored.reconcile(OtherHomes(unaccounted=BasicAmount(epsilon=Decimal(40), delta=Decimal("1e-7"))))
     restored.audited()
-    with pytest.raises(BudgetError, match="does not hold this release"):
+    with pytest.raises(BudgetError, match="admits nothing before its cap"):
+        restored.reserve("r2")
+    restored.cap(20.0, 1e-5)
+    with pytest.raises(BudgetError, match="Laplace noise alone"):  # the whole cap is set aside, and more is charged
         restored.reserve("r2")
 
 
-def test_the_price_of_what_is_unaccounted() -> None:
-    """mu^2 of the Gaussian with the same (epsilon, delta), and its delta; the dominating Gaussian where delta is 0."""
-    found = unaccounted_cost(BasicAmount(epsilon=Decimal(1), delta=Decimal("1e-6")))
-    assert float(found.mu2) == pytest.approx(gdp_mu(1.0, 1e-6) ** 2)
-    assert found.delta == Decimal("1e-6")
-    pure = unaccounted_cost(BasicAmount(epsilon=Decimal(1), delta=Decimal(0)))
-    assert float(pure.mu2) == pytest.approx(1.2319**2, rel=1e-3)  # 2 Phi^-1(e / (1 + e))
-    assert pure.delta == Cost().delta
+def test_what_is_unaccounted_counts_as_it_is_stated(restored: Place) -> None:
+    """Laplace noise, or a subsample, is known by (epsilon, delta) alone: a charge of mu^2 would be no bound of it.
+
+    The account admits nothing until its cap is set anew, which sets the charge aside: what the box then holds beside it and
+    the cap's other parts are the cap together.
+    """
+    charge = BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
+    restored.reconcile(OtherHomes(unaccounted=charge))
+    total = Ledger.open(restored.location, environment={}).accounts.total("affairs")
+    assert (total.spent.cost.plain, is_closed(total.account, total.spent)) == (charge, True)
+    cap = total.account.cap
+    restored.cap(float(cap.epsilon), float(cap.delta))
+    again = restored.audited().accounts["affairs"]
+    assert again.box.allowance == charge
+    assert again.box.delta_add <= total.account.box.delta_add
+    rest = cap - charge
+    assert float(again.box.mu2) <= gdp_mu(float(rest.epsilon), float(rest.delta - again.box.delta_add)) ** 2
+    assert float(again.box.mu2) > 0.5 * float(total.account.box.mu2)
+    restored.reserve("r2")
 
 
 @pytest.mark.parametrize(
