@@ -57,7 +57,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
         records = Records(blocks, counts.domain, configuration.memory)
         rules, tallies = _rules_and_numbers(reference, parts["decode"], configuration)
-        more: dict[str, Any] = {"counted": configuration.counted_words}
+        more: dict[str, Any] = {"counted": configuration.counted_with(counts.bounds)}
         drawn = load_counts(reference, parts["collect"])
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
         pooled = whole if isinstance(whole, Marginals) else None

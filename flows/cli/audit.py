@@ -212,8 +212,6 @@ def reconcile(
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
     from marginweave.ledger import Ledger
-    from marginweave.ledger.boxes import is_closed
-    from marginweave.ledger.location import raising_command
     from marginweave.ledger.reconciliation import OtherHomes
 
     homes = [home_directory(each) for each in home] if home else [home_directory(None)]
@@ -229,18 +227,25 @@ def reconcile(
     for dataset in outcome.charged:
         out.print(f"{dataset} is charged ({unaccounted}) for what other homes may have released")
     for dataset in outcome.opened:
-        total = ledger.accounts.total(dataset)
-        if is_closed(total.account, total.spent):
-            out.print(
-                f"{dataset} admits nothing until its cap is set anew, the same or a larger one, which sets aside what is "
-                f"charged for other homes: {raising_command(dataset, total.account.cap)}"
-            )
-        else:
-            out.print(f"{dataset} admits releases again, as far as its cap holds them")
+        out.print(_opened_words(ledger.accounts.total(dataset)))
     for dataset in outcome.frozen:
         out.print(
             f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
         )
+
+
+def _opened_words(total: AccountTotal) -> str:
+    """What an account admits once its steward has said what of other homes."""
+    from marginweave.ledger.boxes import is_closed
+    from marginweave.ledger.location import raising_command
+
+    account = total.account
+    if not is_closed(account, total.spent):
+        return f"{account.dataset} admits releases again, as far as its cap holds them"
+    return (
+        f"{account.dataset} admits nothing until its cap is set anew, the same or a larger one, which sets aside what is "
+        f"charged for other homes: {raising_command(account.dataset, account.cap)}"
+    )
 
 
 def _key_if_any(location: LedgerLocation) -> tuple[LedgerKey, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from marginweave.answers.codes import Chosen, Codes
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import ForbiddenCodes
 from marginweave.configuration.question import Question
+from marginweave.configuration.sections import COMBINATIONS_CUT
 from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, selected_interval
 from marginweave.estimate.normalize import find_rows
 from marginweave.measurements.combinations import Aggregates
@@ -26,13 +27,15 @@ from marginweave.measurements.combinations import Aggregates
 class TupleAnswers:
     """Answers questions for the count of one combination; `intervals` have the counts as they were drawn.
 
-    `excluded` are combinations that rules allow no record to have.
+    `excluded` are combinations that rules allow no record to have; `cut` says of a length what bounding contributions may
+    have taken from a count.
     """
 
     aggregates: Aggregates
     intervals: Sequence[Intervals]
     codes: Codes
     excluded: Sequence[ForbiddenCodes] = ()
+    cut: Mapping[int, str] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """An answer for each group of a question.
@@ -60,10 +63,22 @@ class TupleAnswers:
                 high=high,
                 noise_sd=sigma,
                 level=question.level if found else None,
-                of=self.codes.about("table", (one.place for one in chosen)),
+                of=self._about(chosen),
                 how=how if found else None,
-                flag=flag,
+                flag="; ".join(filter(None, (flag, self._cut_words(chosen) if found and not ruled_out else ""))),
             )
+
+    def _about(self, chosen: Sequence[Chosen]) -> str:
+        """What a count is of: the table, or less where contributions were bounded."""
+        about, length = self.codes.about("table", (one.place for one in chosen)), len(chosen)
+        bound = self.aggregates.bounds.get(length)
+        if bound is None or not self.codes.configuration.is_cut(length, bound):
+            return about
+        return COMBINATIONS_CUT if about == "table" else f"{about} and {COMBINATIONS_CUT}"
+
+    def _cut_words(self, chosen: Sequence[Chosen]) -> str:
+        words = self.cut.get(len(chosen), "")
+        return f"may be too low by {words}" if words else ""
 
     def _is_excluded(self, chosen: Sequence[Chosen]) -> bool:
         """Whether rules allow no record that has all that was chosen, also where that are several values of a column."""

@@ -45,6 +45,10 @@ _SHARE = 8
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
+COMBINATIONS_CUT = "not all combinations of records that hold many"
+"""What counts of k-tuples are of where contributions were bounded, after "counts"."""
+
+
 class Sections(Execution):
     """Everything that a release depends on; the order of `columns` is the order of everything that is written.
 
@@ -424,6 +428,15 @@ class Sections(Execution):
     def counted_words(self) -> str | None:
         """What every number is of, for a reader, after "counts"; None where that is the whole table."""
         return self.counted_among(self.cut_sets)
+
+    def counted_with(self, bounds: Mapping[int, int]) -> str | None:
+        """`counted_words`, with a word on combinations where a record may hold more of a length than `bounds` has counted."""
+        cut = COMBINATIONS_CUT if any(map(self.is_cut, bounds, bounds.values())) else None
+        return " and ".join(filter(None, (self.counted_words, cut))) or None
+
+    def is_cut(self, length: int, bound: int) -> bool:
+        """Whether a record may hold more combinations of a length than the `bound` that k-tuples counted of each."""
+        return self.marginals is None and bound < self.contribution_cap(length)
 
     def counted_among(self, columns: Collection[str]) -> str | None:
         """What a number is of that looks at some columns alone, as `counted_words`."""

@@ -19,7 +19,9 @@ from marginweave.configuration.values import listed
 from marginweave.measurements.combinations import Aggregates
 from marginweave.released.verdict import CARE
 
-_MOST, _MUCH = 0.5, 0.25
+_MUCH = 0.25
+# Of a private domain, by the lower end: from where on what was not released is said, and from where on it is a doubt.
+_SOME_HIDDEN, _MUCH_HIDDEN = 0.01, 0.1
 _DEVIATIONS = 1.96
 # A column can look drawn only where it has many records of each value, and noise that could not hide how far they are from its
 # weights, and, with so few values, no known relation to another: random draws pass for others once in a million times.
@@ -184,18 +186,25 @@ def doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
     for column in columns:
         if column.is_nothing:
             yield _NOTHING.format(name=column.name)
-        elif column.hidden > _MOST:
-            low, high = column.hidden_ends
-            ends = {"low": math.floor(100 * low), "high": math.ceil(100 * high)}
-            none = ", or none" if column.can_lack else ""
-            yield _RARE.format(name=column.name, share=100 * column.hidden, none=none, **ends)
+        elif column.hidden_ends[0] > _MUCH_HIDDEN:
+            yield _hidden_words(column)
         elif column.other > _MUCH:
             yield _OTHER.format(name=column.name, share=100 * column.other)
 
 
+def _hidden_words(column: ColumnFacts) -> str:
+    low, high = column.hidden_ends
+    ends = {"low": math.floor(100 * low), "high": math.ceil(100 * high)}
+    return _RARE.format(
+        name=column.name, share=100 * column.hidden, none=", or none" if column.can_lack else "", **ends
+    )
+
+
 def questions(columns: Sequence[ColumnFacts]) -> Iterator[str]:
-    """What may be as it should: declared gaps, and a column that is even. The verdict does not depend on them."""
+    """What may be as it should: declared gaps, rare values, a column that is even. The verdict does not depend on them."""
     for column in columns:
+        if _SOME_HIDDEN < column.hidden_ends[0] <= _MUCH_HIDDEN and not column.is_nothing:
+            yield _hidden_words(column)
         if column.missing > _MUCH:
             yield _GAPS.format(name=column.name, share=100 * column.missing)
         if column.is_even:

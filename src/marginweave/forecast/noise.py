@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.columns.number import MAX_CANDIDATES
-from marginweave.configuration.privacy import PrivacySettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.counts.discovery import discovery
@@ -257,22 +256,26 @@ def observer_forecast(configuration: Configuration) -> list[str]:
         if privacy.neighbors == "add-remove"
         else f"has one {'row' if privacy.subject is None else 'set of rows'} in the data or another"
     )
-    others = (f"{epsilon:g}: {observer_chance(privacy, epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon)
-    chance = observer_chance(privacy, privacy.epsilon)
+    others = (
+        f"{epsilon:g}: {observer_chance(configuration, epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon
+    )
+    chance = observer_chance(configuration, privacy.epsilon)
     return [
         f"Which epsilon? Who knows all else and guesses whether a person {guess} is right at most",
         f"{chance} of the time, where chance is 50 %; at epsilon {', '.join(others)}",
     ]
 
 
-def observer_chance(privacy: PrivacySettings, epsilon: float) -> str:
+def observer_chance(configuration: Configuration, epsilon: float) -> str:
     """How often the observer is right at most, in percent.
 
-    Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) where
-    the release has no delta. DP: arithmetic on public numbers.
+    Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) of
+    Laplace noise and of an amplified resize, of which no more than (epsilon, delta) is known. DP: arithmetic on public numbers.
     """
-    if privacy.delta > 0:
-        chance = float(ndtr(gdp_mu(epsilon, privacy.delta) / 2))
+    delta, resize, marginals = configuration.privacy.delta, configuration.resize, configuration.marginals
+    is_laplace = marginals is not None and marginals.noise == "laplace"
+    if delta > 0 and not is_laplace and not (resize is not None and resize.amplify):
+        chance = float(ndtr(gdp_mu(epsilon, delta) / 2))
     else:
-        chance = min(1.0, (1 + privacy.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+        chance = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
     return f"{100 * chance:.1f} %"

@@ -124,7 +124,7 @@ def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterat
         least = not target.group and found == epsilons[0]
         beside = ", the smallest that was measured, reaches it" if least else " is the smallest that reaches it"
         yield f"Target {target}: epsilon {found:g}{beside}; {_said(with_epsilon(configuration, found), target)}"
-        chance = observer_chance(configuration.privacy, found)
+        chance = observer_chance(configuration, found)
         yield f"At epsilon {found:g} the observer who knows everything else is right at most {chance} of the time"
     yield f"This configuration: {_said(configuration, target)}"
     if not target.group:

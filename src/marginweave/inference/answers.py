@@ -57,7 +57,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds)
-        if (words := configuration.counted_words) is not None:
+        if (words := configuration.counted_with(statement.bounds_of_lengths)) is not None:
             say(f"counts are of {words}; {configuration.uncounted_words}")
         domain = statement.released_domain
         undeclared = declared.undeclared if declared.marginals and as_drawn else domain.with_undeclared
@@ -95,7 +95,8 @@ def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) 
     noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
     aggregates, intervals = read_counts(counts, codes.domain, noise)
     excluded = excluded_codes(codes.configuration, codes.domain.labels)
-    return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes, excluded=excluded)
+    cut = {one.length: one.words for one in statement.confidence.bounding if one.records}
+    return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes, excluded=excluded, cut=cut)
 
 
 def _names_of_sets(measured: Iterable[Measurement], configuration: Configuration) -> list[tuple[str, ...]]:

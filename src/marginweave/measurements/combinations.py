@@ -170,3 +170,8 @@ class Aggregates:
     def reporting_length(self) -> int:
         """R, the longest combination."""
         return len(self.levels)
+
+    @property
+    def bounds(self) -> dict[int, int]:
+        """By length, of how many combinations a record was counted at most."""
+        return {noise.length: noise.contribution_bound for noise in self.noise}

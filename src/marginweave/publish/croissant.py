@@ -67,8 +67,8 @@ def croissant(
         f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
         "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
     )
-    counted = configuration.counted_words
-    bounded = counted and f"Every number counts {counted}{'' if configuration.resize else ' of the source'}."
+    counted = configuration.counted_with(statement.bounds_of_lengths)
+    bounded = counted and f"Every number counts {counted}."
     undeclared = {one.attribute: one.words for one in statement.undeclared or () if one.found}
     found: dict[str, Any] = {
         "@context": _CONTEXT,

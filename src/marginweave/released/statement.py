@@ -275,6 +275,11 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
 
     @property
+    def bounds_of_lengths(self) -> dict[int, int]:
+        """By length, of how many combinations a record was counted at most; empty for marginals."""
+        return {noise.length: noise.contribution_bound for noise in self.noise}
+
+    @property
     def released_domain(self) -> Domain:
         """The domain of its counts."""
         from marginweave.measurements.combinations import Domain, UndeclaredCells

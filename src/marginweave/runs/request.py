@@ -14,7 +14,6 @@ from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file
 from marginweave.base.errors import InputError, MarginweaveError, StageError
 from marginweave.base.places import EXAMPLE_PREFIX, refuse_long
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.configuration.execution import EngineSettings
 from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.ledger import LedgerLocation, example_ledger_location, ledger_location
@@ -107,7 +106,7 @@ def read_request(
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=_suites(configuration, below),
-        certificates=_certificates(configuration.engine, below),
+        certificates=_certificates(configuration, below),
         supersedes=supersedes,
         earlier=earlier_releases(named_earlier, configuration),
         checked_plan=checked_plan,
@@ -127,8 +126,9 @@ def _suites(configuration: Configuration, below: Path) -> tuple[Path | None, Pat
     return table, records
 
 
-def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
-    """The files of certificates; an engine that cannot work is refused."""
+def _certificates(configuration: Configuration, below: Path) -> tuple[Path, ...]:
+    """The files of certificates; an engine that cannot work, or that nothing would be counted by, is refused."""
+    engine = configuration.engine
     if engine.dask is not None and importlib.util.find_spec("distributed") is None:
         raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
     files = tuple(below / file for file in engine.files if file is not None)
@@ -136,6 +136,8 @@ def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
         refuse_long("engine: a certificate or key", file)
         if not file.is_file():
             raise InputError(f"engine: {file} does not exist")
+    if engine.dask is not None and configuration.marginals is not None:
+        raise InputError("engine: dask counts k-tuples alone; marginals are counted on this machine: leave engine out")
     return files
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +23,8 @@ from marginweave.configuration.execution import check_place
 
 State: TypeAlias = tuple[object, ...]
 _BUFFER = 1 << 23  # each read of an object is a request
+_PARTS = (".parquet", ".pq")
+_OTHER_TABLES = (".csv", ".tsv", ".feather", ".arrow", ".ipc", ".xlsx", ".gz", ".zst")
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -128,13 +130,38 @@ def parts_of(source: str) -> list[Part]:
 def _files(source: str) -> list[Part]:
     path = Path(source)
     if path.is_dir():
-        parts = sorted(p for p in path.iterdir() if p.suffix.lower() == ".parquet" and p.is_file())
-        return [LocalFile(part) for part in parts]
+        names = _parts_among(source, {entry.name: entry.is_dir() for entry in path.iterdir()})
+        return [LocalFile(path / name) for name in names]
     if not path.exists():
         raise InputError(f"source ({path}) does not exist")
     if not path.is_file():
         raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
     return [LocalFile(path)]
+
+
+def _parts_among(source: str, inside: Mapping[str, bool]) -> list[str]:
+    """The names of the Parquet parts of a folder, in order; `inside` says of each entry whether it is a folder.
+
+    What may be rows and is not read is refused, as the rest would be called the table: other kinds of tables, folders, and
+    parts whose names mark them as hidden. Notes and the marks of writers (`_SUCCESS`, `.crc`) are let be.
+
+    Raises:
+        InputError: it names the entry.
+    """
+    found = []
+    for name, is_folder in sorted(inside.items()):
+        ending = Path(name).suffix.lower()
+        is_part, is_hidden = ending in _PARTS, name.startswith(("_", "."))
+        if is_hidden and not is_part:
+            continue
+        if is_hidden or is_folder or ending in _OTHER_TABLES:
+            raise InputError(
+                f"source ({source}) is a folder of Parquet parts and has {name!r} as well, which is not read: move it "
+                "elsewhere, or make it a part (a .parquet file in this folder)"
+            )
+        if is_part or not ending:
+            found.append(name)
+    return found
 
 
 def _objects(source: str) -> list[Part]:
@@ -143,8 +170,8 @@ def _objects(source: str) -> list[Part]:
     key, files = source.removeprefix(S3_PREFIX).rstrip("/"), _s3()
     found = files.get_file_info(key)
     if found.type == FileType.Directory:
-        parts = sorted(f.path for f in files.get_file_info(FileSelector(key)) if f.type == FileType.File)
-        return [S3Object(part) for part in parts if part.lower().endswith(".parquet")]
+        inside = {f.base_name: f.type == FileType.Directory for f in files.get_file_info(FileSelector(key))}
+        return [S3Object(f"{key}/{name}") for name in _parts_among(source, inside)]
     if found.type != FileType.File:
         raise InputError(f"source ({source}) does not exist: no such bucket, or no such object in it")
     return [S3Object(key)]

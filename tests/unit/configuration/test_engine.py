@@ -75,6 +75,7 @@ dataset: people
 source: people.csv
 privacy: {epsilon: 1, delta: 1e-6, unit: row}
 columns: {sex: {type: category, values: [f, m]}}
+aggregate: {method: k-tuples}
 engine: {dask: "tls://10.0.0.7:8786", ca: ca.pem, cert: client.pem, key: client-key.pem}
 """
     (tmp_path / "people.yaml").write_text(text)

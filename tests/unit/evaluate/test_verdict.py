@@ -343,6 +343,8 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
     assert (gaps.publication, "age is missing in at least 90 %" in gaps.says[0]) == ("good", True)
     even = verdict(errors, {}, 10**6, [ColumnFacts(name=name, is_even=True) for name in NAMES])
     assert (even.publication, "sex cannot be told from evenly spread" in even.says[0]) == ("good", True)
+    rare = verdict(errors, {}, 10**6, [ColumnFacts(name="age", hidden=0.05, hidden_ends=(0.04, 0.06))])
+    assert (rare.publication, "about 5 % (4 to 6) of age hold values" in rare.says[0]) == ("good", True)
 
 
 @pytest.mark.parametrize(
@@ -353,6 +355,7 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
             ColumnFacts(name="age", hidden=0.6, hidden_ends=(0.588, 0.612)),
             "about 60 % (58 to 62) of age hold values that were not released",
         ),
+        (ColumnFacts(name="age", hidden=0.12, hidden_ends=(0.11, 0.13)), "about 12 % (11 to 13) of age hold"),
         (ColumnFacts(name="age", other=0.3), "age is “other” in at least 30 % of the records"),
     ],
 )

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from marginweave.accounting.accounts import Account
 from marginweave.flows.cli.app import app
+from marginweave.inference.opened import Release
 from marginweave.ledger import Ledger
+from tests.support.configurations import raw
 from tests.support.people_table import visits
 from tests.support.plain_runs import run_plainly
 
@@ -62,3 +65,24 @@ def test_a_missing_number_is_averaged_by_nobody(home: Path) -> None:
     assert texts["age"].max() <= 100
     assert texts["age"].isna().tolist() == stored["age"].isna().tolist()
     assert 0.2 < texts["age"].isna().mean() < 0.5
+
+
+def test_counts_that_leave_out_combinations_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records hold every value, and are counted in as many combinations as most hold: no count is called the table's."""
+    place, names = tmp_path / "ledger" / "ledger.sqlite", [f"c{i}" for i in range(6)]
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place))
+    account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    Ledger.create(place, environment={}).accounts.open(account, actor="steward")
+    rows = [["y"] * 6 if i % 200 == 0 else ["y" if j == i % 6 else "" for j in range(6)] for i in range(2000)]
+    (tmp_path / "people.csv").write_text("\n".join([",".join(names), *map(",".join, rows)]) + "\n")
+    column = {"type": "category", "values": ["y", "n"], "missing": [""]}
+    settings = raw(columns=dict.fromkeys(names, column), aggregate={"method": "k-tuples", "reporting_length": 2})
+    config = tmp_path / "people.yaml"
+    config.write_text(yaml.safe_dump(settings, sort_keys=False))
+    release = run_plainly(tmp_path, config, "r") / "release"
+    words = "not all combinations of records that hold many"
+    answer = next(iter(Release.open(release).query(where={"c0": "y", "c1": "y"}).itertuples()))
+    assert (answer.of, "may be too low by at most" in answer.flag) == (words, True)
+    assert Release.open(release).query().iloc[0]["of"] == "table"
+    for name in ("report.html", "explore.html"):
+        assert f"(counts {words})" in (release / name).read_text()

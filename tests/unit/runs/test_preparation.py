@@ -22,15 +22,16 @@ def prepared(home: Path, execution: str, epsilon: str = "1") -> RunReference:
 
 
 def test_a_corrected_engine_takes_effect_in_the_same_run(tmp_path: Path) -> None:
-    begun = prepared(tmp_path, 'engine: {dask: "tcp://127.0.0.1:1"}\nmemory: 256MB')
+    tuples = "aggregate: {method: k-tuples}"
+    begun = prepared(tmp_path, f'engine: {{dask: "tcp://127.0.0.1:1"}}\nmemory: 256MB\n{tuples}')
     assert begun.configuration.engine.dask == "tcp://127.0.0.1:1"
-    resumed = prepared(tmp_path, "memory: 4GB\npartitions: 3")
+    resumed = prepared(tmp_path, f"memory: 4GB\npartitions: 3\n{tuples}")
     assert resumed.manifest.release == begun.manifest.release
     for configuration in (resumed.configuration, resumed.resolved):
         assert configuration.engine.dask is None
         assert (configuration.memory, configuration.partitions) == (4_000_000_000, 3)
     with pytest.raises(InputError, match=r"differs in privacy\.epsilon"):
-        prepared(tmp_path, "memory: 4GB", epsilon="2")
+        prepared(tmp_path, f"memory: 4GB\n{tuples}", epsilon="2")
 
 
 def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

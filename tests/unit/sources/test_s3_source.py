@@ -94,7 +94,7 @@ def test_an_object_that_is_replaced_is_noticed(server: S3Server) -> None:
     [
         ({}, "s3://tables/none.csv", "does not exist: no such bucket, or no such object"),
         ({}, "s3://nobody/t.csv", "does not exist: no such bucket, or no such object"),
-        ({}, "s3://tables/plain/", "is a folder without parquet files"),
+        ({}, "s3://tables/plain/", "has 't.csv' as well, which is not read"),
         ({}, "s3://tables/plain/t.xlsx", "cannot be read as an .xlsx workbook"),
         (
             {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,19 @@ def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
         for number, part in enumerate(parts):
             (folder / f"{number}.parquet").write_bytes(part)
     assert b"".join(opened(one).chunks()) != b"".join(opened(other).chunks())
+
+
+@pytest.mark.parametrize("beside", ["1.csv", "1.feather", "below/", "_1.parquet", ".1.pq", "1.csv.gz"])
+def test_what_would_be_left_out_of_a_folder_is_refused(tmp_path: Path, beside: str) -> None:
+    """The rest would be called the table; notes and the marks of writers are let be, and no part is passed over."""
+    for name in ("0.parquet", "1.pq", "part-00002"):
+        pq.write_table(pa.table({"a": [name]}), tmp_path / name)
+    for note in ("_SUCCESS", ".0.parquet.crc", "README.md"):
+        (tmp_path / note).write_text("-")
+    assert read_source(str(tmp_path), ["a"]).column("a").to_pylist() == ["0.parquet", "1.pq", "part-00002"]
+    (tmp_path / beside).mkdir() if beside.endswith("/") else (tmp_path / beside).write_bytes(b"a\nx\n")
+    with pytest.raises(InputError, match=re.escape(beside.rstrip("/"))):
+        read_source(str(tmp_path), ["a"])
 
 
 def test_a_source_that_was_written_to_has_another_state(tmp_path: Path) -> None:
