@@ -21,6 +21,7 @@ from . import console
 from .console import Example, Home, out
 
 if TYPE_CHECKING:
+    from marginweave.accounting.accounts import AccountTotal
     from marginweave.ledger import LedgerLocation
     from marginweave.ledger.keys import LedgerKey
 
