@@ -7,7 +7,7 @@ through `draw_once`: charged, then drawn, then committed. What a round is like f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -32,7 +32,7 @@ from marginweave.draws.references import RunReference, StageResult
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.measurements.tables import Clique, Measurement
+from marginweave.measurements.tables import ChosenMisfit, Clique, Measurement
 from marginweave.mechanisms.gaussian import marginal_sigma, select_candidate
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.planning.marginals import rounds_of
@@ -92,11 +92,11 @@ def rounds_left(reference: RunReference) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnLarger:
-    """Larger marginals, the draws that they are from, and of rounds the misfit of the sets that they chose last."""
+    """Larger marginals, the draws that they are from, and of rounds the misfit of the sets that they chose."""
 
     measured: tuple[Measurement, ...]
     draws: tuple[StageResult, ...]
-    misfit: float | None = None
+    misfit: ChosenMisfit | None = None
 
 
 def drawn_in_rounds(reference: RunReference) -> DrawnLarger:
@@ -180,16 +180,23 @@ class _Rounds:
         public, inputs = self.reference.derived, [self.one_way_draw, *(draw for one in earlier for draw in one.draws)]
         return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
 
-    def misfit(self, finished: Sequence[_Finished]) -> float | None:
-        """How far the sets of the last rounds were from the models that chose them: a quarter of all, or a round."""
+    def misfit(self, finished: Sequence[_Finished]) -> ChosenMisfit | None:
+        """How far chosen sets were from the models that chose them; None where nothing was chosen."""
+        if not finished:
+            return None
+        numbers = range(len(finished))
+        return ChosenMisfit(self._misfit_of(finished, numbers), self._misfit_of(finished, reversed(numbers)))
+
+    def _misfit_of(self, finished: Sequence[_Finished], numbers: Iterable[int]) -> float:
+        """That of the first of these rounds: a quarter of all sets, or a round."""
         least = math.ceil(sum(len(one.picks) for one in finished) / 4)
         chosen = list[tuple[Measurement, NDArray[np.float64]]]()
-        for number in range(len(finished) - 1, -1, -1):
+        for number in numbers:
             if len(chosen) < least:
                 model = self.model(finished[:number])
                 measured = map(self.estimated, finished[number].measurements)
                 chosen += [(m, model.marginal(m.attributes)) for m in measured]
-        return rounds.chosen_misfit(chosen) if chosen else None
+        return rounds.chosen_misfit(chosen)
 
     def choose(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> tuple[Clique, ...]:
         """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""

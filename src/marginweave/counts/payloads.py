@@ -22,7 +22,7 @@ from marginweave.counts.bounded_counts import BoundedCounts
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import LevelMechanism
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise, UndeclaredCells
-from marginweave.measurements.tables import Clique, Marginals, Measurement
+from marginweave.measurements.tables import ChosenMisfit, Clique, Marginals, Measurement
 
 Labels = Mapping[int, tuple[str, ...]]
 Table = NDArray[np.int64]
@@ -127,7 +127,8 @@ def unpack_marginals(payload: bytes) -> Marginals:
     """The marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
     parts = {name: _measurements(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
-    return Marginals(domain=_domain(meta), misfit=meta["misfit"], **parts)
+    misfit = meta["misfit"] and ChosenMisfit(*meta["misfit"])
+    return Marginals(domain=_domain(meta), misfit=misfit, **parts)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:

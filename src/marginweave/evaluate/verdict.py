@@ -28,6 +28,7 @@ from marginweave.evaluate.distances import (
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
 from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.tables import ChosenMisfit
 from marginweave.released.evaluation import ErrorParts, MarginalBound, Measure
 from marginweave.released.verdict import LengthVerdict, Publication, SetVerdict, Verdict, grade
 
@@ -65,6 +66,7 @@ _NOTHING = BeyondNoise()
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 # How far a pair that was not chosen is, in what the sets that rounds chose last were beyond their noise. Where a smaller share
 # of all pairs than `_MANY` was chosen it is less, by the root of the share: the few strongest of many say little of the others.
+# But where the last were as far as the first, the others are as far; where they were half as far, nothing is known of that.
 _LEFT, _MANY = 0.4, 0.1
 
 Sigmas = Mapping[int, Sequence[float]]
@@ -75,12 +77,12 @@ class DrawFacts:
     """What the draws of marginals say of what they did not count.
 
     `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
-    `misfit` is how far the sets that rounds chose last were from the model (`Marginals.misfit`). `unreleased` has of private
+    `misfit` is how far the sets that rounds chose were from the model (`Marginals.misfit`). `unreleased` has of private
     domains how many records hold what was not released, as drawn, and the deviation of the noise of that count.
     """
 
     lone: float | None = None
-    misfit: float | None = None
+    misfit: ChosenMisfit | None = None
     unreleased: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -145,7 +147,11 @@ def _with_configuration_told(
 def _left(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
     """How far pairs are that rounds had no share left for, by those that they chose last (`_LEFT`)."""
     chosen, all_pairs = sum(len(bound.attributes) > 1 for bound in bounds), math.comb(len(counts.domain.names), 2)
-    return _LEFT * min(1.0, math.sqrt(chosen / all_pairs / _MANY)) * (facts.misfit or 0.0)
+    if facts.misfit is None:
+        return 0.0
+    first, last = facts.misfit
+    alike = min(1.0, max(0.0, 2 * last / first - 1)) if first else 0.0
+    return last * max(alike, _LEFT * min(1.0, math.sqrt(chosen / all_pairs / _MANY)))
 
 
 def _with_choice_told(found: Verdict, unchosen: int, epsilon: float, *, is_one_measured: bool) -> Verdict:

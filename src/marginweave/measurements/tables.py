@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,6 +208,16 @@ class NeverTogether:
 StructuralZeros = Mask | NeverTogether
 
 
+class ChosenMisfit(NamedTuple):
+    """How far beyond their noise chosen sets were from the model (`counts.rounds.chosen_misfit`, a TVD).
+
+    Of the quarter that was chosen `first`, and of the one that was chosen `last`.
+    """
+
+    first: float
+    last: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Marginals:
     """A whole set of released marginals, as they were drawn.
@@ -218,8 +228,7 @@ class Marginals:
     them over these codes, and behind them known tables, after `make_consistent`; empty before.
     `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
     order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.
-    `misfit` is how far beyond their noise the sets that rounds chose last were from the model that chose them
-    (`counts.rounds.chosen_misfit`), a TVD; None without rounds.
+    `misfit` is how far beyond their noise the sets that rounds chose were from the model that chose them; None without rounds.
     """
 
     domain: Domain
@@ -228,7 +237,7 @@ class Marginals:
     consistent: tuple[Measurement, ...] = ()
     pooled: tuple[Measurement, ...] = ()
     coarse: tuple[Measurement, ...] = ()
-    misfit: float | None = None
+    misfit: ChosenMisfit | None = None
 
     @property
     def drawn(self) -> tuple[Measurement, ...]:
