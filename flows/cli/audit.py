@@ -244,7 +244,7 @@ def _opened_words(total: AccountTotal) -> str:
     if not is_closed(account, total.spent):
         return f"{account.dataset} admits releases again, as far as its cap holds them"
     return (
-        f"{account.dataset} admits nothing until its cap is set anew, the same or a larger one, which sets aside what is "
+        f"{account.dataset} admits nothing until its cap is set again, the same or a larger one, which sets aside what is "
         f"charged for other homes: {raising_command(account.dataset, account.cap)}"
     )
 

@@ -46,7 +46,7 @@ def left(total: AccountTotal) -> str:
     """One sentence on what is left at the cap's delta: the epsilon that one more release may have."""
     at = f"left at delta {scientific(total.account.delta)}"
     if is_closed(total.account, total.spent):
-        return f"{at}: nothing; the account admits no release before its cap is set anew"
+        return f"{at}: nothing; the account admits no release before its cap is set again"
     if not total.account.box.mu2:
         return f"{at}: what the allowance has, for plain charges alone"
     return f"{at}: one more release of Gaussian draws may have epsilon {rounded_down(epsilon_left(total))}"

@@ -99,6 +99,6 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
     if GOOD < median < math.inf:
         weak = _WEAK if median / GOOD * epsilon > MOST_EPSILON else ""
         yield (
-            f"About {median / GOOD:.1f} times the {'rows' if weak else 'epsilon, or the rows,'} would make half of them good; "
-            f"so do fewer columns and coarser values{weak}."
+            f"At least {median / GOOD:.1f} times the {'rows' if weak else 'epsilon, or the rows,'} would make half of them "
+            f"good; so do fewer columns and coarser values{weak}."
         )

@@ -213,16 +213,17 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
     unheld_noise = noise_refusal(request.cost, account, spent)
     message = unheld_noise.message if unheld_noise else _why(request.cost, account, spent)
     if request.largest is not None and not (unheld_noise or is_closed(account, spent)):
-        epsilon = request.largest(account, spent)
+        epsilon, left = request.largest(account, spent), account.box.delta_add - spent.cost.delta
+        less_delta = "; a smaller privacy.delta may" if 0 < left < request.cost.delta else ""
         message += (
             f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
             if epsilon
-            else ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
+            else f". With no epsilon does a release of the same configuration fit{less_delta}"
         )
     if (raised := _raised_cap(request, account, spent)) is not None:
         command = raising_command(account.dataset, raised)
         weaker = "To raise the cap instead, which weakens the promise to all in the table"
-        message += f". {weaker if raised != account.cap else 'To set it anew'}: {command}"
+        message += f". {weaker if raised != account.cap else 'To set it again'}: {command}"
     return Refusal("cap", message)
 
 
@@ -233,7 +234,7 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     if spent.alone is not None and not box.holds(spent.alone):
         return f"{name} admits nothing under its cap of {cap}: its first release was admitted by its own statement"
     if is_closed(account, spent):
-        return f"{name} admits nothing before its cap of {cap} is set anew: more is charged than its parts hold"
+        return f"{name} admits nothing before its cap of {cap} is set again: more is charged than its parts hold"
     names = ("noise, in percent of its budget:", "delta for thresholds", "allowance of epsilon", "allowance of delta")
     scales = (box.mu2 or asked.mu2 or 1, 100), *3 * [(1, 1)]  # few know mu^2
     amounts = zip(names, scales, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)

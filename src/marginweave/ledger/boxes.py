@@ -17,8 +17,9 @@ from marginweave.released.account import AccountBox, AccountSums, Amounts
 
 Admitted = Literal["sums", "statement"]
 _FLOOR = Context(prec=40, rounding=ROUND_FLOOR)
-# What of delta thresholds get where nothing is known of the plans to come.
-_THRESHOLDS = Decimal("0.1")
+# What of delta thresholds get where nothing is known of the plans to come: the share that a release has of its own delta, and
+# what the tables of noise add to it.
+_THRESHOLDS = Decimal("0.1000001")
 # The number of releases of one plan is looked for in steps of 2^-20, up to 2^20.
 _STEPS, _MOST = 20, 2**40
 # The conversions of another machine may differ in their last digits.
@@ -98,7 +99,7 @@ def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount)
 
 
 def is_closed(account: Account, spent: Spent) -> bool:
-    """Whether nothing more is admitted, however little it asks for, before the cap is set anew.
+    """Whether nothing more is admitted, however little it asks for, before the cap is set again.
 
     The box does not hold what is charged, as where other homes are charged for; or it does not hold what was reserved for a
     release that its own statement admitted. Of that, what is given back does not count: where it does not come back, the box

@@ -23,11 +23,11 @@ _NEIGHBORS = {
     "add-remove": "Two tables are neighbors if one is the other without one {unit}.",
     "replace-one": "Two tables are neighbors if one is the other with one {unit} replaced by another.",
 }
+_NOT_KNOWN = "Exact tables that the output follows, where there are any, are in privacy.json (invariants)."
 COMPOSITION = (
-    "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
-    "draws add; deltas of thresholds add. Zero-concentrated differential privacy (rho adds) is kept beside it. What is "
-    "known in plain (epsilon, delta) only is added to either. Every draw is recorded in an append-only ledger before it "
-    "is made."
+    "Gaussian differential privacy: mu^2 of all draws adds; deltas of thresholds add. Zero-concentrated differential "
+    "privacy (rho adds) is kept beside it. What is known in plain (epsilon, delta) only is added to either. Later draws may "
+    "follow from earlier results. Every draw is recorded in an append-only ledger before it is made."
 )
 
 
@@ -95,14 +95,14 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
     if lost:
         details += f"; among it {lost} draw(s) that were charged and lost in a crash, and are in no file"
     unit = unit_noun(record.unit)
-    size = "" if record.neighbors == "add-remove" else f"Under replace-one the number of {unit}s is not protected."
+    size = "" if record.neighbors == "add-remove" else f"Under replace-one the number of {unit}s is not protected. "
     column = record.unit.removeprefix(SUBJECT_PREFIX)
     whose = "row" if unit == "row" else f"subject: all rows with one value of column {column!r}"
     return {
         "dp_variant": {
-            "variant_name": "Approximate DP",
+            "variant_name": "Approximate DP" if record.delta else "Pure DP",
             "data_domain": "All tables with the columns, types and ranges of the public configuration.",
-            "unprotected_quantities": size,
+            "unprotected_quantities": f"{size}{_NOT_KNOWN}",
         },
         "privacy_loss": {
             "privacy_unit": record.unit,

@@ -120,7 +120,8 @@ def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
     elif count > 1 and delta > count**-1.5:
         yield f"delta ({delta:g}) is large for about {count:,} records; 1/n^1.5 would be {count**-1.5:.1e}."
     if configuration.privacy.neighbors == "replace-one":
-        yield "Under replace-one the number of records itself is not protected; it carries noise all the same."
+        noise = "" if configuration.resize is not None else "; it carries noise all the same"
+        yield f"Under replace-one the number of records itself is not protected{noise}."
 
 
 def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]) -> Iterator[str]:

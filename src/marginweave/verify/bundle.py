@@ -104,7 +104,7 @@ def _account(rows: list[Content], ended: Content, bundle: Path, published: Path 
     check_account(json.loads(content), rows, ended)
     same = published is None or (published / "account.json").read_bytes() == content
     require(same, "account.json is not the one that was published")
-    return f"account.json has the cap of the rows at row {ended['seq']}; its total has releases whose rows are not here"
+    return f"account.json has the cap of the rows at row {ended['seq']}; its total may have releases whose rows are not here"
 
 
 def _rejected(plan: Content, own: list[Content], statement: Content, published: Path | None) -> list[str]:

@@ -148,7 +148,7 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
 def test_where_delta_is_missing_no_epsilon_helps_and_that_is_said(ledger, reserve) -> None:
     """A threshold's delta does not depend on epsilon."""
     reserve(plan=small_plan(("count",), cost=gaussian(0.01)))
-    asked = configuration(private=True)
+    asked = configuration(private=True, delta_threshold_share=0.2)
     with pytest.raises(BudgetError, match=r"delta for thresholds .* With no epsilon .*; a smaller privacy\.delta"):
         reserve(
             "second", plan=plan_budget(asked), largest=lambda account, spent: largest_epsilon(asked, account, spent)

@@ -379,7 +379,7 @@ def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Pla
 def test_what_is_unaccounted_counts_as_it_is_stated(restored: Place) -> None:
     """Laplace noise, or a subsample, is known by (epsilon, delta) alone: a charge of mu^2 would be no bound of it.
 
-    The account admits nothing until its cap is set anew, which sets the charge aside: what the box then holds beside it and
+    The account admits nothing until its cap is set again, which sets the charge aside: what the box then holds beside it and
     the cap's other parts are the cap together.
     """
     charge = BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
