@@ -137,7 +137,7 @@ def test_tasks_of_a_killed_attempt_end_with_the_next_one(server: str, monkeypatc
     with temporary_settings({PREFECT_API_URL: server}):
         end_dead_attempts(manifest)
     assert sorted(tasks_of(server, attempt)) == ["COMPLETED", "CRASHED", "CRASHED"]
-    assert flows.state(attempt)[0] == "RUNNING"
+    assert flows.state(attempt)[0] in {"RUNNING", "SCHEDULED"}  # a supervisor of other tests may have found it by then
 
 
 def test_runs_of_a_dataset_share_tags_and_artifacts(served: CommandLine, server: str, tmp_path: Path) -> None:
