@@ -137,6 +137,16 @@ def test_a_click_narrows_to_the_right_numbers(
     assert chromium.complaints() == []
 
 
+def _see_all(opened: Browser | Firefox) -> None:
+    """Scroll to the end, and wait until every column is filled: one that is far below is filled when it comes near."""
+    whole = "return [...document.querySelectorAll('#attributes > *')].every((card) => card.querySelector('.value')) + ''"
+    opened.run("window.scrollTo(0, document.body.scrollHeight)")
+    until = time.monotonic() + 30
+    while opened.run(whole) != "true":
+        assert time.monotonic() < until
+    settle(opened)
+
+
 def test_firefox_shows_the_same(chromium: Browser, mozilla: Firefox, tuples: Path) -> None:
     """All numbers, at first and after a click."""
     shown_by = list[Any]()
@@ -146,8 +156,7 @@ def test_firefox_shows_the_same(chromium: Browser, mozilla: Firefox, tuples: Pat
         seen = [opened.run(READ)]
         opened.run("document.querySelector('[data-key=\"0-1\"]').click()")
         settle(opened)
-        opened.run("window.scrollTo(0, document.body.scrollHeight)")  # what is far below is filled when it comes near
-        settle(opened)
+        _see_all(opened)
         shown_by.append([*seen, opened.run(READ), opened.run("return document.querySelector('main').innerText")])
         assert opened.complaints() == []
     assert shown_by[0] == shown_by[1]
