@@ -139,7 +139,9 @@ def test_a_click_narrows_to_the_right_numbers(
 
 def _see_all(opened: Browser | Firefox) -> None:
     """Scroll to the end, and wait until every column is filled: one that is far below is filled when it comes near."""
-    whole = "return [...document.querySelectorAll('#attributes > *')].every((card) => card.querySelector('.value')) + ''"
+    whole = (
+        "return [...document.querySelectorAll('#attributes > *')].every((card) => card.querySelector('.value')) + ''"
+    )
     opened.run("window.scrollTo(0, document.body.scrollHeight)")
     until = time.monotonic() + 30
     while opened.run(whole) != "true":
