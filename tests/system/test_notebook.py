@@ -232,5 +232,5 @@ def test_two_fits_of_one_name_do_not_meet(ledgered: CommandLine) -> None:
         other = threading.Thread(target=fit)
         other.start()
         other.join()
-        assert refused == ["run one is in progress in another process"]
+        assert refused == ["run one is in progress in another process or thread"]
         assert (str(link.readlink()), sorted(folder.path.rglob("*"))) == ("/proc/1/fd/1", before)

@@ -10,6 +10,7 @@ from marginweave.base.errors import InputError
 
 GONE_KEYS: Mapping[str, str] = MappingProxyType(
     {
+        "privacy.redraws": "leave it out; a draw that was begun is made again with the same bits",
         "evaluate.target": "leave it out; scripts over synthetic.csv can train what they like",
         "synthesize.method: pgm": "write method: mixture, which makes records of the same counts",
         "evaluate.paid": "leave it out; `marginweave evaluate RUN --internal` compares a finished release with its table",

@@ -34,7 +34,7 @@ def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
     if lock in _LOCKED.get():
         yield
         return
-    with exclusive_lock(lock, None if waiting else f"run {folder.run} is in progress in another process"):
+    with exclusive_lock(lock, None if waiting else f"run {folder.run} is in progress in another process or thread"):
         token = _LOCKED.set(_LOCKED.get() | {lock})
         try:
             yield
