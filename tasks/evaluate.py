@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from marginweave.base.parallel import LocalEngine
@@ -58,7 +59,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         records = Records(blocks, counts.domain, configuration.memory)
         rules, tallies = _rules_and_numbers(reference, parts["decode"], configuration)
         more: dict[str, Any] = {"counted": configuration.counted_with(counts.bounds)}
-        drawn = load_counts(reference, parts["collect"])
+        drawn = _as_drawn(load_counts(reference, parts["collect"]))
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
         pooled = whole if isinstance(whole, Marginals) else None
         compression = None if pooled is None else compression_of(pooled, configuration)[1]
@@ -85,6 +86,11 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
+
+
+def _as_drawn(collected: Aggregates | Marginals) -> Aggregates | Marginals:
+    """The counts of this release alone, without what earlier ones measured."""
+    return replace(collected, pooled=()) if isinstance(collected, Marginals) else collected
 
 
 def _lone(pooled: Marginals | None, configuration: Configuration) -> float | None:

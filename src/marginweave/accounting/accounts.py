@@ -104,8 +104,8 @@ class Account:
     @property
     def unaccounted(self) -> BasicAmount:
         """What homes that are gone may have released, as their steward has said, together."""
-        said = (one.unaccounted for one in self.reconciled if one.unaccounted is not None)
-        return sum((BasicAmount.stated(one.epsilon, one.delta) for one in said), NOTHING)
+        stated = (entry.unaccounted for entry in self.reconciled if entry.unaccounted is not None)
+        return sum((BasicAmount.stated(amount.epsilon, amount.delta) for amount in stated), NOTHING)
 
     @property
     def cap(self) -> BasicAmount:

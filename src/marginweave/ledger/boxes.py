@@ -48,22 +48,15 @@ def box_for(cap: BasicAmount, kind_of_plan: Cost | None = None) -> Box:
 def box_of_cap(account: Account, cap: BasicAmount) -> Box:
     """The box of an account whose cap becomes `cap`, by the rule of its present one.
 
+    For the plan that it was chosen for; else what is set aside keeps its part of the cap. Where the cap grows, no coordinate
+    becomes smaller, so that whatever was or could have been spent before fits the guarantee of the larger cap.
+
     What homes that are gone may have released (`Account.unaccounted`) is set aside of the cap, as an allowance: it is known by
-    its (epsilon, delta) alone. The rest is for the plan that the box was chosen for; else what is set aside keeps its part.
-    Where the rest grows, no coordinate becomes smaller, so that whatever was or could have been spent before fits the guarantee
-    of the larger cap. A cap that `unaccounted` uses up has a box that holds nothing else.
+    its (epsilon, delta) alone. The rest is for the account's own releases; where nothing is left, the box holds nothing.
     """
     gone = account.unaccounted
-    if not gone:
-        return _box_of_rest(account, cap)
-    rest = cap - gone
-    if not gone.within(cap) or not rest.epsilon or (cap.delta and not rest.delta):
-        return Box(allowance=cap)
-    box = _box_of_rest(account, rest)
-    return replace(box, allowance=box.allowance + gone)
-
-
-def _box_of_rest(account: Account, cap: BasicAmount) -> Box:
+    if gone and cap.delta:
+        return _box_beside(gone, account, cap)
     before = account.box
     if account.kind_of_plan is not None or not cap.delta:
         return box_for(cap, account.kind_of_plan)
@@ -71,10 +64,25 @@ def _box_of_rest(account: Account, cap: BasicAmount) -> Box:
         kept = BasicAmount(epsilon=min(before.allowance.epsilon, cap.epsilon))
         return _filled(cap, EXACT.multiply(cap.delta, _THRESHOLDS), kept)
     more, wider = _FLOOR.divide(cap.epsilon, account.epsilon), _FLOOR.divide(cap.delta, account.delta)
-    aside, gone = before.allowance, account.unaccounted
-    own = aside - gone if gone.within(aside) else aside  # of a cap that was set before they were gone
-    allowance = BasicAmount(epsilon=EXACT.multiply(own.epsilon, more), delta=EXACT.multiply(own.delta, wider))
+    epsilon, delta = before.allowance.epsilon, before.allowance.delta
+    allowance = BasicAmount(epsilon=EXACT.multiply(epsilon, more), delta=EXACT.multiply(delta, wider))
     return _filled(cap, EXACT.multiply(before.delta_add, wider), allowance)
+
+
+def _box_beside(gone: BasicAmount, account: Account, cap: BasicAmount) -> Box:
+    """The box of a cap of which `gone` is set aside; whatever else the account had set aside stays as it is."""
+    rest, before = cap - gone, account.box.allowance
+    if rest.epsilon <= 0 or rest.delta <= 0:
+        return Box()
+    if account.kind_of_plan is not None:
+        box = box_for(rest, account.kind_of_plan)
+    else:
+        own = BasicAmount(
+            epsilon=min(max(before.epsilon - gone.epsilon, Decimal(0)), rest.epsilon),
+            delta=min(max(before.delta - gone.delta, Decimal(0)), rest.delta),
+        )
+        box = _filled(rest, EXACT.multiply(rest.delta, _THRESHOLDS), own)
+    return replace(box, allowance=box.allowance + gone)
 
 
 def box_fault(box: Box, cap: BasicAmount) -> str | None:

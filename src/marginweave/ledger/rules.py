@@ -61,9 +61,12 @@ def account_fault(account: Account, before: Account | None = None) -> str | None
     if not (cap.epsilon.is_finite() and cap.epsilon > 0 and 0 <= cap.delta < 1):
         return "the cap is no (epsilon, delta)"
     fault = policy_fault(account.policy, cap) or box_fault(box, cap)
-    rest = cap - account.unaccounted  # of the other part nothing is left for releases
-    if fault is not None or before is None or not before.delta or not before.cap.within(rest):
+    if fault is not None or before is None or not before.delta:
         return fault
+    is_aside = account.unaccounted.within(before.box.allowance)
+    rest = cap if is_aside else cap - account.unaccounted  # of what is set aside now nothing is left for releases
+    if not before.cap.within(rest):
+        return None
     pairs = zip(before.box.amounts, box.amounts, strict=True)  # a last digit may differ, on another machine
     grows = all(less <= more * (1 + _LAST_DIGITS) for less, more in pairs)
     return None if grows else "a cap is raised and its box becomes smaller"
