@@ -138,7 +138,7 @@ def test_a_click_narrows_to_the_right_numbers(
 
 
 def _see_all(opened: Browser | Firefox) -> None:
-    """Scroll to the end, and wait until every column is filled: one that is far below is filled when it comes near."""
+    """Scroll to the end, wait until every column is filled, and lay all of them out: `innerText` has no text of the others."""
     whole = (
         "return [...document.querySelectorAll('#attributes > *')].every((card) => card.querySelector('.value')) + ''"
     )
@@ -146,6 +146,7 @@ def _see_all(opened: Browser | Firefox) -> None:
     until = time.monotonic() + 30
     while opened.run(whole) != "true":
         assert time.monotonic() < until
+    opened.run("for (const card of document.querySelectorAll('.card')) card.style.contentVisibility = 'visible'")
     settle(opened)
 
 

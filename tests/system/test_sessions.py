@@ -116,7 +116,9 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     assert after[dead["id"]]["state_type"] == "CRASHED"
     assert after[stopping]["state_type"] == "CANCELLED"
     assert after[unmarked]["state_type"] == "CRASHED"  # killed before it had its label
-    assert [after[id_]["state_type"] for id_ in left_alone] == ["RUNNING", "SCHEDULED", "RUNNING"]
+    *of_people, deployed = [after[id_]["state_type"] for id_ in left_alone]
+    assert of_people == ["RUNNING", "SCHEDULED"]
+    assert deployed in {"RUNNING", "SCHEDULED"}  # a supervisor of other tests may have found it by then
     tasks = tasks_of(server, dead["id"])
     assert "CRASHED" in tasks
     assert not ALIVE & set(tasks)
