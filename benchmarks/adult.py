@@ -27,12 +27,12 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.count_runs import MemoryBudget
-from marginweave.counts.level import draw_level, level_noise, plan_level
 from marginweave.estimate.normalize import normalize
-from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.levels import draw_level, level_noise, plan_level
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
 from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
-from marginweave.planning.split import plan_budget
+from marginweave.observations.combinations import Aggregates
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
 from marginweave.sources.source import TableSource

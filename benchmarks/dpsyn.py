@@ -26,10 +26,11 @@ from benchmarks.accuracy.measures import mean_l1
 from benchmarks.accuracy.tables import Table
 from marginweave.base.budget import Stability
 from marginweave.configuration.synthesis import GumSynthesis
-from marginweave.counts.marginals import all_cliques, measure_marginals, split_noise
+from marginweave.counts.marginals import all_cliques
 from marginweave.estimate.consistency import make_consistent
 from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
+from marginweave.measurements.marginals import measure_marginals, split_noise
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.prepare.codes import code_type

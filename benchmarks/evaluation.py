@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from marginweave.domain.labels import Domain
 from marginweave.evaluate.agreement import bucket_sums, combination_sums, known_distance, total_variation
 from marginweave.evaluate.association import association
 from marginweave.evaluate.cells import Cells, Comparison, Records
 from marginweave.evaluate.metrics import evaluate_internal
-from marginweave.measurements.combinations import Domain
 
 ROWS = 1_000_000
 SIZES = (2, 2, 3, 5, 6, 7, 9, 14, 16, 16, 42, 75, 100, 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from marginweave.draws.references import RunReference
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.lookup import finished_run
 from marginweave.runs.request import ledger_file_of, original_request
 from marginweave.sources.parts import find_from

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from marginweave.checkpoints.run_folder import RunFolder
-    from marginweave.draws.references import RunReference
     from marginweave.forecast.overview import PlannedRelease
     from marginweave.inference.opened import Release
+    from marginweave.runs.capabilities import RunReference
     from marginweave.runs.progress import Reporter
     from marginweave.runs.request import Request
 

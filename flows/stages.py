@@ -9,34 +9,31 @@ from __future__ import annotations
 import functools
 import getpass
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from marginweave.base.errors import MachineError
 from marginweave.checkpoints.run_folder import staged_release
-from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.counts.engine import prepare_engine
-from marginweave.draws.references import RunReference, StageResult
-from marginweave.measurements.plan import BudgetPlan, DrawKind
+from marginweave.measurements.base import RowView
 from marginweave.released.manifest import RunState
 from marginweave.runs.bookkeeping import Bookkeeper, Wrap, release_facts, return_unused_draws
+from marginweave.runs.capabilities import RunReference, StageResult
+from marginweave.runs.drawing import measurements_in_order
 from marginweave.runs.looks import stops_are_looks
 from marginweave.runs.preparation import internal_evaluation_due
 from marginweave.runs.progress import reporter
 from marginweave.runs.request import Request
 
-from ..tasks.aggregate.combinations import aggregate_level, collect_draws, count_records
-from ..tasks.aggregate.marginals import collect_marginals, discover_values, measure_larger, measure_one_way, score_pairs
-from ..tasks.aggregate.rounds import count_candidates, measure_round, rounds_left
+from ..tasks.aggregate import aggregate, collect, collect_bounds
 from ..tasks.budget import reserve_budget
 from ..tasks.decode import decode
 from ..tasks.encode import encode
 from ..tasks.evaluate import evaluate
 from ..tasks.internal import compare_internally
 from ..tasks.normalize import normalize_counts
-from ..tasks.preprocess import preprocess, release_bounds
+from ..tasks.preprocess import preprocess
 from ..tasks.publish import publish, report_internally
 from ..tasks.stage import quiet, stage_of
 from ..tasks.synthesize import fit_model, synthesize
@@ -84,7 +81,9 @@ def with_patience(function: Callable[P, R]) -> Callable[P, R]:
 def run_stages(request: Request, private: RunReference, wrap: Wrap) -> None:
     """Run the stages of a run that is under way, in order; `wrap` makes of each what is called in its place."""
     reporter().attempt(private.lease)
-    quiet("engine")(prepare_engine)(private)  # before anything is charged
+    quiet("engine")(prepare_engine)(
+        private.configuration, private.certificates, private.folder.private
+    )  # before any charge
     with stops_are_looks(request):
         _run_in_order(private, wrap)
 
@@ -96,30 +95,30 @@ def compare_where_due(private: RunReference, wrap: Wrap) -> None:
         wrap(report_internally)(private)
 
 
-# Stages that every release has, beside those that count: from validate to publish.
-_ALWAYS = 9
+# Stages that every release has, beside its draws: from validate to publish.
+_ALWAYS = 10
 
 
 def _run_in_order(private: RunReference, wrap: Wrap) -> None:
-    configuration = private.configuration
     plan = private.planned
     assert plan is not None  # `prepare_run` has planned what is under way
-    stages = _counting_stages(configuration, plan)
-    bought = bool(configuration.private_bounds)
-    fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    count = _ALWAYS + bought + fits + len(stages)
+    bought = plan.over(RowView.CLEAN)
+    fits = isinstance(private.configuration.synthesize, MixtureSynthesis)
+    count = _ALWAYS + bool(bought) + fits + len(plan.draws)
     book = Bookkeeper(private.folder, private.manifest, stages=count, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
     if bought:  # bounds have to be there before anything is binned
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-        book.stage("release bounds", release_bounds, private, preprocessed)
+        _draw_all(book, private, RowView.CLEAN, preprocessed)
+        book.stage("collect bounds", collect_bounds, private)
         encoded = book.stage("encode", encode, private, preprocessed)
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-    collected = _count(book, private, encoded, stages)
+    _draw_all(book, private, RowView.ENCODED, encoded)
+    collected = book.stage("collect", collect, private)
 
     public = private.derived  # what is given this alone sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)
@@ -136,46 +135,7 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     book.finish(private, outputs)
 
 
-@dataclass(frozen=True)
-class _CountingStage:
-    """A stage that counts: its name and function, the stage whose result it is given, and its `number`, if any."""
-
-    name: str
-    function: Callable[..., StageResult]
-    source: str | None = "encode"
-    number: int | None = None
-
-
-def _counting_stages(configuration: Configuration, plan: BudgetPlan) -> list[_CountingStage]:
-    """The stages that make the draws of counts in `plan`, in order; the last one collects what was drawn."""
-    if configuration.marginals is None:  # a resized table has a public record count
-        records = [_CountingStage("count records", count_records)] if plan.has(DrawKind.COUNT) else []
-        lengths = range(1, configuration.reporting_length + 1)
-        levels = [_CountingStage(f"aggregate k={k}", aggregate_level, number=k) for k in lengths]
-        return [*records, *levels, _CountingStage("collect", collect_draws, None)]
-    rounds = sum(draw.kind is DrawKind.MEASURE for draw in plan.draws)
-    return [
-        *([_CountingStage("discover values", discover_values)] if plan.has(DrawKind.VALUES) else ()),
-        _CountingStage("measure one-way", measure_one_way),
-        *([_CountingStage("count candidates", count_candidates)] if rounds else ()),
-        *(_CountingStage(f"round {n}", measure_round, "count candidates", n) for n in range(1, rounds + 1)),
-        *([_CountingStage("select marginals", score_pairs)] if plan.has(DrawKind.SCORES) else ()),
-        *([_CountingStage("measure marginals", measure_larger)] if plan.has(DrawKind.MARGINALS) else ()),
-        _CountingStage("collect", collect_marginals, None),
-    ]
-
-
-def _count(
-    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[_CountingStage]
-) -> StageResult:
-    """The draws of counts, in order, and all of them together: the result of the last stage.
-
-    Rounds end when their shares are used up, which follows from what was drawn.
-    """
-    results = {"encode": encoded}
-    for stage in stages:
-        if stage.function is not measure_round or rounds_left(private):
-            counted_rows = [] if stage.source is None else [results[stage.source]]
-            number = [] if stage.number is None else [stage.number]
-            results[stage.name] = book.stage(stage.name, stage.function, private, *counted_rows, *number)
-    return results[stages[-1].name]
+def _draw_all(book: Bookkeeper, private: RunReference, view: RowView, rows: StageResult) -> None:
+    """The measurements over a view, each when it is due."""
+    for measurement in measurements_in_order(private, view):
+        book.stage(f"aggregate {measurement.name}", aggregate, private, rows, measurement.name)

@@ -14,7 +14,8 @@ from marginweave.configuration.columns.base import RULE_DECLARED, RULE_LABELS, R
 from marginweave.configuration.gaps import has_gaps
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
-from marginweave.measurements.combinations import Aggregates, Level
+from marginweave.domain.combinations import Level
+from marginweave.observations.combinations import Aggregates
 
 if TYPE_CHECKING:
     import pandas as pd

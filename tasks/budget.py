@@ -7,16 +7,16 @@ from functools import partial
 from marginweave.accounting.records import State
 from marginweave.draws.program import program_identity
 from marginweave.draws.protocol import reconcile
-from marginweave.draws.references import RunReference
 from marginweave.ledger import ReleaseRequest
-from marginweave.ledger.rules import largest_epsilon
-from marginweave.measurements.plan import BudgetPlan
+from marginweave.measurements.largest import largest_epsilon
+from marginweave.measurements.plan import Plan
+from marginweave.runs.capabilities import RunReference
 
 from .stage import stage
 
 
 @stage("budget")
-def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> None:
+def reserve_budget(reference: RunReference, plan: Plan, actor: str) -> None:
     """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
 
     Every draw that is still to come has its secret before it is booked. From here on this attempt holds the release's
@@ -36,7 +36,7 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
         dataset=configuration.dataset,
         release=release,
         run=reference.manifest.run,
-        plan=plan,
+        plan=plan.charged(configuration),
         plan_digest=reference.manifest.plan_digest,
         source=reference.source_digest,
         unit=configuration.privacy.unit_key,

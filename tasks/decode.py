@@ -10,8 +10,8 @@ import pyarrow as pa
 from marginweave.base.errors import StageError
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import pack_table, unpack_codes, unpack_table
-from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.records.decode import decode_table, label_counts, typed_table
+from marginweave.runs.capabilities import DerivedReference, StageResult
 
 from ..schemas.contracts import check_contract, output_schema
 from ..schemas.expectations import Suite

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marginweave.configuration.release import Configuration
-from marginweave.draws.references import RunReference, StageResult
 from marginweave.prepare import codes as coding
+from marginweave.prepare.clean import CleanBlocks
 from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.encode import encode_blocks
+from marginweave.runs.capabilities import RunReference, StageResult
 
 from ..schemas.contracts import check_codes
-from .preprocess import open_clean
 from .stage import stage
 
 
@@ -25,7 +25,7 @@ def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
     configuration = reference.counted
 
     def compute() -> Iterator[bytes]:
-        clean, key = open_clean(reference, preprocessed), reference.key_file.read_bytes()
+        clean, key = CleanBlocks(reference.load_blocks(preprocessed)), reference.key_file.read_bytes()
         return coding.pack_blocks(_checked(encode_blocks(clean, configuration, key), configuration))
 
     return reference.checkpoint_blocks("encode", [preprocessed.digest, configuration.digest], compute)

@@ -8,8 +8,6 @@ from typing import Any
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.configuration.release import Configuration
-from marginweave.counts.selection import lone_deviation
-from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import Spread, compression_of, estimated_marginals
 from marginweave.estimate.mixture.model import unpack_mixture
@@ -20,9 +18,12 @@ from marginweave.evaluate.metrics import evaluate_release
 from marginweave.evaluate.numbers import NumberTallies, number_summaries
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.evaluate.verdict import DrawFacts, release_verdict
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.split import plan_budget
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.tables import Marginals
 from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
+from marginweave.runs.capabilities import DerivedReference, StageResult
 
 from .normalize import load_counts, released_counts
 from .stage import stage
@@ -95,8 +96,11 @@ def _as_drawn(collected: Aggregates | Marginals) -> Aggregates | Marginals:
 
 def _lone(pooled: Marginals | None, configuration: Configuration) -> float | None:
     """The deviation of the noise of a selected pair that is measured alone; None where one was measured."""
+    settings = configuration.marginals
+    if settings is None or settings.cliques != "selected" or not settings.selects(len(configuration.attributes)):
+        return None
     is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
-    return lone_deviation(configuration) if is_alone else None
+    return plan_budget(configuration).draw(LargerMarginals).sigma_alone(configuration) if is_alone else None
 
 
 def _unreleased(drawn: Marginals | None) -> dict[str, tuple[float, float]]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from marginweave.base.durable import PRIVATE_MODE, replace_file
+from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import plain_table
+from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
-from marginweave.draws.references import RunReference
+from marginweave.domain.labels import Domain
 from marginweave.evaluate.internal import (
     RawBlocks,
-    check_source,
     encoded_rows,
     joined_tables,
     over_one_domain,
-    published_configuration,
     published_records,
 )
 from marginweave.evaluate.metrics import evaluate_internal
 from marginweave.evaluate.numbers import NumberTallies, exact_summaries
 from marginweave.evaluate.rules import add_rules, broken_rules
-from marginweave.measurements.combinations import Domain
+from marginweave.released.statement import PrivacyStatement
+from marginweave.runs.capabilities import RunReference
 from marginweave.sources.source import TableSource, source_columns
 
 from .stage import stage
@@ -34,10 +35,10 @@ def compare_internally(reference: RunReference) -> None:
     Raises:
         InputError: the source is not the one the release was made from.
     """
-    manifest, configuration = reference.manifest, published_configuration(reference)
+    manifest, configuration = reference.manifest, _published_configuration(reference)
     source = TableSource.of(reference.source, configuration)
     with source.unchanged(f"the source was changed while run {manifest.run} was compared with it"):
-        check_source(reference, source)
+        _check_source(reference, source)
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
         present = source_columns(reference.source, configuration.source)
         computed = (configuration.structure or Structure()).computed_among(present)
@@ -45,7 +46,7 @@ def compare_internally(reference: RunReference) -> None:
         numbers = NumberTallies(configuration), NumberTallies(configuration)
         sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal, numbers[0]))
         broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
-    check_source(reference, source)
+    _check_source(reference, source)
     place = reference.folder.release / "synthetic.parquet"
     records, broken_made = published_records(place, configuration, numbers[1])
     real, made = over_one_domain(sensitive, records)
@@ -61,3 +62,16 @@ def compare_internally(reference: RunReference) -> None:
     if summaries := exact_summaries(*numbers):
         evaluation = evaluation.model_copy(update={"numbers": summaries})
     replace_file(reference.folder.internal_evaluation, evaluation.to_json(), PRIVATE_MODE)
+
+
+def _published_configuration(reference: RunReference) -> Configuration:
+    """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
+    statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
+    resolved = reference.configuration.with_bounds(statement.bounds)
+    return resolved.with_undeclared(statement.released_domain.with_undeclared)
+
+
+def _check_source(reference: RunReference, source: TableSource) -> None:
+    """Raise InputError unless `source` holds the bytes that the release was made from."""
+    if not reference.is_source(source.chunks()):
+        raise InputError(f"the source is not the one that run {reference.manifest.run} was made from")

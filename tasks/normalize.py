@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from marginweave.configuration.release import Configuration
-from marginweave.counts.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
-from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.estimate.normalize import normalize
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
+from marginweave.observations.tables import Marginals
+from marginweave.runs.capabilities import DerivedReference, StageResult
 
 from ..schemas.contracts import check_aggregates
 from .stage import stage

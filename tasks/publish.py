@@ -13,15 +13,14 @@ from marginweave.base.errors import StageError
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.configuration.release import Configuration
-from marginweave.counts.payloads import unpack_aggregates
-from marginweave.draws.references import DerivedReference, RunReference, StageResult
 from marginweave.estimate.earlier import earlier_files
 from marginweave.estimate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.estimate.marginals import listed_counts
 from marginweave.estimate.mixture.model import unpack_mixture
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.measurements.tables import Marginals
+from marginweave.measurements.plan import Plan
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.payloads import unpack_aggregates
+from marginweave.observations.tables import Marginals
 from marginweave.publish.croissant import CROISSANT, croissant
 from marginweave.publish.fitted import MODEL, model_table
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
@@ -32,6 +31,7 @@ from marginweave.publish.synthetic import write_synthetic
 from marginweave.publish.tables import counts_table, csv_bytes, parquet_bytes
 from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
+from marginweave.runs.capabilities import DerivedReference, RunReference, StageResult
 
 from .normalize import load_counts, released_counts
 from .stage import stage
@@ -41,7 +41,7 @@ from .stage import stage
 def publish(
     reference: DerivedReference,
     place: Path,
-    plan: BudgetPlan,
+    plan: Plan,
     parts: dict[str, StageResult],
     release: ReleaseFacts,
 ) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import compact_table, in_blocks, pack_table, plain_table
 from marginweave.drafts.tally import Usability
-from marginweave.draws.references import RunReference, StageResult
+from marginweave.runs.capabilities import RunReference, StageResult
 from marginweave.sources.source import TableSource
 
 from ..schemas.contracts import broken_rules, input_schema, refuse

@@ -36,8 +36,8 @@ from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.quantities import mean_of, quantile_of
 from marginweave.configuration.load import parse_configuration
+from marginweave.domain.labels import Domain
 from marginweave.inference.answers import read_answers
-from marginweave.measurements.combinations import Domain
 
 FIGURES = Path(__file__).with_name("coverage.jsonl")
 EPSILONS, METHODS, LEVEL = (0.3, 1.0, 3.0, 10.0), (DEFAULT, "tuples-3"), 0.95

@@ -27,8 +27,8 @@ from benchmarks.accuracy.methods import DEFAULT, configuration, default_method, 
 from benchmarks.accuracy.tables import SAMPLED, sample_name, table
 from benchmarks.scale.page import header
 from marginweave.configuration.load import parse_configuration
-from marginweave.counts.noise import public_sizes
 from marginweave.forecast.expected import LAWS, Law, count_noise_alone, error_by_law, unmeasured
+from marginweave.measurements.whole_marginals import public_sizes
 
 FOLDER = Path(__file__).parent
 FILES = tuple(FOLDER / name for name in ("figures.jsonl", "small.jsonl", "forecast.jsonl"))

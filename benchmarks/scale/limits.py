@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from benchmarks.scale.figures import Figure, figure
 from marginweave.base.budget import Stability
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts.marginals import all_cliques, count_marginals, measure_marginals
+from marginweave.counts.marginals import all_cliques, count_marginals
+from marginweave.domain.masks import Clique
 from marginweave.estimate.consistency import make_consistent
-from marginweave.measurements.tables import Clique, Measurement
+from marginweave.measurements.marginals import measure_marginals
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.observations.tables import Observation
 from marginweave.records.release import EstimationInput, sampler
 from marginweave.records.shards import RecordSampler
 from tests.support.synthesized import every_record
@@ -71,7 +73,7 @@ def copies(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> Non
             codes[a].copy()
 
 
-def fitted(drawn: Sequence[Measurement], rows: int) -> RecordSampler:
+def fitted(drawn: Sequence[Observation], rows: int) -> RecordSampler:
     """The usual mixture."""
     known = EstimationInput(measured=lambda: (drawn, 1.0), consistent=lambda: drawn, sizes=SIZES, total=rows, masks=())
     return sampler(known, MixtureSynthesis(method="mixture", seed=1))
@@ -83,7 +85,7 @@ def measured(rows: int = ROWS) -> Figure:
     noise = RoundedGaussian(Stability(records=1, neighbors="add-remove"))
     parts = noise.parts(1 / 0.3, [1 / len(cliques)] * len(cliques))
 
-    def draw(counts: Sequence[NDArray[np.int64]]) -> list[Measurement]:
+    def draw(counts: Sequence[NDArray[np.int64]]) -> list[Observation]:
         return list(measure_marginals(noise, counts, cliques, parts, fresh_bits()))
 
     few = count_marginals([[column[:1000] for column in codes]], SIZES, cliques)

@@ -18,8 +18,8 @@ from . import console
 from .console import Config, Home, RunName, Source, out
 
 if TYPE_CHECKING:
-    from marginweave.draws.references import RunReference
     from marginweave.released.account import AccountSums
+    from marginweave.runs.capabilities import RunReference
     from marginweave.runs.request import Request
 
 

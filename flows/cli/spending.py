@@ -14,12 +14,13 @@ from marginweave.base.budget import Cost
 from marginweave.ledger.admission import rounded_down, rounded_up
 from marginweave.ledger.boxes import epsilon_left, is_closed
 from marginweave.ledger.rules import period_epsilon
-from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.kinds import kind_named
+from marginweave.measurements.quantile_bounds import QuantileBound
+from marginweave.measurements.record_count import RecordCount
 
 from .console import table_of
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
-_BOUNDS = DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH
 
 
 def tidy(value: Decimal | float) -> str:
@@ -114,11 +115,12 @@ def _lost(draws: Sequence[DrawRecord]) -> str:
 
 
 def _stage(draw: DrawRecord) -> str:
-    if draw.kind in _BOUNDS:
+    kind = kind_named(draw.name)
+    if kind is not None and issubclass(kind, QuantileBound):
         return "bounds"
     if draw.length:
         return f"length {draw.length}"
-    return "record count" if draw.kind is DrawKind.COUNT else draw.name
+    return "record count" if kind is RecordCount else draw.name
 
 
 def _amounts(cost: Cost) -> tuple[str, str, str, str]:

@@ -16,24 +16,10 @@ from prefect import artifacts
 
 from marginweave.accounting.records import CHARGED
 from marginweave.base.errors import MarginweaveError
-from marginweave.draws.references import RunReference
-from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.kinds import kind_named
 from marginweave.released.evaluation import Evaluation, LengthMetrics
 from marginweave.released.statement import Mechanism, PrivacyStatement
-
-_STAGES = {
-    DrawKind.BOUND_LOW: "bounds of columns",
-    DrawKind.BOUND_HIGH: "bounds of columns",
-    DrawKind.COUNT: "record count",
-    DrawKind.PERCENTILE: "contribution bound, length {}",
-    DrawKind.LEVEL: "counts of length {}",
-    DrawKind.VALUES: "private values",
-    DrawKind.ONE_WAY: "single columns",
-    DrawKind.SCORES: "scores of pairs",
-    DrawKind.MARGINALS: "larger marginals",
-    DrawKind.SELECT: "choices of marginals",
-    DrawKind.MEASURE: "chosen marginals",
-}
+from marginweave.runs.capabilities import RunReference
 
 
 @contextmanager
@@ -140,8 +126,8 @@ def _charges(statement: PrivacyStatement) -> Iterator[tuple[str, ...]]:
     stages: dict[tuple[str, str], list[Mechanism]] = {}
     for draw in statement.mechanisms:
         if draw.state == "drawn":
-            kind = DrawKind.of(draw.draw)
-            stage = draw.draw if kind is None else _STAGES[kind].format(draw.length)
+            kind = kind_named(draw.draw)
+            stage = draw.draw if kind is None else kind.title.format(draw.length)
             stages.setdefault((stage, draw.mechanism), []).append(draw)
     whole = sum((Decimal(draw.mu2) for draws in stages.values() for draw in draws), Decimal(0))
     levels = {f"level-{noise.length}": noise.deviation for noise in statement.noise}

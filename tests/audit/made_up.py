@@ -19,11 +19,11 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet, flat_keys
 from marginweave.counts.count_runs import MemoryBudget
-from marginweave.measurements.combinations import Level
-from marginweave.measurements.plan import BudgetPlan
+from marginweave.domain.combinations import Level
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.gaussian import add_noise
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.planning.split import plan_budget
 from marginweave.prepare.codes import EncodedBlocks, EncodedTable, code_type, pack_blocks
 
 # Trials of one draw.
@@ -129,7 +129,7 @@ class MadeUpRelease:
     """
 
     configuration: Configuration
-    plan: BudgetPlan
+    plan: Plan
     present: EncodedBlocks
     absent: EncodedBlocks
     unit: tuple[str, ...]

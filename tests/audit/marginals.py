@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +13,24 @@ from marginweave.base.arrays import Counts, Flags, Floats, Integers
 from marginweave.base.budget import Stability
 from marginweave.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
-from marginweave.counts import discovery as domain
-from marginweave.counts import selection
-from marginweave.counts.marginals import Split, all_cliques, count_marginals, measure_marginals, split_noise
-from marginweave.counts.noise import marginal_noise
-from marginweave.counts.rounds import candidate_scores, score_sensitivity
+from marginweave.counts.marginals import all_cliques, count_marginals
+from marginweave.counts.released_rows import count_values, recode
+from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import domain_sizes
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.measurements.tables import Clique, Measurement
+from marginweave.measurements import pair_scores, private_values, selection
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.marginals import Split, measure_marginals, split_noise
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.private_values import PrivateValues
+from marginweave.measurements.rounds import candidate_scores, score_sensitivity
+from marginweave.measurements.whole_marginals import WholeMarginals
+from marginweave.mechanisms.base import CountNoise
 from marginweave.mechanisms.gaussian import select_candidate
 from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.observations.compression import compress_codes, released_compression
+from marginweave.observations.tables import Observation
 from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
 from tests.audit.made_up import MadeUpRelease
 from tests.audit.tuples import TEST_DELTA
@@ -64,9 +73,16 @@ class Neighbors:
         return present, absent
 
 
-def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
+def _noise(draw: Measurement[Any], stability: Stability) -> CountNoise:
+    assert issubclass(draw.mechanism, CountNoise)
+    return draw.mechanism(stability)
+
+
+def marginal_scores(
+    draw: Measurement[Any], length: int, split: Split, stability: Stability, trials: int
+) -> TrialScores:
     """Log-likelihood ratios of all marginals of `length` attributes with Gaussian noise, as they are counted and drawn."""
-    cliques, noise = all_cliques(SIZES, length), marginal_noise(draw, stability)
+    cliques, noise = all_cliques(SIZES, length), _noise(draw, stability)
     sigmas = split_noise(noise, draw.parameter, cliques, SIZES, split)
     present, absent = Neighbors.of(SIZES, stability).counts(cliques)
     shifts = [one - other for one, other in zip(present, absent, strict=True)]
@@ -80,9 +96,9 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
     return TrialScores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
 
 
-def pure_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
+def pure_scores(draw: Measurement[Any], length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
     """1 where all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
-    cliques, noise = all_cliques(FEW_SIZES, length), marginal_noise(draw, stability)
+    cliques, noise = all_cliques(FEW_SIZES, length), _noise(draw, stability)
     parts = split_noise(noise, draw.parameter, cliques, FEW_SIZES, split)
     present, absent = Neighbors.of(FEW_SIZES, stability).counts(cliques)
 
@@ -109,12 +125,12 @@ def _repeated(exact: Sequence[Counts], trials: int) -> list[Counts]:
     return [np.tile(counts, (trials, *[1] * (counts.ndim - 1))) for counts in exact]
 
 
-def _trials(measurement: Measurement, trials: int) -> Counts:
+def _trials(measurement: Observation, trials: int) -> Counts:
     """The draws of a repeated marginal, whole numbers, shape (trials, cells)."""
     return measurement.counts.astype(np.int64).reshape(trials, -1)
 
 
-def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
+def choice_scores(draw: Measurement[Any], stability: Stability, trials: int) -> TrialScores:
     """1 where the first of two marginals was chosen, by the shipped scores and choice, from the worst models there are.
 
     The model has one marginal as it is without the unit, the other as it is with it: their distances are 0 and the whole
@@ -132,44 +148,46 @@ def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Trial
     return event_scores(*chosen)
 
 
-def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
+def selection_scores(draw: Measurement[Any], stability: Stability, trials: int) -> TrialScores:
     """Log-likelihood ratios of the noisy scores of all pairs: the unit's values are new in every attribute."""
     tables = Neighbors.of(SIZES, stability, rows=2000 * stability.records)
     pairs: Sequence[Clique] = all_cliques(SIZES, 2)
-    noise = selection.plan_indif(len(pairs), draw.noise_multiplier, stability)
-    exact = [selection.indif_scores([table], SIZES, pairs, noise.steps) for table in (tables.present, tables.absent)]
+    noise = pair_scores.plan_indif(len(pairs), draw.noise_multiplier, stability)
+    exact = [pair_scores.indif_scores([table], SIZES, pairs, noise.steps) for table in (tables.present, tables.absent)]
 
     def noisy(scores: Counts) -> Counts:
         repeated = np.broadcast_to(scores, (trials, len(pairs)))
-        return np.rint(selection.measure_indif(repeated, noise, fresh_bits()) * noise.steps).astype(np.int64)
+        return np.rint(pair_scores.measure_indif(repeated, noise, fresh_bits()) * noise.steps).astype(np.int64)
 
     return noise_scores(noisy, exact[0], exact[1], float(noise.sigma))
 
 
-def exposed_values(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
+def exposed_values(configuration: Configuration, plan: Plan, units: int) -> Hits:
     """How many of `units` units have a value that only they have discovered, at `TEST_DELTA`; as `exposed_units`."""
-    test, rows = replace(plan, delta_threshold=TEST_DELTA), configuration.stability.records
+    test = replace(plan.draw(PrivateValues), threshold_delta=TEST_DELTA)
+    rows = configuration.stability.records
     present = np.unique(_discovered(configuration, test, units * rows, 1) // rows)
     absent = np.unique(_discovered(configuration, test, units, rows))
     return Hits(present=len(present), absent=len(absent), trials=units)
 
 
-def _discovered(configuration: Configuration, plan: BudgetPlan, values: int, count: int) -> Integers:
+def _discovered(configuration: Configuration, draw: PrivateValues, values: int, count: int) -> Integers:
     """The values 0 … `values` - 1 that are discovered, of every private column, where each of them is in `count` rows."""
     columns, labels = range(len(configuration.private_columns)), tuple(map(str, range(values)))
     counts = {j: np.full(values, count, np.int64) for j in columns}
-    found = domain.discover_labels(
-        counts, [labels for _ in columns], *domain.discovery(configuration, plan), fresh_bits()
+    found = private_values.discover_labels(
+        counts, [labels for _ in columns], draw.sigma(configuration), draw.threshold(configuration), fresh_bits()
     )
     return np.array([int(text) for texts in found.values() for text in texts], np.int64)
 
 
-def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -> TrialScores:
+def values_scores(configuration: Configuration, plan: Plan, trials: int) -> TrialScores:
     """How many of a unit's values, which others have as well, are discovered; where half of them are."""
     records = configuration.stability.records
-    base = max(1, domain.discovery(configuration, plan)[1] - records // 2)
+    draw = plan.draw(PrivateValues)
+    base = max(1, draw.threshold(configuration) - records // 2)
     present, absent = (
-        np.bincount(_discovered(configuration, plan, trials, count), minlength=trials).astype(np.float64)
+        np.bincount(_discovered(configuration, draw, trials, count), minlength=trials).astype(np.float64)
         for count in (base + records, base)
     )
     return TrialScores(present=present, absent=absent, cut=(len(configuration.private_columns) - 1) / 2 + 0.25)
@@ -189,28 +207,35 @@ def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
     found: dict[int, tuple[str, ...]] = {}
     if configuration.private_columns:
         private = [j for j, attribute in enumerate(configuration.attributes) if attribute.private]
-        counts = domain.count_values([both[side]], private)
-        found = domain.discover_labels(counts, both[side].labels, *domain.discovery(configuration, plan), fresh_bits())
+        counts, draw = count_values([both[side]], private), plan.draw(PrivateValues)
+        found = private_values.discover_labels(
+            counts, both[side].labels, draw.sigma(configuration), draw.threshold(configuration), fresh_bits()
+        )
     labels = [found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)]
     sizes = domain_sizes(configuration.attributes, labels)
-    tables: Tables = [domain.recode(table, found).codes for table in both]
-    one_way, score = _measured(release, DrawKind.ONE_WAY, tables, side, sizes, all_cliques(sizes, 1))
-    if not plan.has(DrawKind.MARGINALS):
+    tables: Tables = [recode(table, found).codes for table in both]
+    one_way, score = _measured(release, OneWayMarginals, tables, side, sizes, all_cliques(sizes, 1))
+    if not plan.of(LargerMarginals):
         return score
-    compression = domain.released_compression(one_way, settings, ())
-    tables = [domain.compress_codes(rows, compression) for rows in tables]
+    compression = released_compression(one_way, settings, ())
+    tables = [compress_codes(rows, compression) for rows in tables]
     cliques, more = _chosen(release, settings, tables, side, compression.sizes, sizes)
     if cliques:
-        more += _measured(release, DrawKind.MARGINALS, tables, side, compression.sizes, cliques)[1]
+        more += _measured(release, LargerMarginals, tables, side, compression.sizes, cliques)[1]
     return score + more
 
 
 def _measured(
-    release: MadeUpRelease, kind: DrawKind, tables: Tables, side: int, sizes: Sequence[int], cliques: Sequence[Clique]
-) -> tuple[list[Measurement], float]:
+    release: MadeUpRelease,
+    kind: type[WholeMarginals],
+    tables: Tables,
+    side: int,
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
+) -> tuple[list[Observation], float]:
     """The marginals of one draw, and what they say of the unit."""
     settings, stability = release.configuration.marginal_settings, release.configuration.stability
-    noise = marginal_noise(release.plan.draw(kind), stability)
+    noise = _noise(release.plan.draw(kind), stability)
     sigmas = split_noise(noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation)
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
     measured = list(measure_marginals(noise, (present, absent)[side], cliques, sigmas, fresh_bits()))
@@ -224,16 +249,17 @@ def _chosen(
     full_sizes: Sequence[int],
 ) -> tuple[Sequence[Clique], float]:  # fmt: skip
     """The larger marginals of a release, and what their choice says of the unit."""
-    configuration, draw = release.configuration, release.plan.draw(DrawKind.MARGINALS)
+    configuration, draw = release.configuration, release.plan.draw(LargerMarginals)
     if not settings.selects(len(configuration.attributes)):
         return selection.fitting(
             selection.declared_cliques(settings, configuration.attributes, full_sizes),
             sizes,
-            selection.most_cells(draw),
+            selection.most_cells(draw.mechanism),
         ), 0.0
-    noise, pairs = selection.scoring(configuration, release.plan), selection.scored_pairs(sizes, draw)
-    present, absent = (selection.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
-    scores = selection.measure_indif((present, absent)[side], noise, fresh_bits())
+    noise = release.plan.draw(pair_scores.PairScores).grid(configuration)
+    pairs = selection.scored_pairs(sizes, draw.mechanism)
+    present, absent = (pair_scores.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
+    scores = pair_scores.measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
-    cliques = selection.selected_cliques(settings, sizes, scores, draw, configuration.stability)
+    cliques = selection.selected_cliques(settings, sizes, scores, draw.count_noise(configuration), draw.parameter)
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,19 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import read_yaml
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
-from marginweave.mechanisms.exponential import selection_mu
-from marginweave.planning.marginals import rounds_of
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.contribution_bound import ContributionBound
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.pair_scores import PairScores
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.private_values import PrivateValues
+from marginweave.measurements.record_count import RecordCount
+from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.tuple_level import TupleLevel
+from marginweave.mechanisms.catalogue import count_noise
+from marginweave.mechanisms.exponential import Exponential, selection_mu
 from tests.audit import findings, marginals, tuples
 from tests.audit.findings import Finding, Hits, TrialScores
 from tests.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
@@ -36,14 +45,14 @@ def examples() -> dict[str, Configuration]:
     }
 
 
-def claimed_mu(draw: PlannedDraw) -> float:
+def claimed_mu(draw: Measurement[Any]) -> float:
     """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
     if draw.cost.mu2:
         return math.sqrt(draw.cost.mu2)
-    return selection_mu(draw.epsilon) if draw.mechanism == "exponential" else 1 / draw.noise_multiplier
+    return selection_mu(draw.epsilon) if draw.mechanism is Exponential else 1 / draw.noise_multiplier
 
 
-def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
+def stated_mu(configuration: Configuration, plan: Plan, draws: Sequence[Measurement[Any]]) -> float:
     """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for.
 
     Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does; a
@@ -52,9 +61,9 @@ def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[Pl
     if configuration.resize is not None and configuration.resize.amplify:
         return math.sqrt(_squares(draws))
     delta = plan.delta - plan.delta_threshold
-    selections = [draw.epsilon for draw in plan.draws if draw.mechanism == "exponential"]
-    others = [draw for draw in plan.draws if draw not in draws and draw.mechanism != "exponential"]
-    selected = _squares([draw for draw in draws if draw.mechanism == "exponential"])
+    selections = [draw.epsilon for draw in plan.draws if draw.mechanism is Exponential]
+    others = [draw for draw in plan.draws if draw not in draws and draw.mechanism is not Exponential]
+    selected = _squares([draw for draw in draws if draw.mechanism is Exponential])
     return math.sqrt(max(0.0, _gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
 
 
@@ -66,7 +75,7 @@ def _gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) 
     return bisected(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]
 
 
-def _squares(draws: Sequence[PlannedDraw]) -> float:
+def _squares(draws: Sequence[Measurement[Any]]) -> float:
     return math.fsum(claimed_mu(draw) ** 2 for draw in draws)
 
 
@@ -88,7 +97,7 @@ class Effort:
     runs: int = 1200
     units: int = 30_000
 
-    def trials_of(self, draw: PlannedDraw) -> int:
+    def trials_of(self, draw: Measurement[Any]) -> int:
         """How many vectors of noise of a draw: the more the less it is charged for."""
         return int(self.trials * min(_LONGEST, max(1.0, (_CLEAR / claimed_mu(draw)) ** 2)))
 
@@ -109,10 +118,10 @@ class _Audit:
     """The audit of one configuration. `parts` are the draws whose noise has been measured and adds up, with their scores."""
 
     configuration: Configuration
-    plan: BudgetPlan
+    plan: Plan
     effort: Effort
-    parts: list[tuple[PlannedDraw, TrialScores]] = field(default_factory=list)
-    loose: list[PlannedDraw] = field(default_factory=list)
+    parts: list[tuple[Measurement[Any], TrialScores]] = field(default_factory=list)
+    loose: list[Measurement[Any]] = field(default_factory=list)
 
     def of_tuples(self) -> Iterator[Finding]:
         """Of k-tuples: the counts of each length, the record count, the percentile and the thresholds."""
@@ -120,18 +129,18 @@ class _Audit:
         replaces = stability.neighbors == "replace-one"
         table = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability)
         for length in range(1, configuration.reporting_length + 1):
-            draw, combinations = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
+            draw, combinations = self.plan.draw(TupleLevel, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)))
             yield self._summed(draw, tuples.level_scores(table, draw, repeats))
             if combinations > 1:
                 scores = tuples.level_scores(table, draw, max(1, repeats // 4), combinations // 2)
                 yield _alone(f"{draw.name}, {combinations // 2} of {combinations} kept", draw, scores)
         if configuration.resize is None and not (replaces and stability.records == 1):
-            draw = self.plan.draw(DrawKind.COUNT)
+            draw = self.plan.draw(RecordCount)
             scores = tuples.count_scores(draw, stability, self.effort.trials_of(draw))
             yield _alone(draw.name, draw, scores) if replaces else self._summed(draw, scores)
         if configuration.percentile is not None:
-            percentile = self.plan.draw(DrawKind.PERCENTILE, 1)
+            percentile = self.plan.draw(ContributionBound, 1)
             scores = tuples.percentile_scores(configuration, percentile, self.effort.selections)
             yield _alone("percentile-k", percentile, scores)
         if configuration.private_columns:
@@ -142,13 +151,13 @@ class _Audit:
         """Of marginals: private values, the counts with either noise, the scores of pairs, and one of the rounds."""
         configuration, plan, effort = self.configuration, self.plan, self.effort
         stability, events = configuration.stability, []
-        if plan.has(DrawKind.VALUES):
+        if plan.of(PrivateValues):
             scores = marginals.values_scores(configuration, plan, effort.trials // 10)
-            yield _alone("values", plan.draw(DrawKind.VALUES), scores)
+            yield _alone("values", plan.draw(PrivateValues), scores)
             yield from _exposure("threshold", marginals.exposed_values(configuration, plan, effort.units))
-        lengths = (DrawKind.ONE_WAY, 1), (DrawKind.MARGINALS, 2)
-        for draw, length in ((plan.draw(kind), length) for kind, length in lengths if plan.has(kind)):
-            if MECHANISMS[draw.mechanism].is_pure:
+        lengths = (OneWayMarginals, 1), (LargerMarginals, 2)
+        for draw, length in ((plan.draw(kind), length) for kind, length in lengths if plan.of(kind)):
+            if draw.mechanism.is_pure:
                 scores = marginals.pure_scores(draw, length, settings.allocation, stability, effort.laplace)
                 events.append((draw, scores))
                 yield findings.epsilon_finding(str(draw), scores.hits, draw.epsilon)
@@ -156,23 +165,23 @@ class _Audit:
                 trials = effort.trials_of(draw)
                 scores = marginals.marginal_scores(draw, length, settings.allocation, stability, trials)
                 yield self._summed(draw, scores)
-        if plan.has(DrawKind.SCORES):
-            draw = plan.draw(DrawKind.SCORES)
+        if plan.of(PairScores):
+            draw = plan.draw(PairScores)
             scores = marginals.selection_scores(draw, stability, effort.trials_of(draw))
             yield self._summed(draw, scores, tight=stability.neighbors == "add-remove")
         if self._in_rounds:  # a share and a choice: all rounds are alike
-            share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
+            share, pick = plan.draw(RoundMarginals, 1), plan.draw(RoundChoice, 1, 1)
             yield self._summed(share, marginals.marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
             yield _alone(pick.name, pick, marginals.choice_scores(pick, stability, effort.selections))
         if len(events) > 1:
             joint = findings.joint_scores([scores for _, scores in events])
-            title = count_noise(events[0][0].mechanism).title
+            title = count_noise(events[0][0].mechanism.name).title
             yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.epsilon for draw, _ in events))
 
     def together(self) -> Iterator[Finding]:
         """All Gaussian noise together, and the pipeline as it is."""
         configuration, plan, effort = self.configuration, self.plan, self.effort
-        if pure_noise(plan.draws) is not None:
+        if plan.pure_noise is not None:
             return
         if len(self.parts) > 1:
             claim = stated_mu(configuration, plan, [draw for draw, _ in self.parts])
@@ -194,9 +203,9 @@ class _Audit:
 
     @property
     def _in_rounds(self) -> bool:
-        return self.configuration.marginals is not None and rounds_of(self.configuration) is not None
+        return self.configuration.marginals is not None and self.configuration.rounds is not None
 
-    def _summed(self, draw: PlannedDraw, scores: TrialScores, *, tight: bool = True) -> Finding:
+    def _summed(self, draw: Measurement[Any], scores: TrialScores, *, tight: bool = True) -> Finding:
         """What the scores say of the draw's own price, and keep them; `tight` where tables and test are the worst there are."""
         self.parts.append((draw, scores))
         if not tight:
@@ -204,7 +213,7 @@ class _Audit:
         return findings.mu_finding(draw.name, scores, claimed_mu(draw), tight=tight)
 
 
-def _alone(name: str, draw: PlannedDraw, scores: TrialScores) -> Finding:
+def _alone(name: str, draw: Measurement[Any], scores: TrialScores) -> Finding:
     """What scores that are added to no others, and are not the worst there are, say of the draw's own price."""
     return findings.mu_finding(name, scores, claimed_mu(draw), tight=False)
 

@@ -16,10 +16,12 @@ import pytest
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
-from marginweave.counts import discovery as domain
-from marginweave.counts import level
+from marginweave.measurements import levels as level
+from marginweave.measurements import private_values as domain
+from marginweave.measurements import tuple_level
 from marginweave.mechanisms import gaussian as mechanisms
 from marginweave.mechanisms import laplace
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from tests.audit import made_up, marginals, suite, tuples
 from tests.audit.findings import Finding, mu_finding, refuted
 from tests.audit.suite import Effort, audit, examples
@@ -221,7 +223,8 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
     ids=["no root of Delta", "no theta"],
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms, "noise_sigma", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+    for module in (tuple_level, tuples):
+        monkeypatch.setattr(module, "noise_sigma", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
     exceeded = named(found("k-tuples, replaced", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 
@@ -243,7 +246,7 @@ def test_what_is_claimed_of_pipelines_is_never_less_than_a_plan_spends(changes: 
     """
     config = configurations.configuration(**{"privacy__epsilon": epsilon, **changes})
     plan = suite.plan_budget(config)
-    gaussian = [draw for draw in plan.draws if draw.mechanism == "rounded-gaussian"]
+    gaussian = [draw for draw in plan.draws if draw.mechanism is RoundedGaussian]
     for draws in (plan.draws, gaussian):
         spent = math.hypot(*map(suite.claimed_mu, draws))
         claim = suite.stated_mu(config, plan, draws)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,15 @@ from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.release import Configuration
 from marginweave.counts.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.discovery import ReleasedBlocks, released_level
-from marginweave.counts.level import LevelMechanism, draw_level, plan_level
-from marginweave.measurements.combinations import Level
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.mechanisms.gaussian import add_noise, query_sigma, select_percentile
+from marginweave.counts.released_rows import ReleasedBlocks, released_level
+from marginweave.domain.combinations import Level
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.contribution_bound import ContributionBound
+from marginweave.measurements.levels import LevelMechanism, draw_level, plan_level
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.record_count import RecordCount
+from marginweave.measurements.tuple_level import TupleLevel
+from marginweave.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
 from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.prepare.codes import EncodedBlocks
 from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, worst_pair
@@ -38,7 +43,7 @@ def canary_columns(configuration: Configuration) -> int:
     return columns
 
 
-def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int | None = None) -> TrialScores:
+def level_scores(table: CanaryTable, draw: Measurement[Any], repeats: int, bound: int | None = None) -> TrialScores:
     """Scores of one length with V_k pinned, by the shipped counting and drawing.
 
     Args:
@@ -50,7 +55,7 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     in_a_record = math.comb(table.columns, draw.length)
     bound = bound or in_a_record
     candidates = Pinned.of(table, draw.length)
-    sd = query_sigma(draw, table.stability, bound)
+    sd = noise_sigma(draw.noise_multiplier, bound, table.stability)
     mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, sigma=sd, threshold=_NO_THRESHOLD)
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), MEMORY)
@@ -65,15 +70,15 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     return TrialScores(present=present, absent=absent, cut=middle)
 
 
-def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
+def count_scores(draw: Measurement[Any], stability: Stability, trials: int) -> TrialScores:
     """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
-    sd = query_sigma(draw, stability)
+    sd = count_sigma(draw.noise_multiplier, stability)
     rows = np.array([1000], np.int64)
     moved = stability.records - (stability.neighbors == "replace-one")
     return noise_scores(noisy_number(sd, trials), rows + moved, rows, sd)
 
 
-def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> TrialScores:
+def percentile_scores(configuration: Configuration, draw: Measurement[Any], trials: int) -> TrialScores:
     """1 where one of the lower candidates was chosen, in draws from the neighbors that tell most."""
     percentile, stability = configuration.percentile, configuration.stability
     assert percentile is not None
@@ -89,7 +94,7 @@ def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: i
 TEST_DELTA = 0.1
 
 
-def exposed_units(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
+def exposed_units(configuration: Configuration, plan: Plan, units: int) -> Hits:
     """How many units have a private value published that only they have, at `TEST_DELTA` and the plan's noise.
 
     Both extremes: all rows of a unit hold values of their own (`present` of the hits), or all the same (`absent`).
@@ -106,7 +111,7 @@ def exposed_units(configuration: Configuration, plan: BudgetPlan, units: int) ->
     return Hits(present=apart, absent=alike, trials=units)
 
 
-def _exposed(configuration: Configuration, plan: BudgetPlan, unit: Integers, value: Integers) -> int:
+def _exposed(configuration: Configuration, plan: Plan, unit: Integers, value: Integers) -> int:
     """How many units are exposed, each row of which has its `value` in every column that tells something of it."""
     attributes = configuration.attributes
     own = [attribute.private for attribute in attributes]
@@ -156,22 +161,22 @@ def _bound(release: MadeUpRelease, blocks: ReleasedBlocks, candidates: Candidate
     if configuration.percentile is None:
         return cap
     histogram = contribution_histogram(blocks, candidates, cap, LocalEngine(1), MEMORY)
-    epsilon = release.plan.draw(DrawKind.PERCENTILE, length).epsilon
+    epsilon = release.plan.draw(ContributionBound, length).epsilon
     return select_percentile(histogram, configuration.percentile, epsilon, stability, fresh_bits())
 
 
 def _drawn(
-    configuration: Configuration, plan: BudgetPlan, blocks: EncodedBlocks | ReleasedBlocks, candidates: CandidateSet,
+    configuration: Configuration, plan: Plan, blocks: EncodedBlocks | ReleasedBlocks, candidates: CandidateSet,
     below: Level | None, bound: int,
 ) -> tuple[LevelMechanism, Level]:  # fmt: skip
     """A level as a release draws it from the rows of `blocks`."""
-    draw = plan.draw(DrawKind.LEVEL, candidates.length)
+    draw = plan.draw(TupleLevel, candidates.length)
     mechanism = plan_level(
         configuration,
         candidates=candidates,
         survivors_before=0 if below is None else len(below),
         contribution_bound=bound,
-        sigma=query_sigma(draw, configuration.stability, bound),
+        sigma=draw.sigma(configuration, bound),
         delta_threshold=plan.delta_threshold,
     )
     words = KeyedBits(key=os.urandom(32), purpose=str(draw))
@@ -193,7 +198,7 @@ def _level_score(
 def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
     if release.other is not None:  # a replaced unit of as many rows
         return 0.0
-    draw, stability = release.plan.draw(DrawKind.COUNT), release.configuration.stability
-    sd = query_sigma(draw, stability)
+    draw, stability = release.plan.draw(RecordCount), release.configuration.stability
+    sd = count_sigma(draw.noise_multiplier, stability)
     noisy = int(add_noise(np.array([encoded.records], np.int64), sd, fresh_bits())[0])
     return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

@@ -24,8 +24,8 @@ from marginweave.accounting.accountants import (
     zcdp_epsilon,
 )
 from marginweave.base.errors import InputError
+from marginweave.measurements.split import level_multipliers, plan_budget
 from marginweave.mechanisms.exponential import selection_epsilon, selection_mu
-from marginweave.planning.split import level_multipliers, plan_budget
 from tests.oracles.sds import printed_noise, sds_rho
 from tests.oracles.zcdp import zcdp_rho
 from tests.support.budget_plans import configuration
@@ -112,7 +112,7 @@ def test_gaussian_plans_are_within_one_percent_of_the_numerical_optimum(epsilon:
 
     delta = 1e-6
     plan = plan_budget(configuration(epsilon=epsilon, delta=delta, missing=False, reporting_length=3))
-    assert {draw.mechanism for draw in plan.draws} == {"rounded-gaussian"}
+    assert {draw.mechanism.name for draw in plan.draws} == {"rounded-gaussian"}
 
     def loss(shrink: float) -> float:
         total: Any = None

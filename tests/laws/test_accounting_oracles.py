@@ -27,14 +27,15 @@ from marginweave.accounting.accountants import gdp_delta
 from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.composition import composed_epsilon
 from marginweave.base.budget import BasicAmount, Cost, Stability, amount
-from marginweave.measurements.plan import BudgetPlan, PlannedDraw
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.thresholds import private_threshold
 from marginweave.mechanisms.base import l1_sensitivity
-from marginweave.mechanisms.exponential import selection_mu
-from marginweave.mechanisms.gaussian import noise_sigma
-from marginweave.mechanisms.laplace import laplace_scale
+from marginweave.mechanisms.exponential import Exponential, selection_mu
+from marginweave.mechanisms.gaussian import RoundedGaussian, noise_sigma
+from marginweave.mechanisms.laplace import DiscreteLaplace, laplace_scale
 from marginweave.mechanisms.noise_table import noise_table
-from marginweave.planning.split import plan_budget
-from marginweave.planning.thresholds import private_threshold
 from tests.support.budget_plans import configuration
 
 DELTA = 1e-6
@@ -54,16 +55,16 @@ def selection_loss(epsilon: float, step: float) -> Loss:
     return Loss(pld_pmf.create_pmf_pessimistic_connect_dots(step, np.arange(-reach, reach + 1), stick))
 
 
-def draw_loss(draw: PlannedDraw, shrink: float, step: float) -> Loss:
+def draw_loss(draw: Measurement[Any], shrink: float, step: float) -> Loss:
     """The loss of one draw with `shrink` times its noise."""
-    if draw.mechanism == "exponential":
+    if draw.mechanism is Exponential:
         return selection_loss(draw.parameter / shrink, step)
-    if draw.mechanism == "discrete-laplace":
+    if draw.mechanism is DiscreteLaplace:
         return pld.from_laplace_mechanism(shrink / draw.parameter, value_discretization_interval=step)
     return pld.from_gaussian_mechanism(draw.parameter * shrink, value_discretization_interval=step)
 
 
-def plan_epsilon(plan: BudgetPlan, shrink: float = 1.0) -> float:
+def plan_epsilon(plan: Plan, shrink: float = 1.0) -> float:
     """Epsilon of all draws together at what the threshold leaves of delta, rounded up by dp-accounting's grid."""
     step = plan.epsilon / 4000
     losses = [draw_loss(draw, shrink, step) for draw in plan.draws]
@@ -92,7 +93,7 @@ def test_a_whole_plan_keeps_its_epsilon(epsilon: float, changes: dict[str, Any],
     have most of the budget, each of which is priced by the Gaussian that is as bad at its worst point.
     """
     plan = plan_budget(configuration(epsilon=epsilon, delta=DELTA, **changes))
-    assert {draw.mechanism for draw in plan.draws} == {"rounded-gaussian", "exponential"}
+    assert {draw.mechanism.name for draw in plan.draws} == {"rounded-gaussian", "exponential"}
     assert plan_epsilon(plan) <= epsilon * 1.0005
     assert plan_epsilon(plan, too_little) > epsilon * 1.0005
 
@@ -105,7 +106,7 @@ def test_marginals_with_laplace_noise_keep_their_epsilon(epsilon: float) -> None
             epsilon=epsilon, delta=DELTA, private=True, method="marginals", noise="laplace", cliques={"all": 2}
         )
     )
-    assert {draw.mechanism for draw in plan.draws} == {"rounded-gaussian", "discrete-laplace"}
+    assert {draw.mechanism.name for draw in plan.draws} == {"rounded-gaussian", "discrete-laplace"}
     assert plan_epsilon(plan) <= epsilon * 1.0005
     assert plan_epsilon(plan, 0.5) > epsilon
 
@@ -241,7 +242,7 @@ def test_a_larger_budget_never_means_more_noise(one: float, other: float, privat
     """Every Gaussian multiplier falls and every selection's epsilon rises with epsilon."""
     small, large = (plan_budget(configuration(epsilon=e, delta=DELTA, private=private)) for e in sorted((one, other)))
     for less, more in zip(small.draws, large.draws, strict=True):
-        low, high = (more, less) if less.mechanism == "rounded-gaussian" else (less, more)
+        low, high = (more, less) if less.mechanism is RoundedGaussian else (less, more)
         assert low.parameter <= high.parameter * (1 + 1e-9)
 
 

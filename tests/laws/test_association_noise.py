@@ -13,8 +13,8 @@ from marginweave.evaluate.association_noise import CHANCE, dependence
 from marginweave.evaluate.bounds import dependent_pairs
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
-from marginweave.measurements.combinations import LevelNoise
-from marginweave.measurements.tables import Marginals
+from marginweave.observations.combinations import LevelNoise
+from marginweave.observations.tables import Marginals
 from marginweave.released.evaluation import Association
 from tests.support.configurations import configuration
 from tests.support.known import known

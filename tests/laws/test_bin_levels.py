@@ -17,17 +17,17 @@ from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts.discovery import plan_compression
-from marginweave.counts.marginal_rows import by_level
 from marginweave.counts.marginals import count_marginals
-from marginweave.counts.noise import counted_sizes, planned_cliques, public_sizes
-from marginweave.counts.payloads import pack_marginals, unpack_marginals
+from marginweave.domain.labels import Domain
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.estimate.mixture.fit import fit_mixture
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.plan import DrawKind
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.marginal_rows import by_level
+from marginweave.measurements.whole_marginals import counted_sizes, public_sizes
+from marginweave.observations.compression import plan_compression
+from marginweave.observations.payloads import pack_marginals, unpack_marginals
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.records.release import estimation_input
 from marginweave.released.earlier import _declarations
@@ -63,7 +63,7 @@ def test_a_table_in_coarser_bins_is_the_sum_of_the_finest_one(
     rng, bins, sizes = np.random.default_rng(seed), [b for b, _ in domain], [b + other for b, other in domain]
     levels, rows = BinLevels.make(sizes, attributes(bins)), rng.integers(0, 1 << 20, (40, len(sizes))) % sizes
     one_way = [
-        Measurement(attributes=(a,), counts=np.bincount(rows[:, a], minlength=size), deviation=1.0 if merging else 1e-9)
+        Observation(attributes=(a,), counts=np.bincount(rows[:, a], minlength=size), deviation=1.0 if merging else 1e-9)
         for a, size in enumerate(sizes)
     ]
     compression = plan_compression(one_way)
@@ -75,7 +75,7 @@ def test_a_table_in_coarser_bins_is_the_sum_of_the_finest_one(
     tables = [count_marginals([[c[:n] for c in counted]], all_sizes, cliques) for n in (40, 39)]
     for one, other in zip(*tables, strict=True):
         assert np.abs(one - other).sum() == 1
-    drawn = [Measurement(attributes=c, counts=t, deviation=1.0) for c, t in zip(cliques, tables[0], strict=True)]
+    drawn = [Observation(attributes=c, counts=t, deviation=1.0) for c, t in zip(cliques, tables[0], strict=True)]
     finest, coarse = by_level(drawn, codes, len(sizes))
     assert len(finest) + len(coarse) == len(cliques)
     for m in (*finest, *coarse):
@@ -132,7 +132,7 @@ def test_sets_are_as_fine_as_their_cells_allow(domain: list[tuple[int, int]], mo
     assert fine == set(itertools.combinations(range(len(sizes)), 2))
 
 
-def exact(seed: int) -> tuple[tuple[int, ...], tuple[Measurement, ...]]:
+def exact(seed: int) -> tuple[tuple[int, ...], tuple[Observation, ...]]:
     """A table of two components, and its finest singles and pair, and a triple in coarser bins, all but without noise."""
     rng, sizes = np.random.default_rng(seed), (9, 3, 12)
     parts = [rng.dirichlet(np.ones(size), 2) for size in sizes]
@@ -140,9 +140,9 @@ def exact(seed: int) -> tuple[tuple[int, ...], tuple[Measurement, ...]]:
     levels = (np.arange(9) // 2, None, np.arange(12) // 4)
     coarse = np.add.reduceat(np.add.reduceat(table, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2)
     singles = [table.sum(axis=tuple(b for b in range(3) if b != a)) for a in range(3)]
-    measured = [Measurement(attributes=(a,), counts=counts, deviation=3.0) for a, counts in enumerate(singles)]
-    pair = Measurement(attributes=(0, 1), counts=table.sum(axis=2), deviation=3.0)
-    triple = Measurement(attributes=(0, 1, 2), counts=coarse, deviation=3.0, levels=levels)
+    measured = [Observation(attributes=(a,), counts=counts, deviation=3.0) for a, counts in enumerate(singles)]
+    pair = Observation(attributes=(0, 1), counts=table.sum(axis=2), deviation=3.0)
+    triple = Observation(attributes=(0, 1, 2), counts=coarse, deviation=3.0, levels=levels)
     return sizes, (*measured, pair, triple)
 
 
@@ -163,7 +163,7 @@ def test_a_fit_reproduces_exact_tables_at_every_level(seed: int) -> None:
 
 def test_levels_have_the_sizes_of_their_counts() -> None:
     with pytest.raises(InputError, match="must have the sizes of the counts"):
-        Measurement(attributes=(0,), counts=np.zeros(3), deviation=1.0, levels=(np.arange(8) // 2,))
+        Observation(attributes=(0,), counts=np.zeros(3), deviation=1.0, levels=(np.arange(8) // 2,))
 
 
 def drawn(config: Configuration) -> Marginals:
@@ -173,16 +173,16 @@ def drawn(config: Configuration) -> Marginals:
     names = tuple(attribute.name for attribute in config.attributes)
     domain = Domain(names=names, labels=tuple(attribute.labels for attribute in config.attributes))
     one_way = tuple(
-        Measurement(attributes=(a,), counts=np.bincount(r, minlength=n), deviation=2.0)
+        Observation(attributes=(a,), counts=np.bincount(r, minlength=n), deviation=2.0)
         for a, (r, n) in enumerate(zip(rows, sizes, strict=True))
     )
     merged = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), config)[1].codes
     codes = config.marginal_settings.levels(sizes, config.attributes).codes(merged)
     counted = [new[r] for new, r in zip(merged, rows, strict=True)]
     counted += [coarse[counted[a]] for a, coarse in codes]
-    all_sizes, cliques = [int(c.max()) + 1 for c in counted], planned_cliques(config, DrawKind.MARGINALS)
+    all_sizes, cliques = [int(c.max()) + 1 for c in counted], LargerMarginals.cliques(config)
     tables = count_marginals([counted], all_sizes, cliques)
-    larger = [Measurement(attributes=c, counts=t, deviation=2.0) for c, t in zip(cliques, tables, strict=True)]
+    larger = [Observation(attributes=c, counts=t, deviation=2.0) for c, t in zip(cliques, tables, strict=True)]
     finest, coarse = by_level(larger, codes, len(sizes))
     return Marginals(domain=domain, one_way=one_way, larger=finest, coarse=coarse)
 
@@ -215,7 +215,7 @@ def test_a_release_says_which_bins_are_one_and_reads_its_own_files() -> None:
 
 def test_pairs_are_counted_at_their_finest_and_triples_by_their_cells() -> None:
     config = made()
-    sizes, cliques = counted_sizes(config), planned_cliques(config, DrawKind.MARGINALS)
+    sizes, cliques = counted_sizes(config), LargerMarginals.cliques(config)
     assert public_sizes(config) == (18, 2, 13, 6)
     assert {c for c in cliques if max(c) < 4} == {*itertools.combinations(range(4), 2)} - {(1, 3)}
     assert all(math.prod(sizes[a] for a in c) <= 150 for c in cliques if len(c) == 3)

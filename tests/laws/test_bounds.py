@@ -21,8 +21,8 @@ from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
 from marginweave.answers.outside import count_outside
 from marginweave.answers.rules import NO_RULES, RuledOut
 from marginweave.configuration.question import Question
+from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.tables import Mask
 from tests.support.dense_least_squares import Survey
 
 FALSE_ALARM = 1e-6

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.blocks import tie
 from marginweave.estimate.mixture.fit import fit_mixture
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.observations.tables import Observation
 
 SIZES = (
     2,
@@ -70,7 +71,7 @@ def test_single_columns_are_met_whatever_the_boxes() -> None:
             np.ravel_multi_index(tuple(rows[:, attributes].T), shape), minlength=np.prod(shape)
         ).reshape(shape)
         noise = np.rint(rng.normal(0, SIGMA, shape)).astype(np.int64)
-        measured.append(Measurement(attributes=attributes, counts=counts + noise, deviation=SIGMA))
+        measured.append(Observation(attributes=attributes, counts=counts + noise, deviation=SIGMA))
     model = fit_mixture(measured, SIZES, ROWS, masks, MixtureSynthesis(components=60, fits=1))
     for a, size in enumerate(SIZES):
         exact = np.bincount(rows[:, a], minlength=size)

@@ -16,11 +16,11 @@ from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
-from marginweave.estimate.tuples import tuple_measurements
+from marginweave.estimate.tuples import tuple_observations
 from marginweave.ledger import Ledger
 from marginweave.ledger.ledger import Keys
 from marginweave.ledger.releases import Releases
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
@@ -31,9 +31,9 @@ CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "the budget is planned": (plan_budget, 1),
     "the ledger is opened": (Ledger.open, 1),
     "the source is digested": (Keys.source_digest, 3),
-    "what a model is fitted to is picked": (tuple_measurements, 1),
+    "what a model is fitted to is picked": (tuple_observations, 1),
     "the manifest is read": (RunFolder.read_manifest, 2),
-    "the manifest is written": (RunFolder.write_manifest, 15),
+    "the manifest is written": (RunFolder.write_manifest, 17),
     "the release is looked up in the ledger": (Releases.find, 5),
 }
 

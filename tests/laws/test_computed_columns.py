@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.evaluate.rules import broken_rules
-from marginweave.measurements.combinations import Domain
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table

@@ -15,9 +15,9 @@ from marginweave.answers.codes import Codes
 from marginweave.base.arrays import Flags, Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.masks import Mask
 from marginweave.estimate.marginals import normalize_marginals
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.tables import Mask
 from marginweave.records.release import estimation_input, fit_known, synthesize_blocks
 from tests.support.noisy_marginals import config, marginals
 

@@ -20,9 +20,8 @@ from scipy.stats import binom
 
 from marginweave.base.budget import Stability
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.discovery import compress_codes
-from marginweave.counts.level import LevelMechanism, draw_level, level_noise
-from marginweave.counts.marginals import measure_marginals
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain
 from marginweave.estimate.intervals import (
     Intervals,
     censored_bound,
@@ -33,12 +32,15 @@ from marginweave.estimate.intervals import (
 from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
 from marginweave.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
 from marginweave.evaluate.cells import Records
-from marginweave.measurements.combinations import Aggregates, Domain, Level
-from marginweave.measurements.tables import Marginals
+from marginweave.measurements.levels import LevelMechanism, draw_level, level_noise
+from marginweave.measurements.marginals import measure_marginals
+from marginweave.measurements.thresholds import level_threshold
 from marginweave.mechanisms.gaussian import add_noise, select_percentile
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
-from marginweave.planning.thresholds import level_threshold
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import compress_codes
+from marginweave.observations.tables import Marginals
 from marginweave.prepare.codes import EncodedTable, code_type
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded, count_marginal, histogram

@@ -13,11 +13,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from marginweave.base.errors import InputError
-from marginweave.counts.marginals import estimate_total
+from marginweave.domain.masks import Mask
 from marginweave.estimate.averages import Shared, Tables, average
 from marginweave.estimate.consistency import Holders, Nearest, make_consistent
-from marginweave.measurements.rounding import project_simplex
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.estimate.rounding import project_simplex
+from marginweave.observations.means import estimate_total
+from marginweave.observations.tables import Observation
 
 SIZES = (2, 3, 5, 7)
 SETS = {
@@ -30,7 +31,7 @@ SETS = {
 }
 
 
-def noisy(cliques: Sequence[tuple[int, ...]], seed: int, level: float = 60.0) -> list[Measurement]:
+def noisy(cliques: Sequence[tuple[int, ...]], seed: int, level: float = 60.0) -> list[Observation]:
     """Marginals of one positive random table with unequal noise."""
     rng = np.random.default_rng(seed)
     joint = rng.gamma(0.5, size=SIZES)
@@ -39,11 +40,11 @@ def noisy(cliques: Sequence[tuple[int, ...]], seed: int, level: float = 60.0) ->
     for i, clique in enumerate(cliques):
         exact = joint.sum(axis=tuple(a for a in range(4) if a not in clique))
         sd = level / (i + 1)
-        measured.append(Measurement(attributes=clique, counts=exact + rng.normal(0, sd, exact.shape), deviation=sd))
+        measured.append(Observation(attributes=clique, counts=exact + rng.normal(0, sd, exact.shape), deviation=sd))
     return measured
 
 
-def onto(measurement: Measurement, shared: set[int]) -> np.ndarray:
+def onto(measurement: Observation, shared: set[int]) -> np.ndarray:
     return measurement.counts.sum(axis=tuple(i for i, a in enumerate(measurement.attributes) if a not in shared))
 
 
@@ -75,7 +76,7 @@ def test_consistent_marginals_stay_as_they_are(cliques: list[tuple[int, ...]]) -
 def test_where_nothing_is_negative_it_is_weighted_least_squares(cliques: list[tuple[int, ...]]) -> None:
     """min sum_i |x_i - m_i|^2 / sd_i^2 over x_i that are marginals of one signed table, solved directly."""
     measured = [
-        Measurement(
+        Observation(
             attributes=m.attributes, counts=m.counts.astype(np.float64) + 1e5 / m.counts.size, deviation=m.deviation
         )
         for m in noisy(cliques, 3)
@@ -143,9 +144,9 @@ def test_turns_end_at_the_nearest_point_of_both_sets(seed: int) -> None:
 
 def test_the_total_weighs_by_variance_and_leaves_out_what_is_incomplete() -> None:
     """sd 1 over 2 cells against sd 2 over 3: variances 2 and 12, weights 6 to 1. A bounded marginal has no say."""
-    exact = Measurement(attributes=(0,), counts=np.array([60.0, 47.0]), deviation=1.0)
-    rough = Measurement(attributes=(1,), counts=np.array([50.0, 30.0, 20.0]), deviation=2.0)
-    bounded = Measurement(attributes=(0, 1), counts=np.full((2, 3), 10.0), deviation=0.1, complete=False)
+    exact = Observation(attributes=(0,), counts=np.array([60.0, 47.0]), deviation=1.0)
+    rough = Observation(attributes=(1,), counts=np.array([50.0, 30.0, 20.0]), deviation=2.0)
+    bounded = Observation(attributes=(0, 1), counts=np.full((2, 3), 10.0), deviation=0.1, complete=False)
     assert estimate_total([exact, rough, bounded]) == pytest.approx((6 * 107 + 100) / 7)
     assert estimate_total([bounded]) == pytest.approx(60)
     assert all(m.total == pytest.approx((6 * 107 + 100) / 7) for m in make_consistent([exact, rough, bounded]))
@@ -153,8 +154,8 @@ def test_the_total_weighs_by_variance_and_leaves_out_what_is_incomplete() -> Non
 
 def test_incomplete_marginals_keep_their_proportions() -> None:
     """Counts that fall short by bounded contributions are scaled to the record count, not lifted by equal amounts."""
-    full = Measurement(attributes=(0,), counts=np.array([70.0, 50.0]), deviation=1.0)
-    bounded = Measurement(attributes=(1,), counts=np.array([10.0, 20.0, 30.0]), deviation=1.0, complete=False)
+    full = Observation(attributes=(0,), counts=np.array([70.0, 50.0]), deviation=1.0)
+    bounded = Observation(attributes=(1,), counts=np.array([10.0, 20.0, 30.0]), deviation=1.0, complete=False)
     assert make_consistent([full, bounded])[1].counts == pytest.approx([20, 40, 60])
 
 
@@ -182,7 +183,7 @@ def test_forbidden_cells_are_empty_wherever_they_show() -> None:
 
 
 @st.composite
-def masked(draw: st.DrawFn) -> tuple[list[Measurement], list[Mask]]:
+def masked(draw: st.DrawFn) -> tuple[list[Observation], list[Mask]]:
     """Noisy marginals of a table, and random masks of one to three attributes that leave at least one record."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     record = [int(rng.integers(size)) for size in SIZES]
@@ -196,7 +197,7 @@ def masked(draw: st.DrawFn) -> tuple[list[Measurement], list[Mask]]:
     return noisy(cliques, draw(st.integers(0, 2**32 - 1)), draw(st.floats(5, 200))), masks
 
 
-def apart(measurements: Sequence[Measurement]) -> float:
+def apart(measurements: Sequence[Observation]) -> float:
     """The largest difference between two marginals in what they share, in records."""
     pairs = itertools.combinations(measurements, 2)
     shared = ((one, other, {*one.attributes} & {*other.attributes}) for one, other in pairs)
@@ -206,7 +207,7 @@ def apart(measurements: Sequence[Measurement]) -> float:
 @settings(max_examples=20, deadline=None)
 @given(masked())
 def test_with_structural_zeros_marginals_agree_and_stay_as_they_are(
-    drawn: tuple[list[Measurement], list[Mask]],
+    drawn: tuple[list[Observation], list[Mask]],
 ) -> None:
     """To 1e-6 of the records; the masks hide up to two thirds of the cells, and the data need not obey them."""
     measured, masks = drawn
@@ -220,7 +221,7 @@ def test_with_structural_zeros_marginals_agree_and_stay_as_they_are(
 
 def test_an_empty_table_becomes_empty() -> None:
     """A total below zero is zero, and so is every cell."""
-    measured = [Measurement(attributes=(0,), counts=np.array([-5, 2]), deviation=3.0)]
+    measured = [Observation(attributes=(0,), counts=np.array([-5, 2]), deviation=3.0)]
     assert not make_consistent(measured)[0].counts.any()
 
 
@@ -233,7 +234,7 @@ def test_an_empty_table_becomes_empty() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(measurements: list, masks: list, message: str) -> None:
-    measured = [Measurement(attributes=a, counts=np.ones(shape), deviation=1.0) for a, shape in measurements]
+    measured = [Observation(attributes=a, counts=np.ones(shape), deviation=1.0) for a, shape in measurements]
     with pytest.raises(InputError, match=message):
         make_consistent(measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks])
 
@@ -270,7 +271,7 @@ def test_many_sparse_marginals_leave_the_counts_of_rare_values_alone() -> None:
     exact = {1: 5000 * shares, 3: 5000 * np.einsum("i,j,k->ijk", shares, shares, shares)}
     tables = [exact[len(c)] for c in cliques]
     measured = [
-        Measurement(attributes=c, counts=table + rng.normal(0, 20, table.shape), deviation=20.0)
+        Observation(attributes=c, counts=table + rng.normal(0, 20, table.shape), deviation=20.0)
         for c, table in zip(cliques, tables, strict=True)
     ]
     made = np.array([m.counts - exact[1] for m in make_consistent(measured)[:8]])
@@ -304,7 +305,7 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
     allowed = [_spread(possible, clique, order) for clique in cliques]
     weights = rng.uniform(0.1, 9, len(cliques))
     measured = [
-        Measurement(attributes=clique, counts=np.where(kept, value, 0.0), deviation=weight**-0.5)
+        Observation(attributes=clique, counts=np.where(kept, value, 0.0), deviation=weight**-0.5)
         for clique, kept, value, weight in zip(cliques, allowed, values, weights, strict=True)
     ]
     tables = Tables.of(measured, [], 700.0)._replace(allowed=np.concatenate([kept.ravel() for kept in allowed]))

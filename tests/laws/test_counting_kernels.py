@@ -17,8 +17,8 @@ from scipy.stats import chi2
 from marginweave.base.parallel import LocalEngine
 from marginweave.counts import count_runs, layout
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.discovery import ReleasedBlocks
 from marginweave.counts.layout import lay_out, spans
+from marginweave.counts.released_rows import ReleasedBlocks
 from marginweave.mechanisms.randomness import KeyedBits
 from marginweave.prepare.codes import EncodedTable, code_type
 from tests.support.counting import (

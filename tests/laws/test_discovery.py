@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.release import Configuration
-from marginweave.counts import discovery as domain
-from marginweave.counts.discovery import count_values, discover_labels, discovery
+from marginweave.counts.released_rows import count_values
+from marginweave.measurements import private_values as domain
+from marginweave.measurements.private_values import PrivateValues, discover_labels
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.planning.split import plan_budget
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import clopper_pearson, table_of
 
@@ -44,7 +45,8 @@ def config_of(theta: int, columns: int, neighbors: Any) -> Configuration:
 def exposed(config: Configuration, theta: int, columns: int, *, alike: bool) -> tuple[int, Fraction]:
     """How many of the subjects have a value of their own published, and the exact probability for one."""
     plan = plan_budget(config)
-    sd, threshold = discovery(config, plan)
+    draw = plan.draw(PrivateValues)
+    sd, threshold = draw.sigma(config), draw.threshold(config)
     owner = np.repeat(np.arange(SUBJECTS), theta)
     own = owner if alike else np.arange(SUBJECTS * theta)
     table = table_of([own.tolist()] * columns, [int(own.max()) + 1] * columns)

@@ -12,10 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from marginweave.counts.discovery import Compression
+from marginweave.domain.masks import Clique
 from marginweave.estimate.earlier import EarlierTable, pool
 from marginweave.estimate.marginals import Spread, compression_of
-from marginweave.measurements.tables import Clique, Measurement
+from marginweave.observations.compression import Compression
+from marginweave.observations.tables import Observation
 from marginweave.records.release import expand_records
 from tests.support import noisy_marginals
 
@@ -25,12 +26,12 @@ APART = Compression(codes=tuple(np.arange(size) for size in SIZES), counts=COUNT
 MERGED = Compression(codes=(np.arange(3), np.array([0, 1, 2, 2, 2]), np.array([0, 1, 2, 2])), counts=COUNTS)
 
 
-def measured(attributes: Clique, truth: NDArray[Any], sd: float, seed: int) -> Measurement:
+def measured(attributes: Clique, truth: NDArray[Any], sd: float, seed: int) -> Observation:
     noise = np.random.default_rng(seed).normal(0, sd, truth.shape)
-    return Measurement(attributes=attributes, counts=truth + noise, deviation=sd)
+    return Observation(attributes=attributes, counts=truth + noise, deviation=sd)
 
 
-def earlier(m: Measurement, codes: Compression = APART) -> EarlierTable:
+def earlier(m: Observation, codes: Compression = APART) -> EarlierTable:
     return EarlierTable(measurement=m, codes=tuple(codes.codes[a] for a in m.attributes))
 
 
@@ -47,8 +48,8 @@ def test_two_measurements_have_the_noise_of_both_precisions(now: float, then: fl
 
 
 def test_three_releases_and_sets_that_only_one_has_measured() -> None:
-    singles = [Measurement(attributes=(1,), counts=np.full(5, count), deviation=6.0) for count in (10.0, 20.0, 60.0)]
-    alone = Measurement(attributes=(0, 2), counts=np.ones((3, 4)), deviation=7.0)
+    singles = [Observation(attributes=(1,), counts=np.full(5, count), deviation=6.0) for count in (10.0, 20.0, 60.0)]
+    alone = Observation(attributes=(0, 2), counts=np.ones((3, 4)), deviation=7.0)
     found = pool(singles[:1], [*map(earlier, singles[1:]), earlier(alone)], APART)
     assert [(m.attributes, m.deviation) for m in found] == [
         ((1,), pytest.approx(6 / math.sqrt(3))),
@@ -62,7 +63,7 @@ def test_three_releases_and_sets_that_only_one_has_measured() -> None:
 def test_merged_values_are_added_or_shared_as_in_the_records(then: Compression, now: Compression) -> None:
     """By brute force over the codes; no cell counts for more exact than a measured one, and a sum of n is n times as noisy."""
     counts = np.random.default_rng(3).normal(20, 9, [then.sizes[1], then.sizes[2]])
-    (found,) = pool([], [earlier(Measurement(attributes=(1, 2), counts=counts, deviation=2.0), then)], now)
+    (found,) = pool([], [earlier(Observation(attributes=(1, 2), counts=counts, deviation=2.0), then)], now)
     wanted, parts = np.zeros([now.sizes[1], now.sizes[2]]), np.zeros([now.sizes[1], now.sizes[2]])
     for cell in itertools.product(range(SIZES[1]), range(SIZES[2])):
         old = tuple(int(then.codes[a][v]) for a, v in zip((1, 2), cell, strict=True))
@@ -92,7 +93,7 @@ def test_merged_values_of_records_have_the_shares_of_both_releases() -> None:
     assert rare.sum() > 2
     counts = np.where(rare, np.cumsum(rare) ** 3.0, drawn.one_way[merged].counts)
     exact = EarlierTable(
-        measurement=Measurement(attributes=(merged,), counts=counts, deviation=1e-4), codes=(np.arange(len(rare)),)
+        measurement=Observation(attributes=(merged,), counts=counts, deviation=1e-4), codes=(np.arange(len(rare)),)
     )
     pooled = replace(drawn, pooled=(*pool(drawn.one_way, [exact]), *drawn.larger))
     compression = compression_of(pooled, settings)[1]

@@ -22,10 +22,10 @@ from marginweave.base.errors import MarginweaveError
 from marginweave.configuration.load import parse_configuration
 from marginweave.inference.answers import read_answers
 from marginweave.ledger import Ledger
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms import gaussian, randomness
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from marginweave.mechanisms.randomness import DrawBits
-from marginweave.planning.split import plan_budget
 from tests.golden.shapes import SHAPES, account_of, write_people
 from tests.support.plain_runs import run_plainly
 from tests.support.samples import every

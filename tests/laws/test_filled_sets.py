@@ -14,12 +14,12 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
 from marginweave.domain.boxes import allowed_boxes
+from marginweave.domain.masks import Mask, NeverTogether
 from marginweave.domain.zeros import PossibleCells, broken_records, structural_masks
 from marginweave.drafts.look import Look
 from marginweave.drafts.tally import judge
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.flows.check.advice import column_findings
-from marginweave.measurements.tables import Mask, NeverTogether
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.repair import Repair

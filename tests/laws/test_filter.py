@@ -23,13 +23,13 @@ from scipy.special import ndtr
 
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.accounting.accounts import Account, Box, Spent
+from marginweave.accounting.charges import Charge, ChargedPlan
 from marginweave.accounting.composition import account_epsilon
 from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.base.errors import BudgetError
 from marginweave.ledger import Ledger, ReleaseRequest
 from marginweave.ledger.boxes import admitted, box_fault, box_for, box_of_cap
 from marginweave.ledger.replay import Replay
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -192,19 +192,19 @@ def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost,
         assert admitted(account, before, less, CAP) == "sums"
 
 
-def _plan(cost: Cost) -> BudgetPlan:
+def _plan(cost: Cost) -> ChargedPlan:
     multiplier = float("inf") if not cost.mu2 else float(np.nextafter(float(cost.mu2) ** -0.5, np.inf))
     draws = tuple(
-        PlannedDraw(kind=kind, place=place, mechanism="rounded-gaussian", parameter=multiplier, cost=cost)
-        for kind, place in ((DrawKind.COUNT, ()), (DrawKind.LEVEL, (1,)))
+        Charge(name=name, mechanism="rounded-gaussian", parameter=multiplier, cost=cost)
+        for name in ("count", "level-1")
     )
-    return BudgetPlan(
+    return ChargedPlan(
         epsilon=1.0,
         delta=1e-6,
         neighbors="add-remove",
         delta_threshold=0.0,
         spent_epsilon=1.0,
-        draws=draws,
+        charges=draws,
     )
 
 

@@ -12,8 +12,9 @@ from scipy import stats
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.synthesis import GumSynthesis
+from marginweave.domain.masks import Mask
 from marginweave.estimate.consistency import make_consistent
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.observations.tables import Observation
 from marginweave.records.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
 from tests.support.synthesized import synthesize_gum
 
@@ -47,11 +48,11 @@ def marginal(rows: np.ndarray, clique: tuple[int, ...], sizes: tuple[int, ...] =
     return counts
 
 
-def measured(rows: np.ndarray, cliques: list[tuple[int, ...]], level: float, seed: int = 0) -> list[Measurement]:
+def measured(rows: np.ndarray, cliques: list[tuple[int, ...]], level: float, seed: int = 0) -> list[Observation]:
     """Marginals with noise, made consistent; exact ones at level 0."""
     rng = np.random.default_rng(seed)
     noisy = [
-        Measurement(
+        Observation(
             attributes=c,
             counts=marginal(rows, c) + rng.normal(0, level, [SIZES[a] for a in c]),
             deviation=max(level, 1e-6),
@@ -294,7 +295,7 @@ def test_cells_of_less_than_half_a_record_are_not_lost() -> None:
 
     The mask, which forbids nothing, keeps the pair from being clipped.
     """
-    equal = Measurement(attributes=(0, 1), counts=np.eye(20) * 100, deviation=1e-6)
+    equal = Observation(attributes=(0, 1), counts=np.eye(20) * 100, deviation=1e-6)
     mask = Mask(attributes=(0, 1), allowed=np.ones((20, 20), np.bool_))
     made = synthesize_gum([equal], (20, 20), 8, GumSynthesis(start="one-way", tolerance=0.0, rounds=60), [mask])
     assert (made[:, 0] == made[:, 1]).all()
@@ -303,7 +304,7 @@ def test_cells_of_less_than_half_a_record_are_not_lost() -> None:
 def test_noise_is_left_alone() -> None:
     """A start whose every cell is within its deviation is the end: 30 rounds make the same records as none."""
     marginals = [
-        Measurement(attributes=m.attributes, counts=m.counts, deviation=1e4)
+        Observation(attributes=m.attributes, counts=m.counts, deviation=1e4)
         for m in measured(random_rows(7, 500), EVERY_PAIR, 5.0)
     ]
     none = synthesize_gum(marginals, SIZES, 500, GumSynthesis(rounds=0))
@@ -319,9 +320,9 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
     rng = np.random.default_rng(11)
     pairs = list(itertools.combinations(range(3), 2))
     truth = {c: np.full([sizes[a] for a in c], 2000 / (sizes[c[0]] * sizes[c[1]])) for c in pairs}
-    noisy = [Measurement(attributes=c, counts=t + rng.normal(0, 15, t.shape), deviation=15.0) for c, t in truth.items()]
+    noisy = [Observation(attributes=c, counts=t + rng.normal(0, 15, t.shape), deviation=15.0) for c, t in truth.items()]
     singles = [
-        Measurement(attributes=(a,), counts=np.full(n, 2000 / n) + rng.normal(0, 3, n), deviation=3.0)
+        Observation(attributes=(a,), counts=np.full(n, 2000 / n) + rng.normal(0, 3, n), deviation=3.0)
         for a, n in enumerate(sizes)
     ]
     consistent = make_consistent([*singles, *noisy])

@@ -97,7 +97,7 @@ def test_noise_meets_counts_in_one_module() -> None:
     users = {relative(path) for path, text in TEXTS.items() if needle.search(text)}
     assert users == {
         "src/marginweave/mechanisms/gaussian.py",
-        "src/marginweave/planning/thresholds.py",
+        "src/marginweave/measurements/thresholds.py",
         "src/marginweave/mechanisms/zero_cells.py",
     }
 

@@ -27,8 +27,9 @@ from scipy.special import ndtri
 from marginweave.base.arrays import Words
 from marginweave.base.budget import Stability
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import LevelMechanism, draw_level
-from marginweave.counts.marginals import all_cliques, measure_marginals
+from marginweave.counts.marginals import all_cliques
+from marginweave.measurements.levels import LevelMechanism, draw_level
+from marginweave.measurements.marginals import measure_marginals
 from marginweave.mechanisms.gaussian import add_noise
 from marginweave.mechanisms.laplace import draw_laplace_noise
 from marginweave.mechanisms.noise_table import noise_table

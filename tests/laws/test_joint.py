@@ -18,12 +18,12 @@ from scipy.stats import norm
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.base.budget import Neighbors
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import draw_level, plan_level
+from marginweave.measurements.levels import draw_level, plan_level
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.thresholds import private_threshold
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.noise_table import NoiseTable, noise_table
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.planning.split import plan_budget
-from marginweave.planning.thresholds import private_threshold
 from tests.oracles.sparse_histogram import JointLoss, joint_delta, sparse_delta
 from tests.support.configurations import PRIVATE
 from tests.support.configurations import configuration as people

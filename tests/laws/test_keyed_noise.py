@@ -21,17 +21,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from marginweave.base.digests import counts_digest
 from marginweave.base.errors import InputError
 from marginweave.base.parallel import LocalEngine
-from marginweave.counts import level as level_module
 from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.count_runs import MemoryBudget
-from marginweave.counts.discovery import discover_labels
-from marginweave.counts.level import LevelMechanism, draw_level
-from marginweave.counts.marginals import measure_marginals
-from marginweave.counts.payloads import counts_digest, level_digest, values_digest
-from marginweave.measurements.combinations import Level
+from marginweave.domain.combinations import Level
+from marginweave.measurements import levels as level_module
+from marginweave.measurements.digests import level_digest, values_digest
+from marginweave.measurements.levels import LevelMechanism, draw_level
+from marginweave.measurements.marginals import measure_marginals
+from marginweave.measurements.private_values import discover_labels
 from marginweave.mechanisms import gaussian as mechanisms
 from marginweave.mechanisms import zero_cells
 from marginweave.mechanisms.gaussian import add_noise

@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from marginweave.base.digests import counts_digest
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import LevelMechanism
-from marginweave.counts.payloads import counts_digest, level_digest
+from marginweave.measurements.digests import level_digest
+from marginweave.measurements.levels import LevelMechanism
 from marginweave.mechanisms.gaussian import add_noise, select_candidate
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.randomness import DrawBits

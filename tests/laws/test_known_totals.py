@@ -17,12 +17,12 @@ from marginweave.base.arrays import Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.release import Configuration
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.estimate.normalize import normalize
 from marginweave.estimate.totals import dense, exact_parts
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.records import release
 from marginweave.records.known import ExactCounts, cells_of
 from marginweave.records.shards import RecordSampler, ShardPlan
@@ -87,10 +87,10 @@ def noisy(config: Configuration, records: Records, seed: int, sd: float = 3.0) -
     labels = tuple(attribute.labels for attribute in config.attributes)
     sizes = domain_sizes(config.attributes, labels)
 
-    def measured(clique: tuple[int, ...], columns: list[NDArray[Any]], shape: tuple[int, ...]) -> Measurement:
+    def measured(clique: tuple[int, ...], columns: list[NDArray[Any]], shape: tuple[int, ...]) -> Observation:
         counts = rng.normal(0, sd, shape).round().astype(np.int64)
         np.add.at(counts, tuple(columns[a] for a in clique), 1)
-        return Measurement(attributes=clique, counts=counts, deviation=sd)
+        return Observation(attributes=clique, counts=counts, deviation=sd)
 
     columns = list(records.T)
     one_way = tuple(measured((a,), columns, (n,)) for a, n in enumerate(sizes))
@@ -164,7 +164,7 @@ def test_values_of_sets_that_rules_tie_to_a_table_follow(number: int, seed: int,
     else:
         labels = tuple(attribute.labels for attribute in config.attributes)
         one_way = [
-            Measurement(attributes=(a,), counts=rng.integers(0, 30, 2), deviation=2.0) for a in range(len(labels))
+            Observation(attributes=(a,), counts=rng.integers(0, 30, 2), deviation=2.0) for a in range(len(labels))
         ]
         domain = Domain(names=tuple(a.name for a in config.attributes), labels=labels)
         counts = normalize_marginals(Marginals(domain=domain, one_way=tuple(one_way), larger=()), config)
@@ -307,7 +307,7 @@ def chain_marginals(config: Configuration, records: NDArray[Any], seed: int, sd:
     for clique in (*((a,) for a in range(4)), *PAIRS):
         counts = rng.normal(0, sd, [sizes[a] for a in clique]).round().astype(np.int64)
         np.add.at(counts, tuple(records[:, a] for a in clique), 1)
-        measured.append(Measurement(attributes=clique, counts=counts, deviation=sd))
+        measured.append(Observation(attributes=clique, counts=counts, deviation=sd))
     domain = Domain(names=tuple(CODES), labels=tuple(attribute.labels for attribute in config.attributes))
     return normalize_marginals(
         Marginals(domain=domain, one_way=tuple(measured[:4]), larger=tuple(measured[4:])), config

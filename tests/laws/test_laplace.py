@@ -15,7 +15,8 @@ from scipy import stats
 
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError, StageError
-from marginweave.counts.marginals import all_cliques, budget_shares, measure_marginals, split_noise
+from marginweave.counts.marginals import all_cliques
+from marginweave.measurements.marginals import budget_shares, measure_marginals, split_noise
 from marginweave.mechanisms import laplace as mechanisms
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.mechanisms.laplace import (

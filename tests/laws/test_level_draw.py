@@ -21,9 +21,9 @@ from scipy.special import ndtr
 from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.discovery import recode, released_level
-from marginweave.counts.level import draw_level
-from marginweave.measurements.combinations import Level
+from marginweave.counts.released_rows import recode, released_level
+from marginweave.domain.combinations import Level
+from marginweave.measurements.levels import draw_level
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.prepare.codes import EncodedTable

@@ -18,15 +18,10 @@ from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
-from marginweave.counts.marginals import all_cliques, budget_shares, cells, measure_marginals, split_noise
-from marginweave.counts.selection import (
-    indif_score,
-    indif_scores,
-    indif_sensitivity,
-    measure_indif,
-    plan_indif,
-    select_marginals,
-)
+from marginweave.counts.marginals import all_cliques, cells
+from marginweave.measurements.marginals import budget_shares, measure_marginals, split_noise
+from marginweave.measurements.pair_scores import indif_score, indif_scores, indif_sensitivity, measure_indif, plan_indif
+from marginweave.measurements.selection import select_marginals
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.mechanisms.gaussian import RoundedGaussian, marginal_sigma
 from marginweave.mechanisms.noise_table import MAX_SIGMA

@@ -21,11 +21,11 @@ from scipy.special import ndtri
 from marginweave.base.arrays import Integers
 from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet, flat_keys
-from marginweave.counts.level import draw_level
-from marginweave.measurements.combinations import Level
+from marginweave.domain.combinations import Level
+from marginweave.measurements.levels import draw_level
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.planning.split import plan_budget
 from marginweave.prepare.codes import EncodedTable
 from tests.support.configurations import configuration
 from tests.support.level_draws import bounded, category, clopper_pearson, planned, table_of

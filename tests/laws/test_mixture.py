@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 from marginweave.base.errors import InputError
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.boxes import allowed_boxes
+from marginweave.domain.masks import Clique, Mask
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.blocks import tie
 from marginweave.estimate.mixture.descent import Descent
@@ -23,8 +24,8 @@ from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.estimate.mixture.objective import Objective
 from marginweave.estimate.mixture.targets import F32, FeatureLayout
-from marginweave.measurements.rounding import round_shares, to_simplex
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Mask, Measurement
+from marginweave.estimate.rounding import round_shares, to_simplex
+from marginweave.observations.tables import CensoredObservation, Observation
 from marginweave.records.mixture import sample_mixture, sample_stratified, swap_refine
 from marginweave.records.shards import RecordSampler
 from tests.support.synthesized import every_record
@@ -33,16 +34,16 @@ SIZES = (2, 3, 5, 4)
 SMALL = MixtureSynthesis(components=20, fits=2, iterations=200)
 
 
-def noisy(clique: Clique, seed: int, deviation: float = 2.0) -> Measurement:
+def noisy(clique: Clique, seed: int, deviation: float = 2.0) -> Observation:
     rng = np.random.default_rng([seed, *clique])
-    return Measurement(attributes=clique, counts=rng.normal(20, 8, [SIZES[a] for a in clique]), deviation=deviation)
+    return Observation(attributes=clique, counts=rng.normal(20, 8, [SIZES[a] for a in clique]), deviation=deviation)
 
 
-def censored(clique: Clique, seed: int) -> CensoredMeasurement:
+def censored(clique: Clique, seed: int) -> CensoredObservation:
     rng = np.random.default_rng([seed, 9, *clique])
     known = noisy(clique, seed)
     kind = rng.integers(0, 3, known.counts.shape)
-    return CensoredMeasurement(
+    return CensoredObservation(
         attributes=clique, counts=known.counts, deviation=2.0, released=kind == 0, hidden=kind == 1, cut=4.0
     )
 
@@ -68,7 +69,7 @@ WIDE = [noisy((0, 2, 3), 1, 1.5), noisy((0, 1, 2, 3), 1)]
     ],
     ids=["pairs", "wide", "censored"],
 )
-def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[Measurement], masks: list[Mask]) -> None:
+def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[Observation], masks: list[Mask]) -> None:
     """Slopes against central differences of the loss computed apart, in double precision; then shares move along them."""
     ties = tie(SIZES, masks)
     blocks, across = ties.blocks, ties.across
@@ -110,8 +111,8 @@ def test_precise_counts_get_few_large_models_unless_somebody_chose(
     deviation: float, more: dict[str, Any], components: int
 ) -> None:
     """A cell of the pairs holds some two records; of single columns, which are not asked for it, many."""
-    pairs = [Measurement(attributes=c, counts=np.full((3, 4), 2.0), deviation=deviation) for c in ((0, 1), (2, 3))]
-    one = Measurement(attributes=(0,), counts=np.full(3, 8.0), deviation=0.01)
+    pairs = [Observation(attributes=c, counts=np.full((3, 4), 2.0), deviation=deviation) for c in ((0, 1), (2, 3))]
+    one = Observation(attributes=(0,), counts=np.full(3, 8.0), deviation=0.01)
     model = fit_mixture([*pairs, one], (3, 4, 3, 4), 24.0, [], MixtureSynthesis(iterations=1, **more))
     assert model.components == components
 
@@ -121,7 +122,7 @@ def test_a_move_of_tied_columns_does_not_go_too_far() -> None:
     blocks = tie(SIZES, [forbidding((0, 2), 3)]).blocks
     layout = FeatureLayout(blocks, SIZES)
     alone = [
-        Measurement(attributes=(a,), counts=np.linspace(200, 400, SIZES[a]) / SIZES[a], deviation=1.0)
+        Observation(attributes=(a,), counts=np.linspace(200, 400, SIZES[a]) / SIZES[a], deviation=1.0)
         for a in (0, 1, 3)
     ]
     shares = np.concatenate([np.full((len(b.cells), 1), 1 / len(b.cells), F32) for b in blocks])
@@ -147,7 +148,7 @@ def test_the_nearest_shares(seed: int, size: int, scale: float) -> None:
     assert (off[nearest > 0] >= off.max() - 1e-5).all()
 
 
-def loss(model: Mixture, measurements: list[Measurement]) -> float:
+def loss(model: Mixture, measurements: list[Observation]) -> float:
     """Minus the logarithm of the likelihood but for a constant, from the table of all attributes."""
     total = 0.0
     for m in measurements:
@@ -155,7 +156,7 @@ def loss(model: Mixture, measurements: list[Measurement]) -> float:
         known = getattr(m, "released", np.ones(means.shape, bool))
         reached = means > 0  # what a mask forbids is nobody's fault
         total += 0.5 * float(np.sum((((means - m.counts) / m.deviation) ** 2)[known & reached]))
-        if isinstance(m, CensoredMeasurement):
+        if isinstance(m, CensoredObservation):
             total -= float(log_ndtr((m.cut - means[m.hidden & reached]) / m.deviation).sum())
     return total
 
@@ -211,7 +212,7 @@ def test_a_product_is_found_from_its_pairs() -> None:
     """Exact pairs of independent columns give the exact table, though no more than two were ever counted together."""
     parts = [np.random.default_rng(a).dirichlet(np.full(size, 3.0)) for a, size in enumerate(SIZES)]
     pairs = [
-        Measurement(attributes=(a, b), counts=1e5 * np.outer(parts[a], parts[b]), deviation=10.0)
+        Observation(attributes=(a, b), counts=1e5 * np.outer(parts[a], parts[b]), deviation=10.0)
         for a, b in itertools.combinations(range(4), 2)
     ]
     table = 1e5 * np.einsum("i,j,k,l->ijkl", *parts)
@@ -224,7 +225,7 @@ def test_a_dependence_is_found() -> None:
     truth = np.zeros((5, 4))
     truth[[0, 1, 2, 3, 4], [3, 1, 0, 2, 3]] = [100, 400, 50, 250, 200]
     noise = np.random.default_rng(0).normal(0, 5, truth.shape)
-    measured = [Measurement(attributes=(0, 1), counts=truth + noise, deviation=5.0)]
+    measured = [Observation(attributes=(0, 1), counts=truth + noise, deviation=5.0)]
     model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSynthesis(components=20, fits=2), noise=0.0)
     assert np.abs(model.marginal((0, 1)) - truth).sum() < 0.8 * np.abs(noise).sum()
 
@@ -235,7 +236,7 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
     truth = model_of(np.random.default_rng(1).normal(size=(4, sum(SIZES))), np.zeros(4), blocks)
     cliques = list(itertools.combinations(range(4), 2))
     measured = [
-        Measurement(
+        Observation(
             attributes=c,
             counts=10 * truth.marginal(c) + 3.0 * np.random.default_rng(c).normal(size=[SIZES[a] for a in c]),
             deviation=3.0,
@@ -251,7 +252,7 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
     assert chi(fit_mixture(measured, SIZES, 3000.0, [], MixtureSynthesis(components=30), noise=0.0), measured) < 0.6
 
 
-def chi(model: Mixture, measured: list[Measurement]) -> float:
+def chi(model: Mixture, measured: list[Observation]) -> float:
     squares = [((model.marginal(m.attributes) - m.counts) / m.deviation) ** 2 for m in measured]
     return sum(float(s.sum()) for s in squares) / sum(s.size for s in squares)
 
@@ -403,7 +404,7 @@ def test_a_box_has_its_records_and_keeps_dependence_inside() -> None:
     for pair in itertools.combinations(range(4), 2):
         counts = np.zeros([sizes[a] for a in pair])
         np.add.at(counts, tuple(records[:, a] for a in pair), 1)
-        tables.append(Measurement(attributes=pair, counts=counts, deviation=1.0))
+        tables.append(Observation(attributes=pair, counts=counts, deviation=1.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("marginweave.estimate.mixture.blocks._FEW", 8)
         model = fit_mixture(tables, sizes, 4000.0, masks, MixtureSynthesis(components=60, fits=2))
@@ -433,7 +434,7 @@ def test_single_combinations_are_those_of_the_table(seed: int, attributes: list[
 
 def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
     """Three of four values are released; the fourth was never counted and gets the rest, a hidden one no more than its cut."""
-    one = CensoredMeasurement(
+    one = CensoredObservation(
         attributes=(0,),
         counts=np.array([500.0, 200.0, 0.0, 0.0]),
         deviation=5.0,
@@ -449,7 +450,7 @@ def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
 
 def test_the_steward_is_told_what_does_not_fit() -> None:
     pair = noisy((0, 1), 1)
-    wrong: dict[str, tuple[list[Measurement], tuple[int, ...], float, list[Mask]]] = {
+    wrong: dict[str, tuple[list[Observation], tuple[int, ...], float, list[Mask]]] = {
         r"^total \(0\) must be positive": ([pair], SIZES[:2], 0, []),
         r"^attribute 2 must be in at least one marginal": ([pair], SIZES[:3], 10.0, []),
         r"must have the shape that sizes say": ([pair], (2, 4), 10.0, []),

@@ -14,10 +14,10 @@ from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.model import WIDER, ModelAnswers, ModelSpread, Stack, _contrasts, _tau, misfit
 from marginweave.answers.tables import NoisyTables
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.labels import UndeclaredCells
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.inference.model_answers import ignored_records
-from marginweave.measurements.combinations import UndeclaredCells
-from marginweave.measurements.tables import Measurement
+from marginweave.observations.tables import Observation
 
 FALSE_ALARM = 1e-6
 SIZES, RECORDS = (3, 4, 2), 1000.0
@@ -162,7 +162,7 @@ def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() 
             table = np.zeros([SIZES[a] for a in c], np.int64)
             np.add.at(table, tuple(records[a] for a in c), 1)
             noisy = table + np.rint(rng.normal(0, 5, table.shape)).astype(np.int64)
-            measured.append(Measurement(attributes=c, counts=noisy, deviation=5.0))
+            measured.append(Observation(attributes=c, counts=noisy, deviation=5.0))
         model = Mixture.of(np.ones(1), [np.full((1, s), 1 / s) for s in SIZES], SIZES, 4000.0, [])
         stack = Stack.of(model, [model])
         found.append(misfit(measured, model, stack, settings, np.random.default_rng(1)))
@@ -178,10 +178,10 @@ def test_contrasts_are_less_their_noise_and_that_of_the_fit() -> None:
     Half of what they have more is the spread of the drawn models, whatever the noise of the table.
     """
     model, rng, middle, half = _mixture(1), np.random.default_rng(3), [], []
-    elsewhere = Measurement(attributes=(1,), counts=np.zeros(4, np.int64), deviation=1.0)
+    elsewhere = Observation(attributes=(1,), counts=np.zeros(4, np.int64), deviation=1.0)
     for _ in range(400):
         noisy = np.rint(model.marginal((0, 2)) + rng.normal(0, 20, (3, 2))).astype(np.int64)
-        m = Measurement(attributes=(0, 2), counts=noisy, deviation=20.0)
+        m = Observation(attributes=(0, 2), counts=noisy, deviation=20.0)
         ((_, outside),), ((_, inside),) = (
             _contrasts(m, model, kept, Stack.of(model, DRAWN), np.random.default_rng(1)) for kept in ([elsewhere], ())
         )

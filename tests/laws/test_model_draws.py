@@ -9,7 +9,7 @@ import numpy as np
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.draws import draw_models, expected_counts
 from marginweave.estimate.mixture.fit import fit_mixture
-from marginweave.measurements.tables import CensoredMeasurement, Measurement
+from marginweave.observations.tables import CensoredObservation, Observation
 
 SIZES, SIGMA, RECORDS = (3, 4, 2), 20.0, 3000
 SETTINGS = MixtureSynthesis(components=20, fits=2)
@@ -21,7 +21,7 @@ def _model() -> tuple:
     cliques = [(0,), (1,), (2,), *combinations(range(3), 2)]
     tables = [truth.sum(axis=tuple(i for i in range(3) if i not in c)) for c in cliques]
     measured = [
-        Measurement(attributes=c, counts=np.rint(t + rng.normal(0, SIGMA, t.shape)).astype(np.int64), deviation=SIGMA)
+        Observation(attributes=c, counts=np.rint(t + rng.normal(0, SIGMA, t.shape)).astype(np.int64), deviation=SIGMA)
         for c, t in zip(cliques, tables, strict=True)
     ]
     return fit_mixture(measured, SIZES, float(RECORDS), [], SETTINGS), measured
@@ -42,12 +42,12 @@ def test_what_a_measurement_would_be_of_the_model_alone() -> None:
     """Coarser levels are summed, an incomplete table falls short, and counts below the cut are hidden in a draw."""
     table = np.arange(12.0).reshape(3, 4)
     coarse = np.array([0, 0, 1])
-    level = Measurement(attributes=(0, 1), counts=np.ones((2, 4), np.int64), deviation=1.0, levels=(coarse, None))
+    level = Observation(attributes=(0, 1), counts=np.ones((2, 4), np.int64), deviation=1.0, levels=(coarse, None))
     assert np.array_equal(expected_counts(level, table, 66.0), np.stack([table[0] + table[1], table[2]]))
-    short = Measurement(attributes=(0, 1), counts=np.full((3, 4), 2), deviation=1.0, complete=False)
+    short = Observation(attributes=(0, 1), counts=np.full((3, 4), 2), deviation=1.0, complete=False)
     assert expected_counts(short, table, 66.0).sum() == 24.0
     model, measured = _model()
-    censored = CensoredMeasurement(
+    censored = CensoredObservation(
         attributes=(0, 1),
         counts=np.zeros((3, 4), np.int64),
         deviation=1.0,

@@ -13,9 +13,9 @@ from scipy.stats import binom
 
 from marginweave.columns import values_of
 from marginweave.configuration.columns import NumberColumn
+from marginweave.domain.labels import Domain
 from marginweave.evaluate.numbers import PROBABILITIES, NumberTally, _intervals, mean_floor, quantile_interval
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from tests.support.configurations import configuration
 
 EDGES = np.array([0.0, 2, 7, 30, 100, 400])
@@ -64,7 +64,7 @@ def _stated(counts: list[int], deviation: float, **keys: Any) -> list[tuple[floa
     columns = {"x": {"type": "number", **keys}, "y": {"type": "category", "values": ["a", "b"]}}
     config = configuration(columns=columns, aggregate={"method": "marginals", "cliques": [["x", "y"]]})
     domain = Domain(names=("x", "y"), labels=(column(**keys).labels, ("a", "b")))
-    one_way = Measurement(attributes=(0,), counts=np.array([*counts, 0]), deviation=deviation)
+    one_way = Observation(attributes=(0,), counts=np.array([*counts, 0]), deviation=deviation)
     return _intervals("x", column(**keys), Marginals(domain=domain, one_way=(one_way,), larger=()), config)
 
 

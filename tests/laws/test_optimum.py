@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
+from marginweave.mechanisms.exponential import Exponential
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from tests.support.budget_plans import configuration
 
 
@@ -29,14 +31,14 @@ def selection_loss(epsilon: float, interval: float) -> Any:
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(interval, places, curve))
 
 
-def composed(plan: BudgetPlan, shrink: float, interval: float) -> Any:
+def composed(plan: Plan, shrink: float, interval: float) -> Any:
     """The whole plan, the noise of its levels times `shrink`; Gaussians compose to one, of the sum of their mu^2."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    gaussians = [(d.length, d.parameter) for d in plan.draws if d.mechanism == "rounded-gaussian"]
+    gaussians = [(d.length, d.parameter) for d in plan.draws if d.mechanism is RoundedGaussian]
     mu = math.sqrt(sum((sigma * (shrink if length else 1.0)) ** -2 for length, sigma in gaussians))
     total = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval)
-    selections = [d.parameter for d in plan.draws if d.mechanism == "exponential"]
+    selections = [d.parameter for d in plan.draws if d.mechanism is Exponential]
     if selections:
         total = total.compose(selection_loss(selections[0], interval).self_compose(len(selections)))
     return total
@@ -56,8 +58,8 @@ def test_default_noise_is_within_one_percent_of_the_optimum(
     """
     plan = plan_budget(configuration(epsilon=epsilon, delta=delta, reporting_length=length, private=private))
     kinds = [draw.mechanism for draw in plan.draws]
-    assert kinds.count("exponential") == length
-    assert kinds.count("rounded-gaussian") == length + 1
+    assert kinds.count(Exponential) == length
+    assert kinds.count(RoundedGaussian) == length + 1
     interval = epsilon / 4000
     left = delta - plan.delta_threshold
     assert composed(plan, 1.0, interval).get_epsilon_for_delta(left) <= epsilon * 1.0005

@@ -15,10 +15,11 @@ from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.attributes import combinations_of
 from marginweave.configuration.question import read_question
 from marginweave.configuration.release import Configuration
+from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import PossibleCells, broken_records, domain_sizes, excluded_codes, structural_masks
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
-from marginweave.measurements.tables import Clique, Marginals
+from marginweave.observations.tables import Marginals
 from marginweave.publish.measured_tables import measurements_table
 from marginweave.publish.reader import PublishedRelease
 from marginweave.publish.tables import counts_table

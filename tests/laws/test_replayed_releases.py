@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
-from marginweave.counts import level
 from marginweave.draws import protocol
 from marginweave.ledger import Ledger
-from marginweave.measurements.plan import BudgetPlan
+from marginweave.measurements import levels as level
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms import gaussian, laplace
 from marginweave.mechanisms.base import l1_sensitivity
-from marginweave.planning.split import plan_budget
 from marginweave.runs.frames import as_parquet
 from tests.golden.releases import comparable_files
 from tests.golden.shapes import SHAPES, account_of, write_people
@@ -69,7 +69,7 @@ class Made:
     """A release: its plan, what met noise, and its files."""
 
     configuration: Configuration
-    plan: BudgetPlan
+    plan: Plan
     met: Met
     files: dict[str, bytes]
 

@@ -30,7 +30,7 @@ MAY_KNOW = {
     "sqlalchemy": {"ledger"},
     "sqlite3": {"ledger"},
     "opendp": {"mechanisms"},
-    "numba": {"counts", "estimate", "records", "evaluate", "measurements"},
+    "numba": {"counts", "estimate", "records", "evaluate"},
     "distributed": {"counts"},
     "jinja2": {"publish"},
     "prometheus_client": {"runs"},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from marginweave.base.errors import StageError
 from marginweave.checkpoints.codecs import pack_table, unpack_table
 from marginweave.configuration.columns.periods import parse_instant
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.records.decode import decode_table

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,18 @@ from scipy import stats
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError
 from marginweave.configuration.marginals import AdaptiveCliques
-from marginweave.counts.marginals import count_marginals, measure_marginals, split_noise
-from marginweave.counts.payloads import unpack_measurements, unpack_pick
-from marginweave.counts.rounds import STEPS, candidate_scores, candidate_sets, merge_measurements, score_sensitivity
-from marginweave.draws.references import StageResult
-from marginweave.measurements.tables import Clique
+from marginweave.counts.marginals import count_marginals
+from marginweave.domain.masks import Clique
+from marginweave.measurements import round_draws
+from marginweave.measurements.marginals import measure_marginals, split_noise
+from marginweave.measurements.round_draws import Rounds
+from marginweave.measurements.rounds import STEPS, candidate_scores, candidate_sets, score_sensitivity
 from marginweave.mechanisms.gaussian import RoundedGaussian, select_candidate
 from marginweave.mechanisms.randomness import DrawBits, fresh_bits
-from marginweave.tasks.aggregate import marginals as marginals_task
-from marginweave.tasks.aggregate import rounds as rounds_task
+from marginweave.observations.means import merge_observations
+from marginweave.observations.payloads import unpack_observations, unpack_pick
 from tests.support.draws import GAUSSIAN
-from tests.support.stage_draws import ENCODED, SIZES, Stages, assert_noise, marginal_stages
+from tests.support.stage_draws import SIZES, assert_noise, measured_marginals
 
 SMALL = (2, 3, 2)
 UNITS = [
@@ -151,101 +151,83 @@ def test_shares_together_have_the_noise_that_is_told(shares: int) -> None:
     unit = Stability(records=1, neighbors="add-remove")
     deviations = split_noise(RoundedGaussian(unit), 6.0, [(0, 1)], (200, 200), "equal")
     drawn = [m for _ in range(shares) for m in measure_marginals(GAUSSIAN, exact, [(0, 1)], deviations, fresh_bits())]
-    (merged,) = merge_measurements(drawn)
+    (merged,) = merge_observations(drawn)
     assert merged.deviation == pytest.approx(6.0 / math.sqrt(shares), rel=0.002)
     assert_noise((merged.counts - 1000).ravel().astype(np.float64), merged.deviation)
 
 
-class Rounds:
-    """A run of rounds without ledger and files."""
+class RoundsOfTable:
+    """Rounds of a table, drawn as they are due."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **cliques: Any) -> None:
-        self.stages: Stages
-        self.stages, self.codes = marginal_stages(
-            folder, patch, aggregate__cliques={"adaptive": 2, **cliques}, privacy__epsilon=8.0
+    def __init__(self, folder: Path, **cliques: Any) -> None:
+        self.stages, self.codes = measured_marginals(
+            folder, aggregate__cliques={"adaptive": 2, **cliques}, privacy__epsilon=8.0
         )
-        self._kept: dict[str, Any] = {}
-        public = SimpleNamespace(checkpoint=self._checkpoint, load=lambda result: self._kept[result.address])
-        self.stages.reference.derived = public
-        self.stages.reference.checkpoint_blocks = self._blocks
-        self.stages.reference.load_blocks = lambda result: self._kept[result.address]
-        patch.setattr(rounds_task, "is_committed", lambda _, draw: str(draw) in self.stages.drawn)
-
-    def _checkpoint(self, stage: str, inputs: Any, compute: Any) -> StageResult:
-        key = f"{stage}-{len(inputs)}"
-        if key not in self._kept:
-            self._kept[key] = compute()
-        return StageResult(stage=stage, address=key, file="", digest="")
-
-    def _blocks(self, stage: str, _: Any, compute: Any) -> StageResult:
-        self._kept[stage] = list(compute())
-        return StageResult(stage=stage, address=stage, file="", digest="")
 
     def run(self) -> int:
         """All rounds; how many they are."""
-        reference, number = self.stages.reference, 0
-        marginals_task.measure_one_way(reference, ENCODED)
-        counted = rounds_task.count_candidates(reference, ENCODED)
-        while rounds_task.rounds_left(reference):
-            number += 1
-            rounds_task.measure_round(reference, counted, number)
-        return number
+        left = list(self.stages.plan.draws)
+        while (due := next((draw for draw in left if draw.is_due(self.stages)), None)) is not None:
+            left.remove(due)
+            self.stages.draw(due.name)
+        return len(Rounds(self.stages).finished)
 
 
 @pytest.mark.parametrize("annealing", [True, False])
-def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path) -> None:
     """Each planned share once: what it measures has, together, the mu^2 of the plan, and the noise that is told: 4e-7 a share.
 
     Columns are independent, so that rounds teach nothing: annealed, five shares make rounds of 1 and 4; each chooses two pairs.
     """
-    rounds = Rounds(tmp_path, monkeypatch, rounds=5, batch=2, annealing=annealing)
+    rounds = RoundsOfTable(tmp_path, rounds=5, batch=2, annealing=annealing)
     number = rounds.run()
     assert number == (2 if annealing else 5)
     stages = rounds.stages
-    assert {name for name in stages.drawn if name.startswith("measure-")} == {f"measure-{i}" for i in range(1, 6)}
-    assert len([name for name in stages.drawn if name.startswith("select-")]) == 2 * number
+    assert {name for name in stages.payloads if name.startswith("measure-")} == {f"measure-{i}" for i in range(1, 6)}
+    assert len([name for name in stages.payloads if name.startswith("select-")]) == 2 * number
     for share in range(1, 6):
-        measured = unpack_measurements(stages.drawn[f"measure-{share}"])
+        measured = unpack_observations(stages.payloads[f"measure-{share}"])
         one = 1 if annealing and share == 1 else 2 if annealing else share
-        assert [m.attributes for m in measured] == [unpack_pick(stages.drawn[f"select-{one}-{j}"])[0] for j in (1, 2)]
-        assert sum(m.deviation**-2 for m in measured) <= stages.multiplier(f"measure-{share}") ** -2 * (1 + 1e-12)
-        assert sum(m.deviation**-2 for m in measured) >= stages.multiplier(f"measure-{share}") ** -2 * 0.99
+        assert [m.attributes for m in measured] == [
+            unpack_pick(stages.payloads[f"select-{one}-{j}"])[0] for j in (1, 2)
+        ]
+        assert sum(m.deviation**-2 for m in measured) <= stages.parameter(f"measure-{share}") ** -2 * (1 + 1e-12)
+        assert sum(m.deviation**-2 for m in measured) >= stages.parameter(f"measure-{share}") ** -2 * 0.99
         exact = count_marginals([rounds.codes], SIZES, [m.attributes for m in measured])
         noise = [(m.counts - table).ravel() / m.deviation for m, table in zip(measured, exact, strict=True)]
         together = np.concatenate(noise)
         assert abs((together**2).mean() - 1) < 0.01 + 5.2 * math.sqrt(2 / together.size)
-    drawn = rounds_task.drawn_in_rounds(stages.reference)
-    merged, draws = drawn.measured, drawn.draws
+    merged = Rounds(stages).observed()
     assert len({m.attributes for m in merged}) == len(merged)
-    assert len(draws) == 2 * number + 5
+    assert len(stages.payloads) == 1 + 2 * number + 5
 
 
-def test_all_that_a_round_draws_is_booked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_a_round_draws_is_booked(tmp_path: Path) -> None:
     """One round: two choices and a share, each under its own name in the ledger."""
-    rounds = Rounds(tmp_path, monkeypatch, rounds=1, batch=2)
+    rounds = RoundsOfTable(tmp_path, rounds=1, batch=2)
     assert rounds.run() == 1
-    assert set(rounds.stages.drawn) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
-    assert set(rounds.stages.makes) == set(rounds.stages.drawn)
+    assert set(rounds.stages.payloads) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
 
 
 def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 first choices of a round among three pairs have the exact chances: chi^2, false alarm 1e-6."""
-    rounds = Rounds(tmp_path, monkeypatch, rounds=3, batch=1)
+    rounds = RoundsOfTable(tmp_path, rounds=3, batch=1)
     told: list[tuple[NDArray[np.int64], int, float]] = []
 
     def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:
         told.append((scores, sensitivity, epsilon))
         return select_candidate(scores, sensitivity, epsilon, bits)
 
-    monkeypatch.setattr(rounds_task, "select_candidate", choose)
+    monkeypatch.setattr(round_draws, "select_candidate", choose)
     rounds.run()
     scores, sensitivity, epsilon = told[0]
-    draw = rounds.stages.reference.plan.by_name["select-1-1"]
+    draw = rounds.stages.plan.by_name["select-1-1"]
     assert (sensitivity, epsilon) == (2 * STEPS, draw.parameter)
     assert float(draw.cost.rho) >= epsilon**2 / 8
-    make = rounds.stages.makes["select-1-1"]
     cliques = candidate_sets(AdaptiveCliques(adaptive=2), SIZES)
-    drawn = np.bincount([cliques.index(unpack_pick(make())[0]) for _ in range(2000)], minlength=3)
+    drawn = np.bincount(
+        [cliques.index(unpack_pick(rounds.stages.again("select-1-1"))[0]) for _ in range(2000)], minlength=3
+    )
     expected = 2000 * chances(scores, sensitivity, epsilon)
     # the probability that some choice with less than one expected draw is drawn often is part of the alarm
     likely = expected > 5

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis
+from marginweave.domain.labels import Domain
+from marginweave.domain.masks import allowed_cells
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.evaluate.rules import broken_rules
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, allowed_cells
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.observations.tables import Marginals
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable, code_type, encode_table
 from marginweave.prepare.repair import Repair

@@ -22,8 +22,8 @@ from marginweave.accounting.selection_composition import (
 )
 from marginweave.base.budget import BasicAmount, amount
 from marginweave.ledger.plans import draws_fault
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.exponential import selection_mu
-from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
 
 
@@ -125,23 +125,23 @@ def test_different_selections_share_a_grid_upwards() -> None:
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0, 10.0, 32.0])
 def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -> None:
     """mu^2 alone says more than epsilon, the exact composition as much as that; the ledger refuses 0.1 % less noise."""
-    plan = plan_budget(configuration(epsilon=epsilon))
+    plan = plan_budget(configuration(epsilon=epsilon)).prices
     statement = BasicAmount(epsilon=Decimal(repr(epsilon)), delta=Decimal("1e-6"))
     assert gdp_delta(math.sqrt(plan.cost.mu2), epsilon) > 1.02e-6
     assert epsilon * (1 - 1e-6) < plan.spent_epsilon <= epsilon
-    assert release_delta(plan.draws, epsilon) <= 1e-6
-    assert release_epsilon(plan.draws, 1e-6, epsilon) == plan.spent_epsilon
-    assert release_epsilon(plan.draws, 1e-7, epsilon) == math.inf
-    assert draws_fault(statement, plan.draws) is None
+    assert release_delta(plan.charges, epsilon) <= 1e-6
+    assert release_epsilon(plan.charges, 1e-6, epsilon) == plan.spent_epsilon
+    assert release_epsilon(plan.charges, 1e-7, epsilon) == math.inf
+    assert draws_fault(statement, plan.charges) is None
     louder = [
         replace(draw, cost=replace(draw.cost, mu2=amount(float(draw.cost.mu2) * 1.002))) if draw.length else draw
-        for draw in plan.draws
+        for draw in plan.charges
     ]
     assert "more than the stated" in (draws_fault(statement, louder) or "")
 
 
 def test_plain_charges_are_not_composed_with_curves() -> None:
     """What is known in plain epsilon only has no curve here."""
-    plan = plan_budget(configuration())
-    plain = replace(plan.draws[0], cost=replace(plan.draws[0].cost, plain=BasicAmount(epsilon=Decimal("0.1"))))
-    assert release_delta([plain, *plan.draws[1:]], 1.0) == 1
+    plan = plan_budget(configuration()).prices
+    plain = replace(plan.charges[0], cost=replace(plan.charges[0].cost, plain=BasicAmount(epsilon=Decimal("0.1"))))
+    assert release_delta([plain, *plan.charges[1:]], 1.0) == 1

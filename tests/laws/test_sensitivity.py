@@ -31,23 +31,24 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.counts import bounded_counts as counting
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.discovery import ReleasedBlocks, count_values, recode
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
+from marginweave.counts.released_rows import ReleasedBlocks, count_values, recode
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.evaluate.internal import joined_tables
-from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.quantile_bounds import candidate_histogram
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.whole_marginals import public_sizes
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.mechanisms.gaussian import count_sigma, marginal_sigma, noise_sigma
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.mechanisms.randomness import KeyedBits
-from marginweave.planning.split import plan_budget
 from marginweave.prepare import rows as preparing
 from marginweave.prepare.clean import CleanBlocks, pack_clean
 from marginweave.prepare.codes import EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.prepare.encode import encode_blocks
 from marginweave.prepare.rows import prepare_blocks
-from marginweave.tasks.preprocess import candidate_histogram
 from tests.support.configurations import configuration
 from tests.support.counting import as_counter, count_blocks, histogram_of
 from tests.support.ruled_table import ROWS, SETTINGS, SOURCE
@@ -453,9 +454,9 @@ def test_every_neighbor_moves_all_tables_of_a_draw_by_no_more_than_is_charged(cl
     config = configuration(**{**SETTINGS, "aggregate": aggregate}, privacy__neighbors=relation)
     plan, sizes = plan_budget(config), public_sizes(config.with_undeclared(config.undeclared))
     records = _small_tables()
-    for kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS):
+    for kind in (OneWayMarginals, LargerMarginals):
         draw = plan.draw(kind)
-        measured, sigmas = planned_cliques(config, kind), np.array(planned_sigmas(config, plan, draw), np.float64)
+        measured, sigmas = draw.cliques(config), np.array(draw.sigmas(config), np.float64)
         assert len(measured) == len(set(measured)) == len(sigmas)
         counts = {table: count_marginals([found.codes], sizes, measured) for table, found in records.items()}
         charged, most = float(draw.cost.mu2), 0.0

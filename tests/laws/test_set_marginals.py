@@ -15,11 +15,11 @@ from scipy.stats import chi2
 
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.counts.marginals import all_cliques
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.publish.best import distributions
@@ -58,9 +58,9 @@ def measured(rows: list[tuple[str, str, str]], config: Any = CONFIGURATION, sd: 
     labels = tuple(attribute.labels for attribute in config.attributes)
     sizes = domain_sizes(config.attributes, labels)
 
-    def exact(length: int, codes: Any, sizes: Any) -> tuple[Measurement, ...]:
+    def exact(length: int, codes: Any, sizes: Any) -> tuple[Observation, ...]:
         return tuple(
-            Measurement(attributes=c, counts=count_marginal(codes, sizes, c), deviation=sd)
+            Observation(attributes=c, counts=count_marginal(codes, sizes, c), deviation=sd)
             for c in all_cliques(sizes, length)
         )
 

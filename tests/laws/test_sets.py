@@ -16,7 +16,7 @@ from scipy.stats import chi2
 
 from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.synthesis import SynthesisSettings
-from marginweave.counts.discovery import recode
+from marginweave.counts.released_rows import recode
 from marginweave.estimate.normalize import normalize
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable, encode_table

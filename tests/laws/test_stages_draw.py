@@ -1,6 +1,6 @@
-"""What the stages hand to the ledger has the planned noise: they themselves are run, with nothing but the ledger left out.
+"""What is drawn has the planned noise: measurements of a plan count and draw, with nothing but the ledger left out.
 
-The laws beside this one are about the functions that the stages call. A stage that called another one, or handed on the exact
+The laws beside this one are about the functions that measurements call. One that called another one, or handed on the exact
 count, would break none of them.
 """
 
@@ -22,34 +22,30 @@ from scipy.special import ndtr
 from marginweave.base.budget import Stability
 from marginweave.checkpoints.codecs import unpack_arrays, unpack_number
 from marginweave.configuration.columns import NumberColumn
-from marginweave.counts.payloads import unpack_level, unpack_measurements
-from marginweave.counts.selection import scoring
+from marginweave.measurements.pair_scores import PairScores
+from marginweave.measurements.quantile_bounds import BOUNDS, HIGH_PERCENTILE, LOW_PERCENTILE, column_position
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
-from marginweave.planning.prices import BOUND_KINDS, column_position
-from marginweave.prepare.clean import HIGH_PERCENTILE, LOW_PERCENTILE
-from marginweave.tasks import preprocess as preprocess_task
-from marginweave.tasks.aggregate import combinations as task
-from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.observations.payloads import unpack_level, unpack_observations
 from tests.support.configurations import configuration
 from tests.support.counting import count_marginal
 from tests.support.level_draws import category, clopper_pearson, table_of
 from tests.support.samples import every
-from tests.support.stage_draws import ENCODED, SIZES, Stages, Z, assert_noise, marginal_stages
+from tests.support.stage_draws import SIZES, MeasuredTable, Z, assert_noise, measured_marginals
 
 
 @pytest.mark.parametrize("theta", every(2, [1, 3], first=1))
-def test_the_record_count(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_count(theta: int, tmp_path: Path) -> None:
     """4,000 draws of the count of 17 records: sd theta times the multiplier. The exact count has variance 0."""
     unit = "row" if theta == 1 else {"column": "id", "max_records": theta}
     config = configuration(columns={"a": category(3)}, privacy__unit=unit)
-    stages = Stages(config, table_of([[1] * 17], [3]), tmp_path, monkeypatch)
-    task.count_records(stages.reference, ENCODED)
-    drawn = np.array([unpack_number(stages.makes["count"]()) for _ in range(4000)])
-    assert_noise(drawn - 17.0, theta * stages.multiplier("count"))
+    stages = MeasuredTable(config, table_of([[1] * 17], [3]), tmp_path)
+    stages.draw("count")
+    drawn = np.array([unpack_number(stages.again("count")) for _ in range(4000)])
+    assert_noise(drawn - 17.0, theta * stages.parameter("count"))
 
 
 @pytest.mark.parametrize("percentile", ["none", 99], ids=["cap", "percentile"])
-def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_length_of_combinations(percentile: Any, tmp_path: Path) -> None:
     """20,000 values that occur 10,000 times or never: noise on both, none suppressed by its exact count; false alarm 1e-6."""
     size, often = 20_000, 40
     config = configuration(
@@ -57,11 +53,13 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: 
         aggregate={"reporting_length": 1, "percentile": percentile},
     )
     table = table_of([np.repeat(np.arange(often), 10_000).tolist(), [3] * 10_000 * often], [size, 3])
-    stages = Stages(config, table, tmp_path, monkeypatch)
-    task.aggregate_level(stages.reference, ENCODED, 1)
-    drawn = unpack_level(stages.drawn["level-1"])
+    stages = MeasuredTable(config, table, tmp_path)
+    for draw in stages.plan.draws:
+        if draw.length == 1:
+            stages.draw(draw.name)
+    drawn = unpack_level(stages.payloads["level-1"])
     bound = drawn.noise.contribution_bound
-    sd = stages.multiplier("level-1") * math.sqrt(bound)
+    sd = stages.parameter("level-1") * math.sqrt(bound)
     assert bound in {1, 2}
     assert drawn.noise.deviation == pytest.approx(sd, abs=1 / 1024)
     level = drawn.level
@@ -92,7 +90,7 @@ def exponential(histogram: Sequence[int], percentile: float, epsilon: float, the
 
 
 @pytest.mark.parametrize("theta", every(2, [1, 3], first=1))
-def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path) -> None:
     """40 records of one value and 30 of two, median: at twice epsilon, or without theta, another share of 2,000 draws is 1."""
     config = configuration(
         columns={"a": category(2), "b": category(3)},
@@ -100,17 +98,17 @@ def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkey
         privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
     )
     table = table_of([[1] * 70, [3] * 40 + [2] * 30], [2, 3])
-    stages = Stages(config, table, tmp_path, monkeypatch)
-    task.aggregate_level(stages.reference, ENCODED, 1)
-    epsilon = stages.multiplier("percentile-1")
+    stages = MeasuredTable(config, table, tmp_path)
+    stages.draw("percentile-1")
+    epsilon = stages.parameter("percentile-1")
     right = exponential([0, 40, 30], 50, epsilon, theta)
-    assert_chosen(stages.makes["percentile-1"], right)
+    assert_chosen(lambda: stages.again("percentile-1"), right)
     for wrong in (exponential([0, 40, 30], 50, 2 * epsilon, theta), exponential([0, 40, 30], 50, epsilon, 4 - theta)):
         assert abs(wrong[0] - right[0]) > 0.1  # nine standard errors
 
 
 @pytest.mark.parametrize("theta", every(2, [1, 3], first=1))
-def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path) -> None:
     """All ages are 50: at twice epsilon, or without theta, another share of 2,000 bounds is on their side of the range."""
     config = configuration(
         columns={
@@ -121,54 +119,51 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
     )
     rows = 40 if theta == 1 else 80
     clean = SimpleNamespace(table=pa.table({"age": [50.0] * rows}))
-    stages = Stages(config, table_of([[1], [3]], [6, 3]), tmp_path, monkeypatch)
-    stages.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
-    monkeypatch.setattr(preprocess_task, "draw_once", stages.once)
-    monkeypatch.setattr(preprocess_task, "open_clean", lambda *_: [clean])
-    preprocess_task.release_bounds(stages.reference, ENCODED)
+    stages = MeasuredTable(config, table_of([[1], [3]], [6, 3]), tmp_path, [clean])
     column = config.columns["age"]
     assert isinstance(column, NumberColumn)
     at = int(np.searchsorted(column.bound_candidates, 50.0)) + 1
     histogram = np.bincount([at] * rows, minlength=len(column.bound_candidates) + 1)
-    for kind, percentile in zip(BOUND_KINDS, (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
-        draw = str(stages.reference.plan.draw(kind, column_position(config, "age")))
-        epsilon = stages.multiplier(draw)
+    for kind, percentile in zip(BOUNDS, (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
+        draw = stages.plan.draw(kind, column_position(config, "age")).name
+        stages.draw(draw)
+        epsilon = stages.parameter(draw)
         right, *wrong = (
             float(exponential(histogram.tolist(), percentile, e, t)[:at].sum())
             for e, t in ((epsilon, theta), (2 * epsilon, theta), (epsilon, 4 - theta))
         )
         assert min(abs(share - right) for share in wrong) > 0.1  # nine standard errors
-        drawn = [unpack_number(stages.makes[draw]()) for _ in range(2000)]
+        drawn = [unpack_number(stages.again(draw)) for _ in range(2000)]
         low, high = clopper_pearson(sum(number <= at for number in drawn), len(drawn))
         assert low <= right <= high
 
 
 def assert_marginals(
-    stages: Stages, name: str, cliques: Sequence[tuple[int, ...]], codes: Sequence[NDArray[np.int64]]
+    stages: MeasuredTable, name: str, cliques: Sequence[tuple[int, ...]], codes: Sequence[NDArray[np.int64]]
 ) -> None:
     """All cells have the noise that is told, and together the marginals cost what the draw is charged."""
-    measured = unpack_measurements(stages.drawn[name])
+    measured = unpack_observations(stages.payloads[name])
     assert [m.attributes for m in measured] == list(cliques)
-    assert sum(m.deviation**-2 for m in measured) <= stages.multiplier(name) ** -2 * (1 + 1e-12)
+    assert sum(m.deviation**-2 for m in measured) <= stages.parameter(name) ** -2 * (1 + 1e-12)
     noise = [(m.counts - count_marginal(codes, SIZES, m.attributes)).ravel() / m.deviation for m in measured]
     assert abs((np.concatenate(noise) ** 2).mean() - 1) < 0.01 + Z * math.sqrt(2 / sum(n.size for n in noise))
     assert min(np.abs(n).max() for n in noise) > 0
 
 
-def test_single_attributes_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_attributes_and_pairs(tmp_path: Path) -> None:
     """Residuals over 270 and 23,900 cells, zeros included, by their standard deviations: false alarm 4e-7."""
-    stages, codes = marginal_stages(tmp_path, monkeypatch, aggregate__cliques={"all": 2})
-    marginals_task.measure_one_way(stages.reference, ENCODED)
+    stages, codes = measured_marginals(tmp_path, aggregate__cliques={"all": 2})
+    stages.draw("one-way")
     assert_marginals(stages, "one-way", [(0,), (1,), (2,)], codes)
-    marginals_task.measure_larger(stages.reference, ENCODED)
+    stages.draw("marginals")
     assert_marginals(stages, "marginals", list(itertools.combinations(range(3), 2)), codes)
 
 
-def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_pairs(tmp_path: Path) -> None:
     """2,000 draws of three scores: the deviation that is told, and every draw another: false alarm 1e-6."""
-    stages, _ = marginal_stages(tmp_path, monkeypatch)
-    marginals_task.measure_one_way(stages.reference, ENCODED)
-    marginals_task.score_pairs(stages.reference, ENCODED)
-    scores = np.array([unpack_arrays(stages.makes["selection"]())[0]["scores"] for _ in range(2000)])
-    told = scoring(stages.reference.configuration, stages.reference.plan).score_sigma
+    stages, _ = measured_marginals(tmp_path)
+    stages.draw("one-way")
+    stages.draw("selection")
+    scores = np.array([unpack_arrays(stages.again("selection"))[0]["scores"] for _ in range(2000)])
+    told = stages.plan.draw(PairScores).grid(stages.configuration).score_sigma
     assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

@@ -14,12 +14,12 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.counts.candidates import CandidateSet
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.estimate.normalize import normalize
 from marginweave.evaluate.rules import broken_rules
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.prepare.codes import EncodedTable
 from marginweave.records.decode import decode_table
 from tests.support.candidates import named_cells
@@ -183,7 +183,7 @@ def test_a_rule_can_ask_for_a_value(method, seed, sd):
     def measured(clique):
         counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(rows[a] for a in clique), 1)
-        return Measurement(
+        return Observation(
             attributes=clique, counts=counts + rng.normal(0, sd, counts.shape).round().astype(np.int64), deviation=sd
         )
 

@@ -11,21 +11,22 @@ from hypothesis import strategies as st
 
 from marginweave.configuration.default_records import fitting_seconds
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.masks import Clique
 from marginweave.estimate.mixture.fit import calibrate_one_way, fit_mixture
 from marginweave.estimate.mixture.model import Mixture
+from marginweave.estimate.rounding import nearest_column
 from marginweave.estimate.tuples import InformativeTables
-from marginweave.measurements.rounding import nearest_column
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement
+from marginweave.observations.tables import CensoredObservation, Observation
 
 SIZES = (2, 3, 5, 7)
 TOTAL = 4200.0
 FEW = MixtureSynthesis(components=20, fits=2, iterations=100)
 
 
-def known(clique: Clique, counts: np.ndarray, deviation: float, threshold: int = 1) -> CensoredMeasurement:
+def known(clique: Clique, counts: np.ndarray, deviation: float, threshold: int = 1) -> CensoredObservation:
     """Counts of which only those that reach the threshold are known."""
     kept = counts >= threshold
-    return CensoredMeasurement(
+    return CensoredObservation(
         attributes=clique,
         counts=np.where(kept, counts, 0.0),
         deviation=deviation,
@@ -35,11 +36,11 @@ def known(clique: Clique, counts: np.ndarray, deviation: float, threshold: int =
     )
 
 
-def singles(deviation: float = 1.0) -> list[CensoredMeasurement]:
+def singles(deviation: float = 1.0) -> list[CensoredObservation]:
     return [known((a,), np.full(size, TOTAL / size), deviation) for a, size in enumerate(SIZES)]
 
 
-def tables(length: int, deviation: float, seed: int, threshold: int = 1) -> list[CensoredMeasurement]:
+def tables(length: int, deviation: float, seed: int, threshold: int = 1) -> list[CensoredObservation]:
     """Noisy counts of independent even columns."""
     rng = np.random.default_rng(seed)
     made = []
@@ -50,7 +51,7 @@ def tables(length: int, deviation: float, seed: int, threshold: int = 1) -> list
     return made
 
 
-def dependent(deviation: float = 30.0) -> CensoredMeasurement:
+def dependent(deviation: float = 30.0) -> CensoredObservation:
     """The last two columns agree more often than not."""
     counts = np.full((5, 7), TOTAL / 70)
     counts[np.arange(5), np.arange(5)] += TOTAL / 10
@@ -107,7 +108,7 @@ def test_the_nearest_column_adds_up_and_has_no_negative_count(
     """Whatever is released, hidden or was never counted; suppressed codes stay below the threshold where there are others."""
     kinds = np.array([kind for _, kind in cells])
     counts = np.array([max(count, threshold) if kind == "r" else 0.0 for count, kind in cells])
-    column = CensoredMeasurement(
+    column = CensoredObservation(
         attributes=(0,),
         counts=counts,
         deviation=3.0,
@@ -129,8 +130,8 @@ def test_a_model_is_held_to_exact_columns_and_keeps_its_dependence() -> None:
     shares = [rng.dirichlet(np.ones(size), 6) for size in SIZES]
     model = Mixture.of(rng.dirichlet(np.ones(6)), shares, SIZES, TOTAL, [])
     truth = [TOTAL * rng.dirichlet(np.full(size, 5.0)) for size in SIZES]
-    exact = [Measurement(attributes=(a,), counts=truth[a], deviation=1e-3) for a in range(4)]
-    pair = Measurement(attributes=(2, 3), counts=model.marginal((2, 3)), deviation=50.0)
+    exact = [Observation(attributes=(a,), counts=truth[a], deviation=1e-3) for a in range(4)]
+    pair = Observation(attributes=(2, 3), counts=model.marginal((2, 3)), deviation=50.0)
     held = calibrate_one_way(model, [*exact, pair])
     for a in range(4):
         assert np.abs(held.marginal((a,)) - truth[a]).sum() < 0.02 * TOTAL
@@ -140,8 +141,8 @@ def test_a_model_is_held_to_exact_columns_and_keeps_its_dependence() -> None:
 def test_columns_that_larger_tables_know_better_are_left_to_these() -> None:
     """Counts of one column with 100 times the noise of a table of two move the model by less than a thousandth."""
     model = Mixture.of(np.ones(1), [np.full((1, size), 1 / size) for size in SIZES[:2]], SIZES[:2], TOTAL, [])
-    wrong = Measurement(attributes=(0,), counts=np.array([TOTAL, 0.0]), deviation=100.0)
-    pair = Measurement(attributes=(0, 1), counts=np.full((2, 3), TOTAL / 6), deviation=1.0)
+    wrong = Observation(attributes=(0,), counts=np.array([TOTAL, 0.0]), deviation=100.0)
+    pair = Observation(attributes=(0, 1), counts=np.full((2, 3), TOTAL / 6), deviation=1.0)
     assert calibrate_one_way(model, [wrong, pair]).marginal((0,)) == pytest.approx([TOTAL / 2] * 2, rel=1e-3)
 
 
@@ -149,14 +150,14 @@ def test_a_fit_is_nearer_to_single_columns_than_their_noise() -> None:
     """A fit may end one deviation away from every count; of its columns less than half of that is left."""
     rng = np.random.default_rng(0)
     ones = [
-        Measurement(attributes=(a,), counts=TOTAL / size + rng.normal(0, 20, size), deviation=20.0)
+        Observation(attributes=(a,), counts=TOTAL / size + rng.normal(0, 20, size), deviation=20.0)
         for a, size in enumerate(SIZES)
     ]
     ones = [
-        Measurement(attributes=m.attributes, counts=m.counts.astype(np.float64) * TOTAL / m.total, deviation=20.0)
+        Observation(attributes=m.attributes, counts=m.counts.astype(np.float64) * TOTAL / m.total, deviation=20.0)
         for m in ones
     ]
-    pairs = [Measurement(attributes=m.attributes, counts=m.counts, deviation=90.0) for m in tables(2, 90.0, 1)]
+    pairs = [Observation(attributes=m.attributes, counts=m.counts, deviation=90.0) for m in tables(2, 90.0, 1)]
     model = fit_mixture([*ones, *pairs], SIZES, TOTAL, [], FEW)
     squares = np.concatenate([(model.marginal(m.attributes) - m.counts) / m.deviation for m in ones]) ** 2
     assert squares.mean() < 0.25

@@ -12,9 +12,9 @@ from scipy.special import ndtri
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.k_tuples import AggregateSettings
+from marginweave.measurements.thresholds import level_threshold, private_threshold
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.noise_table import noise_table
-from marginweave.planning.thresholds import level_threshold, private_threshold
 from tests.support.printed_thresholds import ONE_ROW, printed_threshold, stable_quantile
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from marginweave.base.arrow import named_type, schema_types
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.publish.synthetic import write_synthetic

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from marginweave.base.budget import Neighbors, Stability
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import draw_level
+from marginweave.measurements.levels import draw_level
+from marginweave.measurements.thresholds import private_threshold
 from marginweave.mechanisms.gaussian import count_sigma, noise_sigma
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.planning.thresholds import private_threshold
 from marginweave.prepare.encode import sampled_rows
 from marginweave.prepare.rows import kept_rows
 from tests.support.candidates import SIZES, all_candidates, from_codes

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from marginweave.accounting.accountants import gdp_delta, zcdp_delta
 from marginweave.accounting.selection_composition import release_delta
 from marginweave.configuration.load import parse_configuration
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.mechanisms.exponential import selection_mu
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
+from marginweave.mechanisms.exponential import Exponential, selection_mu
 from marginweave.verify.bundle_accounting import (
     concentrated_delta,
     draws_hold,
@@ -40,12 +40,12 @@ PLANS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def priced(plan: BudgetPlan) -> list[dict[str, Any]]:
+def priced(plan: Plan) -> list[dict[str, Any]]:
     """The draws of a plan as the verifier reads them from rows."""
     return [
         {
             "name": draw.name,
-            "mechanism": draw.mechanism,
+            "mechanism": draw.mechanism.name,
             "parameter": draw.parameter,
             **{name: Decimal(text) for name, text in draw.cost.texts.items()},
         }
@@ -53,7 +53,7 @@ def priced(plan: BudgetPlan) -> list[dict[str, Any]]:
     ]
 
 
-def holds(plan: BudgetPlan, epsilon: float) -> bool:
+def holds(plan: Plan, epsilon: float) -> bool:
     return draws_hold(priced(plan), epsilon, Decimal(repr(plan.delta)))
 
 
@@ -67,7 +67,7 @@ def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float
     assert not holds(plan, plan.spent_epsilon * (1 - 1e-6))
     if not plan.cost.plain:
         ours = mixed_total_delta(priced(plan), plan.spent_epsilon)
-        assert ours == pytest.approx(release_delta(plan.draws, plan.spent_epsilon), rel=1e-9)
+        assert ours == pytest.approx(release_delta(plan.prices.charges, plan.spent_epsilon), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "private", "percentiles", "laplace"])
@@ -78,7 +78,7 @@ def test_draws_that_cost_more_do_not_hold(name: str) -> None:
         dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
         dearer = replace(dearer, plain=dearer.plain + dearer.plain)
         other = replace(draw, cost=dearer)
-        if other.mechanism == "exponential":
+        if other.mechanism is Exponential:
             other = replace(other, parameter=other.parameter * 1.2)
         assert not holds(replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon)
 

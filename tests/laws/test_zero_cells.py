@@ -18,9 +18,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chisquare
 
-from marginweave.counts import level as level_module
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import LevelMechanism, draw_level, draw_unvisited, draw_visited
+from marginweave.measurements import levels as level_module
+from marginweave.measurements.levels import LevelMechanism, draw_level, draw_unvisited, draw_visited
 from marginweave.mechanisms import zero_cells
 from marginweave.mechanisms.noise_table import noise_table, uniform_numbers
 from tests.support.counting import WholeCounts

@@ -10,10 +10,10 @@ from functools import cache
 import numpy as np
 
 from marginweave.base.arrays import Counts
+from marginweave.domain.combinations import Level
 from marginweave.estimate.intervals import marginal_intervals, release_intervals
 from marginweave.estimate.marginals import compression_of, listed_counts, marginal_counts, normalize_marginals
-from marginweave.measurements.combinations import Level
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.publish.reader import PublishedRelease
 from tests.support.configurations import configuration
 from tests.support.published import published
@@ -79,7 +79,7 @@ def marginals_of(rng: np.random.Generator, counts: Truth) -> PublishedRelease:
     """Marginals: every cell, rare values merged as a run would."""
     release, config = named(base("marginals"), rng), base("marginals").configuration
     one_way = tuple(
-        Measurement(attributes=(j,), counts=noisy(rng, counts[j,]), deviation=DEVIATION) for j in range(len(SIZES))
+        Observation(attributes=(j,), counts=noisy(rng, counts[j,]), deviation=DEVIATION) for j in range(len(SIZES))
     )
     plain = Marginals(domain=release.aggregates.domain, one_way=one_way, larger=())
     merged = compression_of(plain, config)[1]
@@ -88,7 +88,7 @@ def marginals_of(rng: np.random.Generator, counts: Truth) -> PublishedRelease:
         if len(columns) == 2:
             together = np.zeros([merged.sizes[a] for a in columns], np.int64)
             np.add.at(together, np.ix_(*(merged.codes[a] for a in columns)), table)
-            larger.append(Measurement(attributes=columns, counts=noisy(rng, together), deviation=DEVIATION))
+            larger.append(Observation(attributes=columns, counts=noisy(rng, together), deviation=DEVIATION))
     found = normalize_marginals(replace(plain, larger=tuple(larger)), config)
     aggregates = listed_counts(marginal_counts(found, config), 1)[0]
     aggregates = replace(aggregates, record_count=release.aggregates.record_count, record_deviation=DEVIATION)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 
 
 def texts(seed: int, rows: int, sizes: tuple[int, ...], gap: float = 0.15) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.count_runs import CountRun, MemoryBudget, SortedCounts
 from marginweave.counts.layout import Blocks
 from marginweave.counts.marginals import count_marginals
-from marginweave.measurements.tables import Clique
+from marginweave.domain.masks import Clique
 from marginweave.mechanisms.randomness import NumberedWords
 from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
 

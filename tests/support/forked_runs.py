@@ -33,26 +33,30 @@ from marginweave.checkpoints.codecs import unpack_table
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts import marginal_rows, selection
-from marginweave.draws import draw as drawing
 from marginweave.draws import files as draw_files
-from marginweave.draws import references
 from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.flows import stages
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.releases import Approvals, Releases
+from marginweave.measurements import (
+    contribution_bound,
+    pair_scores,
+    private_values,
+    quantile_bounds,
+    record_count,
+    round_draws,
+    tuple_level,
+    whole_marginals,
+)
 from marginweave.mechanisms import laplace
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.publish.tables import csv_bytes
 from marginweave.released.program import Program
-from marginweave.runs import continuity
+from marginweave.runs import capabilities as references
+from marginweave.runs import continuity, drawing
 from marginweave.runs.lookup import decide
 from marginweave.tasks import budget as budget_stage
-from marginweave.tasks import preprocess as preprocess_stage
 from marginweave.tasks import publish as publish_stage
-from marginweave.tasks.aggregate import combinations as aggregate
-from marginweave.tasks.aggregate import marginals as marginals_task
-from marginweave.tasks.aggregate import rounds as adaptive
 from marginweave.tasks.normalize import load_counts
 from marginweave.tasks.publish import counts_and_marginals
 from tests.support import plain_runs
@@ -61,9 +65,7 @@ from tests.support.outcomes import Injected
 from tests.support.shapes import NewVictim
 
 STAGES = (
-    "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
-    "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
-    "count_candidates", "measure_round",
+    "validate", "preprocess", "encode", "reserve_budget", "aggregate", "collect_bounds", "collect",
     "normalize_counts", "fit_model", "synthesize", "decode", "evaluate", "publish",
 )  # fmt: skip
 LEASE = re.compile(r"\.[0-9a-f]{32}")
@@ -88,14 +90,14 @@ def made(payload: bytes) -> bytes:
 # transition → where the call is that makes it
 POINTS: dict[str, tuple[Any, str]] = {
     **LEDGER,
-    "draw level": (aggregate, "draw_level"),
-    "draw number": (aggregate, "add_noise"),
-    "draw percentile": (aggregate, "select_percentile"),
-    "draw bound": (preprocess_stage, "select_percentile"),
-    "draw values": (marginals_task, "discover_labels"),
-    "draw marginals": (marginal_rows, "measure_marginals"),
-    "draw scores": (selection, "measure_indif"),
-    "draw pick": (adaptive, "select_candidate"),
+    "draw level": (tuple_level, "draw_level"),
+    "draw number": (record_count, "add_noise"),
+    "draw percentile": (contribution_bound, "select_percentile"),
+    "draw bound": (quantile_bounds, "select_percentile"),
+    "draw values": (private_values, "discover_labels"),
+    "draw marginals": (whole_marginals, "measure_marginals"),
+    "draw scores": (pair_scores, "measure_indif"),
+    "draw pick": (round_draws, "select_candidate"),
     "words": (DrawBits, "words"),
     "Laplace noise": (laplace, "draw_laplace_noise"),
     "reconcile": (budget_stage, "reconcile"),
@@ -213,8 +215,7 @@ def recompute(home: Path, run: str) -> bool:
     folder.derived.mkdir()
     reference = references.RunReference(folder=folder, source="", ledger_file=None, lease="none")
     public = reference.derived
-    collect = aggregate.collect_draws if reference.configuration.marginals is None else stages.collect_marginals
-    collected = collect(reference)
+    collected = stages.collect(reference)
     normalized = stages.normalize_counts(public, collected)
     fits = isinstance(reference.configuration.synthesize, MixtureSynthesis)
     fitted = stages.fit_model(public, normalized) if fits else None

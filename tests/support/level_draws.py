@@ -11,8 +11,8 @@ from scipy.stats import beta
 
 from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import LevelMechanism, plan_level
-from marginweave.measurements.combinations import Level
+from marginweave.domain.combinations import Level
+from marginweave.measurements.levels import LevelMechanism, plan_level
 from marginweave.mechanisms.randomness import KeyedBits
 from marginweave.prepare.codes import EncodedTable, code_type
 from tests.support.counting import WholeCounts, count_bounded

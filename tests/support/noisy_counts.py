@@ -9,7 +9,9 @@ from itertools import combinations, product
 import numpy as np
 from hypothesis import strategies as st
 
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain
+from marginweave.observations.combinations import Aggregates, LevelNoise
 
 Combination = tuple[tuple[int, int], ...]
 SIZES = (2, 3, 5, 7)

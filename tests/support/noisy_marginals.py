@@ -12,11 +12,11 @@ import numpy as np
 from marginweave.base.arrays import Codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.counts.discovery import Compression
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import compression_of, normalize_marginals
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.compression import Compression
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.records.release import synthesize_blocks
 from tests.support.configurations import configuration
 
@@ -33,7 +33,7 @@ def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginal
         np.bincount(r, minlength=n) + rng.normal(0, sd, n).round().astype(np.int64)
         for r, n in zip(rows, sizes, strict=True)
     ]
-    one_way = tuple(Measurement(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy))
+    one_way = tuple(Observation(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy))
     plain = Marginals(
         domain=Domain(names=tuple(a.name for a in config.attributes), labels=labels), one_way=one_way, larger=()
     )
@@ -44,7 +44,7 @@ def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginal
         counts = np.zeros(shape, np.int64)
         np.add.at(counts, tuple(compression.codes[a][rows[a]] for a in clique), 1)
         noise = rng.normal(0, sd, shape).round().astype(np.int64)
-        larger.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
+        larger.append(Observation(attributes=clique, counts=counts + noise, deviation=sd))
     return Marginals(domain=plain.domain, one_way=one_way, larger=tuple(larger))
 
 
@@ -53,7 +53,7 @@ def config(**changes: Any) -> Configuration:
     return configuration(aggregate__method="marginals", aggregate__cliques=lists, **changes)
 
 
-def measure_merged(marginal: Measurement, compression: Compression) -> Measurement:
+def measure_merged(marginal: Observation, compression: Compression) -> Observation:
     """The marginal over the codes that rare values were merged into."""
     codes = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
     counts = np.zeros([compression.sizes[a] for a in marginal.attributes], np.int64)
@@ -64,14 +64,14 @@ def measure_merged(marginal: Measurement, compression: Compression) -> Measureme
 
 def noisy_counts(
     rows: np.ndarray, sizes: tuple[int, ...], width: int, sd: float, rng: np.random.Generator
-) -> tuple[Measurement, ...]:
+) -> tuple[Observation, ...]:
     """Every marginal of a width."""
     found = []
     for clique in itertools.combinations(range(len(sizes)), width):
         counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
-        found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
+        found.append(Observation(attributes=clique, counts=counts + noise, deviation=sd))
     return tuple(found)
 
 

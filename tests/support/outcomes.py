@@ -21,8 +21,8 @@ from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.ledger import Keys
 from marginweave.ledger.releases import Releases
+from marginweave.measurements import tuple_level
 from marginweave.runs import bookkeeping, continuity, preparation
-from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support import plain_runs
 from tests.support.forks import Ended
 
@@ -69,7 +69,7 @@ STEPS: dict[str, Step] = {
     "make room for a draw": _of(DrawStore, "room", 1),
     "seal its seed": _of(DrawSecrets, "make", 2),
     "DRAWN": _of(Draws, "begin", 2, "ledger"),
-    "make the noise": Step(aggregate, "draw_level"),
+    "make the noise": Step(tuple_level, "draw_level"),
     "write the draw": _named(".draw"),
     "write its copy": _named(".copy"),
     "COMMITTED": _of(Draws, "commit", 2, "ledger"),

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from marginweave.draws.references import RunReference
 from marginweave.flows.stages import run_in_process
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.lookup import record_stop_reason, run_lock
 from marginweave.runs.preparation import prepare_run
 from marginweave.runs.process_hardening import closed_to_others

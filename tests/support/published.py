@@ -14,12 +14,14 @@ from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import noisy_tables
 from marginweave.configuration.release import Configuration
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals, release_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
+from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.publish.reader import PublishedRelease, ShownRecords, show_records
 from marginweave.publish.statement import privacy_statement
 from marginweave.records.decode import decode_table
@@ -220,9 +222,7 @@ def measured_release(**changes: Any) -> tuple[PublishedRelease, Codes, MarginalA
     return release, made_records(config), answers
 
 
-def stated(
-    config: Configuration, plan: BudgetPlan, aggregates: Aggregates, facts: ReleaseFacts = FACTS
-) -> PrivacyStatement:
+def stated(config: Configuration, plan: Plan, aggregates: Aggregates, facts: ReleaseFacts = FACTS) -> PrivacyStatement:
     """The privacy statement of these counts."""
     return privacy_statement(config, plan, aggregates, facts, {}, EVALUATION.summary)
 

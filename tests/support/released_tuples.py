@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from marginweave.configuration.release import Configuration
+from marginweave.domain.masks import Clique
 from marginweave.estimate.normalize import normalize
-from marginweave.measurements.combinations import Aggregates, LevelNoise
-from marginweave.measurements.tables import Clique
+from marginweave.observations.combinations import Aggregates, LevelNoise
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import SIZES, aggregates_of, tally
 

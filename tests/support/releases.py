@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.accounts import Account
+from marginweave.accounting.charges import Charge, ChargedPlan
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.budget import Cost, amount
 from marginweave.ledger import Ledger, ReleaseRequest
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.released.program import Program
 
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
@@ -31,56 +30,26 @@ def gaussian(mu2: float, delta: float = 0.0) -> Cost:
     return Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(delta))
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenDraw:
-    """A draw as anything might write it into a plan: it need not be one that is planned."""
-
-    name: str
-    cost: Cost
-    kind: DrawKind = DrawKind.COUNT
-    place: tuple[int, ...] = ()
-    mechanism: str = "rounded-gaussian"
-    length: int = 0
-    parameter: float = 1.0
-    terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @classmethod
-    def of(cls, draw: PlannedDraw | WrittenDraw, **changes: Any) -> PlannedDraw:
-        """The draw, with `changes`."""
-        fields = {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
-        more = {"kind": draw.kind, "place": draw.place, "cost": draw.cost, "terms": draw.terms}
-        return cast("PlannedDraw", cls(**{**fields, **more, **changes}))
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What rows of the ledger say of it."""
-        found = {"name": self.name, "mechanism": self.mechanism, "length": self.length, "parameter": self.parameter}
-        return {**found, "terms": dict(self.terms)}
-
-
 def small_plan(
     draws: tuple[str, ...] = DRAWS, *, cost: Cost = COST, epsilon: float = 1.0, **changes: Any
-) -> BudgetPlan:
+) -> ChargedPlan:
     """A plan of (epsilon, 1e-6), or with `changes`, whose draws cost the same each: by default less than it states."""
     multiplier = math.nextafter(1 / math.sqrt(cost.mu2), math.inf)
-    plan = BudgetPlan(
+    plan = ChargedPlan(
         epsilon=epsilon,
         delta=1e-6,
         neighbors="add-remove",
         delta_threshold=0.0,
         spent_epsilon=epsilon,
-        draws=tuple(
-            cast("PlannedDraw", WrittenDraw(name=name, length=i, parameter=multiplier, cost=cost))
+        charges=tuple(
+            Charge(name=name, mechanism="rounded-gaussian", length=i, parameter=multiplier, cost=cost)
             for i, name in enumerate(draws)
         ),
     )
     return replace(plan, **changes)
 
 
-def reserve_release(ledger: Ledger, plan: BudgetPlan, release: str = "first", **changes: Any) -> ReleaseRecord:
+def reserve_release(ledger: Ledger, plan: ChargedPlan, release: str = "first", **changes: Any) -> ReleaseRecord:
     """Reserve a release of `plan` from `ACCOUNT`, whose run has the same name; a `source` may be given as a text."""
     request: dict[str, Any] = {
         "dataset": ACCOUNT.dataset,

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.configuration.synthesis import AnySynthesis
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of, normalize_marginals
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.records.decode import decode_table
@@ -98,11 +98,11 @@ def allowed_codes(number: int, rng: np.random.Generator) -> np.ndarray:
 def noisy_counts(codes: np.ndarray, sd: float, rng: np.random.Generator) -> Marginals:
     """All pairs of columns with noise, made consistent as a run does it; no record has a cell that is not as declared."""
 
-    def measured(clique: tuple[int, ...]) -> Measurement:
+    def measured(clique: tuple[int, ...]) -> Observation:
         counts = np.zeros([COUNTED_SIZES[a] for a in clique], np.int64)
         np.add.at(counts, tuple(codes[a] for a in clique), 1)
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
-        return Measurement(attributes=clique, counts=counts + noise, deviation=sd)
+        return Observation(attributes=clique, counts=counts + noise, deviation=sd)
 
     every = range(len(SIZES))
     domain = Domain(names=tuple(attribute.name for attribute in CONFIGURATION.attributes), labels=LABELS)

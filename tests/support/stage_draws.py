@@ -1,80 +1,99 @@
-"""Stages run without ledger and files: what each of them would have drawn, and whether that has the planned noise."""
+"""Measurements drawn without ledger and files: what each would have drawn, and whether that has the planned noise."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from marginweave.accounting.records import State
+from marginweave.base.parallel import Engine, LocalEngine
 from marginweave.configuration.release import Configuration
-from marginweave.counts import marginal_rows
-from marginweave.draws import draw
-from marginweave.draws.protocol import PreparedDraw
-from marginweave.draws.references import StageResult
-from marginweave.measurements.plan import PlannedDraw
+from marginweave.counts.count_runs import MemoryBudget
+from marginweave.measurements.base import Drawn, Exact, Measurement, PrivateRows
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.planning.split import plan_budget
 from marginweave.prepare.codes import EncodedTable
-from marginweave.tasks.aggregate import combinations as task
-from marginweave.tasks.aggregate import marginals as marginals_task
-from marginweave.tasks.aggregate import rounds as rounds_task
 from tests.support.configurations import configuration
 from tests.support.counting import blocks_of
 from tests.support.level_draws import category, table_of
 
-ENCODED = StageResult(stage="encode", address="", file="", digest="")
 # |z| above this has probability 2e-7; no test looks at more than four of them: false alarm below 1e-6
 Z = 5.2
+T = TypeVar("T")
 
 
-class Stages:
-    """A run without ledger and files: what each stage would have drawn once, and can be asked to draw again."""
+class TableRows(PrivateRows):
+    """The rows of one table in memory."""
 
-    def __init__(self, config: Configuration, table: EncodedTable, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        (folder / "key").write_bytes(bytes(range(32)))
-        self.makes: dict[str, Callable[[], bytes]] = {}
-        self.drawn: dict[str, bytes] = {}
-        self.reference: Any = SimpleNamespace(
-            configuration=config,
-            resolved=config,
-            counted=config.with_undeclared(config.undeclared),
-            plan=plan_budget(config),
-            key_file=folder / "key",
-            folder=SimpleNamespace(private=folder),
-        )
-        for module in (draw, task, marginals_task, marginal_rows, rounds_task):
-            patch.setattr(module, "draw_once", self.once)
-            patch.setattr(module, "is_committed", lambda _, draw: str(draw) in self.drawn, raising=False)
-            patch.setattr(
-                module, "standing", lambda _, draw: SimpleNamespace(state=self._state(str(draw))), raising=False
-            )
-            patch.setattr(module, "open_encoded", lambda *_: blocks_of(table), raising=False)
+    def __init__(self, table: EncodedTable, folder: Path, clean: Sequence[Any] = ()) -> None:
+        self.memory = MemoryBudget(1 << 28, folder)
+        self._table, self._clean = table, clean
 
-    def _state(self, name: str) -> State:
-        return State.COMMITTED if name in self.drawn else State.RESERVED
+    @property
+    def key(self) -> bytes:
+        return bytes(range(32))
 
-    def once(
-        self, _: Any, draw: PlannedDraw, prepare: Callable[[], PreparedDraw] | None = None
-    ) -> tuple[bytes, StageResult]:
-        name = str(draw)
-        if prepare is not None and name not in self.drawn:
-            assert name in self.reference.plan.by_name
-            prepared = prepare()
-            unkeyed, make = prepared.unkeyed, prepared.make
-            self.makes[name] = lambda: make(fresh_bits(), b"" if unkeyed is None else unkeyed())
-            self.drawn[name] = self.makes[name]()
-        return self.drawn[name], ENCODED
+    def clean(self) -> Any:
+        return self._clean
 
-    def multiplier(self, name: str) -> float:
-        """The planned noise multiplier of a draw."""
-        return float(self.reference.plan.by_name[name].parameter)
+    def encoded(self) -> Any:
+        return blocks_of(self._table)
+
+    def engine(self) -> AbstractContextManager[Engine]:
+        return nullcontext(LocalEngine())
+
+    def remember(self, name: str, compute: Callable[[], T]) -> T:  # noqa: ARG002 - each time anew
+        return compute()
+
+    def kept(self, name: str, follows: Any, compute: Callable[[], Iterable[bytes]]) -> Iterable[bytes]:  # noqa: ARG002
+        return list(compute())
+
+
+class MeasuredTable(Drawn):
+    """What has been drawn of one table, by the plan of its configuration, each draw from bits of its own."""
+
+    def __init__(self, config: Configuration, table: EncodedTable, folder: Path, clean: Sequence[Any] = ()) -> None:
+        super().__init__(config, plan_budget(config))
+        self.rows = TableRows(table, folder, clean)
+        self.exact: dict[str, Exact[Any]] = {}
+        self.payloads: dict[str, bytes] = {}
+
+    @property
+    def resolved(self) -> Configuration:
+        return self.configuration
+
+    def payload(self, measurement: Measurement[Any]) -> bytes:
+        return self.payloads[measurement.name]
+
+    def is_committed(self, measurement: Measurement[Any]) -> bool:
+        return measurement.name in self.payloads
+
+    def derived(self, name: str, follows: Any, compute: Callable[[], bytes]) -> bytes:  # noqa: ARG002
+        return compute()
+
+    def draw(self, name: str) -> bytes:
+        """Count and draw a measurement of the plan, which is due."""
+        measurement = self.plan.by_name[name]
+        assert measurement.is_due(self)
+        assert measurement.is_needed(self)
+        self.exact[name] = measurement.count(self.rows, self)
+        self.payloads[name] = self.again(name)
+        return self.payloads[name]
+
+    def again(self, name: str) -> bytes:
+        """The same exact result with other noise."""
+        measurement, exact = self.plan.by_name[name], self.exact[name]
+        seal = measurement.seal(exact)
+        return measurement.draw(exact, fresh_bits(), b"" if seal is None else seal())
+
+    def parameter(self, name: str) -> float:
+        """The planned noise multiplier or epsilon of a draw."""
+        return self.plan.by_name[name].parameter
 
 
 def assert_noise(noise: NDArray[np.floating], deviation: float) -> None:
@@ -88,11 +107,12 @@ MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}
 SIZES = (90, 70, 110)
 
 
-def marginal_stages(folder: Path, patch: pytest.MonkeyPatch, **changes: Any) -> tuple[Stages, list[NDArray[np.int64]]]:
+def measured_marginals(folder: Path, **changes: Any) -> tuple[MeasuredTable, list[NDArray[np.int64]]]:
+    """A table of three columns of which marginals are counted, and its codes."""
     rng = np.random.default_rng(4)
     columns = [rng.integers(0, size, 5000) for size in SIZES]
     named = {
         name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in zip("abc", SIZES, strict=True)
     }
     config = configuration(columns=named, **MARGINALS, **changes)
-    return Stages(config, table_of([c.tolist() for c in columns], SIZES), folder, patch), columns
+    return MeasuredTable(config, table_of([c.tolist() for c in columns], SIZES), folder), columns

@@ -14,8 +14,9 @@ from marginweave.base.arrays import Records
 from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, SynthesisSettings
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals, Mask, Measurement
+from marginweave.domain.masks import Mask
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.records import synthesize
 from marginweave.records.gum.synthesize import Gum
 from marginweave.records.release import synthesize_blocks
@@ -48,7 +49,7 @@ def synthesize_records(*arguments: Any, **named: Any) -> Records:
 
 
 def synthesize_gum(
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Observation],
     sizes: Sequence[int],
     records: int,
     settings: GumSynthesis,

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.configuration.release import Configuration
+from marginweave.domain.combinations import Level
 from marginweave.evaluate.internal import joined_tables
-from marginweave.measurements.combinations import Level
 from marginweave.mechanisms.randomness import CellWords, KeyedBits
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_indicators, with_labels

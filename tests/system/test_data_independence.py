@@ -34,12 +34,12 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.draws.references import RunReference
 from marginweave.flows import stages
 from marginweave.flows.prefect.session import prefect_session
 from marginweave.ledger import Ledger
 from marginweave.mechanisms import randomness
 from marginweave.mechanisms.randomness import DrawBits
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.progress import reporting
 from tests.support.configurations import quick, raw
 from tests.support.prefect_artifacts import noted_artifacts

@@ -384,7 +384,7 @@ def test_a_run_goes_on_when_there_are_workers_again(alone: CommandLine, tmp_path
             pipe = subprocess.PIPE
             run = subprocess.Popen(command, cwd=alone.home, env=alone.variables, stdout=pipe, stderr=pipe, text=True)
             assert run.stdout is not None
-            has_counted = any(json.loads(line).get("stage") == "count records" for line in run.stdout)
+            has_counted = any(json.loads(line).get("stage") == "aggregate count" for line in run.stdout)
             assert has_counted, run.communicate()[1]
             worker.send_signal(signal.SIGSTOP)  # the scheduler counts on it
             time.sleep(3)

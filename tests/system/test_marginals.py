@@ -17,7 +17,7 @@ import pytest
 from marginweave.accounting.records import State
 from marginweave.base.budget import Cost
 from marginweave.configuration.load import load_configuration
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from marginweave.publish.reader import PublishedRelease
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE

@@ -30,11 +30,11 @@ import pytest
 
 from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.draws.references import RunReference
 from marginweave.flows import stages
 from marginweave.flows.prefect.session import prefect_session
 from marginweave.ledger import Ledger
 from marginweave.runs.bookkeeping import Wrap
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.progress import reporting
 from marginweave.runs.request import Request
 from tests.support.command_line import CommandLine

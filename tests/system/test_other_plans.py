@@ -15,24 +15,21 @@ from typing import Any
 import pytest
 
 from marginweave.accounting.accounts import Account
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import State
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError, MarginweaveError
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.release import Configuration
-from marginweave.counts import noise as terms
-from marginweave.draws import references
 from marginweave.ledger import Ledger
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.planning import prices as planned
-from marginweave.planning import split
+from marginweave.measurements import contribution_bound, prices, split, survivors, tuple_level
+from marginweave.measurements.plan import Plan
 from marginweave.released.program import Program
-from marginweave.runs import continuity, limits
+from marginweave.runs import capabilities as references
+from marginweave.runs import continuity
 from marginweave.tasks import budget as budget_stage
-from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.forked_runs import run_by_stages
 from tests.support.people_table import people
-from tests.support.releases import WrittenDraw
 
 
 class _Stopped(MarginweaveError):
@@ -63,8 +60,8 @@ def _stopped_after_level_1(home: Path, monkeypatch: pytest.MonkeyPatch, **change
     """The configuration of a run that was stopped when it had drawn its first level, or its single columns."""
     config = people(home, 200, **changes)
     with monkeypatch.context() as patch:
-        patch.setattr(aggregate, "_candidates_above", _stop)
-        patch.setattr(sys.modules["marginweave.counts.rounds"], "candidate_sets", _stop)
+        patch.setattr(survivors, "candidates_above", _stop)
+        patch.setattr(sys.modules["marginweave.measurements.rounds"], "candidate_sets", _stop)
         with pytest.raises(_Stopped):
             _run(home, config)
     return config
@@ -87,29 +84,24 @@ def _refused(home: Path, config: Path, what: str) -> None:
     assert after == before
 
 
-def _edited(change: Callable[[BudgetPlan], BudgetPlan]) -> Callable[[Configuration], BudgetPlan]:
-    original = split.plan_budget
-    return lambda configuration: change(original(configuration))
-
-
-def _of_level_2(**changes: Any) -> Callable[[BudgetPlan], BudgetPlan]:
-    def change(plan: BudgetPlan) -> BudgetPlan:
-        draws = (WrittenDraw.of(draw, **changes) if draw.name == "level-2" else draw for draw in plan.draws)
-        return replace(plan, draws=tuple(draws))
+def _of_level_2(**changes: Any) -> Callable[[ChargedPlan], ChargedPlan]:
+    def change(plan: ChargedPlan) -> ChargedPlan:
+        charges = (replace(charge, **changes) if charge.name == "level-2" else charge for charge in plan.charges)
+        return replace(plan, charges=tuple(charges))
 
     return change
 
 
-def _swapped(plan: BudgetPlan) -> BudgetPlan:
-    first, second, *rest = plan.draws
-    return replace(plan, draws=(second, first, *rest))
+def _swapped(plan: ChargedPlan) -> ChargedPlan:
+    first, second, *rest = plan.charges
+    return replace(plan, charges=(second, first, *rest))
 
 
-PLANS: dict[str, tuple[Callable[[BudgetPlan], BudgetPlan], str]] = {
+PLANS: dict[str, tuple[Callable[[ChargedPlan], ChargedPlan], str]] = {
     "kind": (_of_level_2(mechanism="discrete-laplace"), "mechanism of level-2"),
     "length": (_of_level_2(length=3), "length of level-2"),
     "order": (_swapped, "the draws in their order"),
-    "number of draws": (lambda plan: replace(plan, draws=plan.draws[:-1]), "the draws in their order"),
+    "number of draws": (lambda plan: replace(plan, charges=plan.charges[:-1]), "the draws in their order"),
     "share of delta": (lambda plan: replace(plan, delta_threshold=plan.delta_threshold / 2), "delta of thresholds"),
     "neighbors": (lambda plan: replace(plan, neighbors="replace-one"), "neighbors"),
 }
@@ -129,9 +121,8 @@ def stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
-    edited = _edited(change)
-    monkeypatch.setattr(split, "plan_budget", edited)
-    monkeypatch.setattr(limits, "check_size", edited)  # which plans, and finds sizes that this plan does not change
+    planned = Plan.charged
+    monkeypatch.setattr(Plan, "charged", lambda plan, configuration: change(planned(plan, configuration)))
     _refused(home, stopped, what)
 
 
@@ -144,7 +135,7 @@ def test_another_split_is_refused(home: Path, stopped: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("score_sensitivity", "sensitivity of percentile-1"), ("with_terms", "records of")],
+    [("score_sensitivity", "sensitivity of percentile-1"), ("stability", "records of")],
     ids=["sensitivity", "theta"],
 )
 def test_other_terms_are_refused(
@@ -152,8 +143,8 @@ def test_other_terms_are_refused(
 ) -> None:
     """A rule of sensitivity, or the number of rows of a unit, that another version has otherwise."""
     if name == "score_sensitivity":
-        original = terms.score_sensitivity
-        monkeypatch.setattr(terms, name, lambda percentile, unit: original(percentile, unit) // 2)
+        original = contribution_bound.score_sensitivity
+        monkeypatch.setattr(contribution_bound, name, lambda percentile, unit: original(percentile, unit) // 2)
     else:
         larger = property(lambda _: Stability(records=3, neighbors="add-remove"))
         monkeypatch.setattr(Configuration, "stability", larger)
@@ -164,8 +155,8 @@ def test_another_threshold_is_refused(home: Path, monkeypatch: pytest.MonkeyPatc
     """The least published count of a private value, where the public cap fixes it."""
     changes = {"columns__region": {"type": "category", "domain": "private"}, "aggregate__percentile": "none"}
     config = _stopped_after_level_1(home, monkeypatch, **changes)
-    original = terms.private_threshold
-    monkeypatch.setattr(terms, "private_threshold", lambda *arguments: original(*arguments) - 1)
+    original = tuple_level.private_threshold
+    monkeypatch.setattr(tuple_level, "private_threshold", lambda *arguments: original(*arguments) - 1)
     _refused(home, config, "private_threshold of level-1")
 
 
@@ -173,8 +164,8 @@ def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.Mon
     """Rounds of selection and measurement are counted when they are reserved."""
     counts = {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 1}}
     config = _stopped_after_level_1(home, monkeypatch, aggregate=counts, synthesize={"method": "mixture"})
-    original = planned.round_draws
-    monkeypatch.setattr(planned, "round_draws", lambda rounds, *more: original(rounds - 1, *more))
+    original = prices.round_draws
+    monkeypatch.setattr(prices, "round_draws", lambda rounds, *more: original(rounds - 1, *more))
     _refused(home, config, "the draws in their order|parameter of")
 
 
@@ -188,7 +179,7 @@ def test_a_begun_draw_is_not_made_again_by_other_code(
 ) -> None:
     """It ends with exit 2; the program that began it finishes the run with its one charge."""
     with monkeypatch.context() as patch:
-        patch.setattr(aggregate, "draw_level", _stop)
+        patch.setattr(tuple_level, "draw_level", _stop)
         with pytest.raises(_Stopped):
             _run(home, stopped)
     assert _states(home)["level-2"] == State.DRAWN
@@ -230,14 +221,14 @@ def test_last_digits_of_floats_are_no_other_plan(
         split, "level_multipliers", lambda p, budget: tuple(m * (1 + 1e-13) for m in original(p, budget))
     )
     used: dict[str, object] = {}
-    drawn = aggregate.plan_level
+    drawn = tuple_level.plan_level
 
     def seen(*arguments: Any, **named: Any) -> Any:
         mechanism = drawn(*arguments, **named)
         used[f"level-{mechanism.length}"] = mechanism.sigma / mechanism.contribution_bound
         return mechanism
 
-    monkeypatch.setattr(aggregate, "plan_level", seen)
+    monkeypatch.setattr(tuple_level, "plan_level", seen)
     told: list[str] = []
     monkeypatch.setattr(continuity, "reporter", lambda: SimpleNamespace(note=told.append))
     _run(home, stopped)

@@ -115,7 +115,7 @@ def kill_in_the_middle(place: Site, name: str, run: str, *others: int) -> None:
     until(lambda: place.flow_runs(name), pause=0.1)
     flow_run = place.flow_runs(name)[0]["id"]
     until(lambda: place.flow_processes(flow_run), pause=0.1)
-    until(lambda: manifest.exists() and "count records" in json.loads(manifest.read_text())["stages"], pause=0.002)
+    until(lambda: manifest.exists() and "aggregate count" in json.loads(manifest.read_text())["stages"], pause=0.002)
     while True:
         stopped = place.flow_processes(flow_run)
         for process in stopped:

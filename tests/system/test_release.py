@@ -24,7 +24,8 @@ from tests.support.samples import every
 pytestmark = pytest.mark.system
 
 STAGES = [
-    "validate", "preprocess", "encode", "budget", "count records", "aggregate k=1", "aggregate k=2", "aggregate k=3",
+    "validate", "preprocess", "encode", "budget",
+    "aggregate count", "aggregate level-1", "aggregate level-2", "aggregate level-3",
     "collect", "normalize", "fit", "synthesize", "decode", "evaluate", "publish",
 ]  # fmt: skip
 
@@ -204,7 +205,7 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(
 ) -> None:
     """kill -9 before the first draw and between draws: the server dies too, one charge, and the run is finished."""
     cli, path = opened(marginweave), people(tmp_path)
-    for stage in ("encode", "count records"):
+    for stage in ("encode", "aggregate count"):
         settled.kill_after(path, "killed", stage)
         deadline = time.monotonic() + 60
         while processes_of(settled) and time.monotonic() < deadline:

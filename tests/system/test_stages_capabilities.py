@@ -14,13 +14,13 @@ import pytest
 
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store
-from marginweave.draws.references import DerivedReference
 from marginweave.flows import stages
 from marginweave.ledger import Ledger
+from marginweave.measurements import record_count
+from marginweave.runs.capabilities import DerivedReference
 from marginweave.runs.preparation import prepare_run
 from marginweave.runs.progress import reporting
 from marginweave.runs.request import read_request
-from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.forked_runs import STAGES
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
@@ -65,7 +65,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
         mock.patch.multiple(stages, **watched),
-        mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
+        mock.patch.object(record_count, "add_noise", lambda counts, *_: counts + NOISE),
         reporting(None),
     ):
         request = read_request(victim.config, run="r", source=None, home=home)

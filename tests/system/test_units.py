@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.configuration.load import parse_configuration
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.thresholds import private_threshold
 from marginweave.mechanisms.gaussian import count_sigma, noise_sigma
-from marginweave.planning.split import plan_budget
-from marginweave.planning.thresholds import private_threshold
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
 from tests.support.people_table import visits

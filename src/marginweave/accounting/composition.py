@@ -6,16 +6,16 @@ import math
 from decimal import Context, Decimal
 
 from marginweave.accounting.accountants import gdp_epsilon, zcdp_delta, zcdp_epsilon
+from marginweave.accounting.charges import Charge
 from marginweave.accounting.records import DrawRecord
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
-from marginweave.measurements.plan import PlannedDraw
 
 # Wide enough for every sum of ledger amounts to be exact.
 EXACT = Context(prec=400)
 
 
-PricedDraw = PlannedDraw | DrawRecord
+PricedDraw = Charge | DrawRecord
 """A draw with its price: one of a plan, or a row of the ledger."""
 
 

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 from marginweave.base.budget import NOTHING, BasicAmount, Cost, Neighbors
-from marginweave.measurements.plan import DrawKind
 from marginweave.released.program import Program
 
 LEDGER_ACTOR = "marginweave"
@@ -107,11 +106,6 @@ class DrawRecord:
     parameter: float | None = None
     terms: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> DrawKind | None:
-        """What the draw is for; None of what was charged for homes that are lost."""
-        return DrawKind.of(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of
 from marginweave.configuration.values import ValueMatcher, listed
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
-from marginweave.measurements.combinations import Domain
 
 MOST_GROUPS = 10_000
 

@@ -41,13 +41,14 @@ from marginweave.answers.tables import FEWEST, NoisyTables, Part
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.progress import told_as
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts.rounds import beyond_noise
+from marginweave.domain.masks import Clique
 from marginweave.estimate.mixture.blocks import Block
 from marginweave.estimate.mixture.draws import expected_counts
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.mixture.targets import F32, Float32s
-from marginweave.measurements.tables import Clique, Measurement
+from marginweave.observations.means import beyond_noise
+from marginweave.observations.tables import Observation
 
 WIDER = 1.25
 """Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
@@ -241,7 +242,7 @@ def _of_distance(last: Mapping[str, float], columns: Sequence[tuple[int, float]]
 
 
 def misfit(
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Observation],
     model: Mixture,
     stack: Stack,
     settings: MixtureSynthesis,
@@ -282,7 +283,7 @@ def misfit(
     }
 
 
-def _distance(chosen: Sequence[Measurement], fitted: Mixture) -> dict[str, float]:
+def _distance(chosen: Sequence[Observation], fitted: Mixture) -> dict[str, float]:
     """The noise of a cell of chosen sets, and the mean of (D - N) k over sqrt(2/pi), both as shares of the records."""
     expected = [expected_counts(m, fitted.marginal(m.attributes), fitted.total) for m in chosen]
     beyond = [len(m.attributes) * beyond_noise(m, one) for m, one in zip(chosen, expected, strict=True)]
@@ -296,9 +297,9 @@ _SETS = 60
 """Of so many tables contrasts are taken, of twenty each."""
 
 
-def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
+def _whole(measurements: Iterable[Observation]) -> list[Observation]:
     """Those with every cell and value, whose noise is as stated."""
-    return [m for m in measurements if m.complete and not m.levels and type(m) is Measurement]
+    return [m for m in measurements if m.complete and not m.levels and type(m) is Observation]
 
 
 def _tau(tables: Sequence[Floats]) -> float:
@@ -333,9 +334,9 @@ _CONTRASTS = 20
 
 
 def _contrasts(
-    m: Measurement,
+    m: Observation,
     fitted: Mixture,
-    kept: Sequence[Measurement],
+    kept: Sequence[Observation],
     stack: Stack,
     generator: np.random.Generator,  # post-processing
 ) -> list[tuple[int, Floats]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.base.arrays import Flags, Integers
-from marginweave.measurements.tables import NeverTogether, StructuralZeros
+from marginweave.domain.masks import NeverTogether, StructuralZeros
 
 _MOST_CELLS = 1 << 20
 """Cells of a rule that are looked at for one answer; a larger rule is left out, which makes intervals wider at most."""

@@ -15,7 +15,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of
-from marginweave.measurements.tables import Marginals
+from marginweave.observations.tables import Marginals
 
 ROUNDING = 1 / 12
 """Variance of rounding to whole numbers; where the noise is so small that it has less, an interval covers more."""

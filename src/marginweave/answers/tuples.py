@@ -20,7 +20,7 @@ from marginweave.configuration.question import Question
 from marginweave.configuration.sections import COMBINATIONS_CUT
 from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, selected_interval
 from marginweave.estimate.normalize import find_rows
-from marginweave.measurements.combinations import Aggregates
+from marginweave.observations.combinations import Aggregates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -29,7 +29,7 @@ from marginweave.configuration.evaluation import EvaluationSettings, Expectation
 from marginweave.configuration.execution import Execution, Source
 from marginweave.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.configuration.known import Known
-from marginweave.configuration.marginals import MarginalSettings
+from marginweave.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.configuration.methods import Aggregation, Synthesis
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.privacy import PrivacySettings
@@ -87,6 +87,12 @@ class Sections(Execution):
         """The same; only where marginals are counted."""
         assert isinstance(self.aggregate, MarginalSettings)
         return self.aggregate
+
+    @property
+    def rounds(self) -> AdaptiveCliques | None:
+        """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
+        settings = self.marginals
+        return settings.adaptive if settings is not None and settings.selects(len(self.attributes)) else None
 
     @property
     def tuples(self) -> AggregateSettings:

@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import StageError
 from marginweave.configuration.values import MAX_CELLS, MAX_KEY
-from marginweave.measurements.combinations import MOST_COUNTED, Level
+from marginweave.domain.combinations import Level
 
 Mask = NDArray[np.bool_]
 Columns = tuple[int, ...]
 
+MOST_COUNTED = 1 << 26
+"""Candidates, or members of their superset, that are counted from length 3 on."""
 # Sets of columns with at most so many cells are counted in dense arrays.
 _DENSE = 1 << 22
 _CHUNK = 1 << 18

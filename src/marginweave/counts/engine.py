@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from marginweave.base.parallel import Engine, LocalEngine
 from marginweave.checkpoints.spill import remove_scratch
-from marginweave.draws.references import RunReference
+from marginweave.configuration.execution import EngineSettings
+from marginweave.configuration.release import Configuration
 
 
 @contextmanager
-def open_engine(reference: RunReference) -> Iterator[Engine]:
-    """The engine that the configuration of a run declares, for as long as a stage needs it.
+def open_engine(settings: EngineSettings, certificates: Sequence[Path], private: Path) -> Iterator[Engine]:
+    """The engine that a configuration declares, for as long as a stage needs it; it may write to the `private` folder.
 
     Raises:
         StageError: its cluster cannot be used.
     """
-    settings = reference.configuration.engine
     if settings.dask is None:
         yield LocalEngine()
         return
     from marginweave.counts.cluster import dask_engine  # an extra
 
-    with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
+    with dask_engine(settings, certificates, private) as engine:
         yield engine
 
 
-def prepare_engine(reference: RunReference) -> None:
+def prepare_engine(configuration: Configuration, certificates: Sequence[Path], private: Path) -> None:
     """Before anything is charged: whether a cluster that has to be there already can be used, and no rest of a killed attempt.
 
     Raises:
         StageError: there is no scheduler or worker, or a worker has another version.
     """
-    remove_scratch(reference.folder.private)
-    settings = reference.configuration.engine
-    if settings.elsewhere and reference.configuration.marginals is None:  # which are counted here
+    remove_scratch(private)
+    settings = configuration.engine
+    if settings.elsewhere and configuration.marginals is None:  # which are counted here
         from marginweave.counts.cluster import check_workers, dask_engine
 
-        with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
+        with dask_engine(settings, certificates, private) as engine:
             check_workers(engine)

@@ -1,29 +1,28 @@
-"""Dense marginals: which ones to measure, how to share the budget among them, exact counts, noise."""
+"""Dense marginals: sets of attributes, their cells, and exact counts."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Counts
 from marginweave.base.errors import InputError, StageError
-from marginweave.measurements.tables import Clique, Measurement
-from marginweave.mechanisms.base import CountNoise
-from marginweave.mechanisms.laplace import add_drawn_noise
-from marginweave.mechanisms.randomness import DrawBits
+from marginweave.domain.masks import Clique
 
 AnyCodes = NDArray[np.integer]
-Split = Literal["equal", "cells"]
+
+
 T = TypeVar("T")
+
 
 # As many rows at a time as stay in the processor's cache while all marginals are counted.
 _CHUNK = 1 << 14
+
+
 _CELLS_A_PASS = 1 << 23
 
 
@@ -41,36 +40,6 @@ def all_cliques(sizes: Sequence[int], length: int, cell_limit: int | None = None
         raise InputError(f"length ({length}) must be at least 1 and at most the number of attributes ({len(sizes)})")
     found = itertools.combinations(range(len(sizes)), length)
     return tuple(c for c in found if cell_limit is None or cells(c, sizes) <= cell_limit)
-
-
-def budget_shares(
-    cliques: Sequence[Clique], sizes: Sequence[int], split: Split, power: float = 2 / 3
-) -> NDArray[np.float64]:
-    """Share of the budget of every marginal: 1/m each, or proportional to a power of its cells: that of least error.
-
-    Gaussian, of mu^2 or of rho: rho_i = rho c_i^(2/3) / sum_j c_j^(2/3) minimizes the expected L1 error
-    sum_i c_i / sqrt(pi rho_i) (PrivSyn, section 4.2: Lagrange). Laplace, of epsilon: the error is S sum_i c_i / epsilon_i,
-    whose derivatives -S c_i / epsilon_i^2 are equal where epsilon_i is proportional to c_i^(1/2). Shape (m,), sums to 1;
-    empty without cliques, for a selection may select nothing. DP: arithmetic on public sizes.
-    """
-    exponent = power if split == "cells" else 0.0
-    weights = np.array([float(cells(clique, sizes)) ** exponent for clique in cliques])
-    shares: NDArray[np.float64] = weights / weights.sum()
-    return shares
-
-
-def split_noise(
-    noise: CountNoise, parameter: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split
-) -> tuple[Fraction, ...]:
-    """The part of each marginal of one draw of `noise` with the joint `parameter`, by the shares of `budget_shares`.
-
-    Together they cost what the draw does. Where a share is so small that there is no table for its noise, all are equal, which
-    `plan` has checked for every set of marginals that there may be. DP: arithmetic on public numbers.
-    """
-    parts = noise.parts(parameter, budget_shares(cliques, sizes, split, noise.share_power).tolist())
-    if split == "cells" and max(parts, default=0) > noise.largest_part:
-        return split_noise(noise, parameter, cliques, sizes, "equal")
-    return parts
 
 
 def count_marginals(
@@ -123,46 +92,3 @@ def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterat
         filled += more
     if taken:
         yield taken
-
-
-def measure_marginals(
-    noise: CountNoise,
-    exact: Sequence[Counts],
-    cliques: Sequence[Clique],
-    parts: Sequence[Fraction],
-    bits: DrawBits,
-    presampled: Sequence[Counts] | None = None,
-) -> Iterator[Measurement]:
-    """Each marginal with independent noise on all of its cells, zero ones included.
-
-    Rounded Gaussian noise is `add_noise` of a vector of L2 sensitivity S (`marginal_sigma`), and mu^2 adds (Dong, Roth and Su
-    2019, corollary 3.3); discrete Laplace noise is `add_drawn_noise`, and epsilons add (Dwork and Roth 2014, theorem 3.16).
-    DP: sum_i (S / sigma_i)^2 in mu^2, or (sum_i epsilon_i, 0)-DP; charge before the first is taken.
-
-    Args:
-        noise: its kind, for how many records of one unit move, and how.
-        exact: from `count_marginals`, of rows of a unit already bounded to theta.
-        cliques: attributes of each marginal, increasing.
-        parts: of each marginal, from `split_noise`.
-        bits: of the draw; table i is marginal i.
-        presampled: noise that was made before the charge, from `CountNoise.presample` with these parts.
-    """
-    for table, (counts, clique, part) in enumerate(zip(exact, cliques, parts, strict=True)):
-        noisy = (
-            noise.add(counts, part, bits, table) if presampled is None else add_drawn_noise(counts, presampled[table])
-        )
-        yield Measurement(attributes=clique, counts=noisy, deviation=float(noise.sigma(part)), noise=noise.name)
-
-
-def estimate_total(measurements: Sequence[Measurement]) -> float:
-    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c sigma^2.
-
-    Incomplete marginals are biased low and count only where there are no others; never below 0. DP: post-processing.
-    Raises InputError without measurements.
-    """
-    if not measurements:
-        raise InputError("measurements (0) must be at least 1")
-    used = [m for m in measurements if m.complete] or list(measurements)
-    weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
-    totals = np.array([m.total for m in used])
-    return max(0.0, float(weights @ totals / weights.sum()))

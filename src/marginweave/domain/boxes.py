@@ -9,7 +9,7 @@ import numpy as np
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.rules.record_search import tied_parts
-from marginweave.measurements.tables import Clique, Mask, StructuralZeros, alike
+from marginweave.domain.masks import Clique, Mask, StructuralZeros, alike
 
 Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box
 Table = tuple[Clique, Flags]

@@ -18,7 +18,7 @@ from marginweave.configuration.attributes import Attribute, Forbidden, Forbidden
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
-from marginweave.measurements.tables import Clique, Mask, NeverTogether, StructuralZeros
+from marginweave.domain.masks import Clique, Mask, NeverTogether, StructuralZeros
 
 Labels = Sequence[Sequence[str]]
 # Where rules leave more boxes than that, they leave a record.

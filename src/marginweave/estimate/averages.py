@@ -14,8 +14,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Floats, Integers
-from marginweave.measurements.rounding import to_simplex
-from marginweave.measurements.tables import Clique, Measurement, StructuralZeros, allowed_cells
+from marginweave.domain.masks import Clique, StructuralZeros, allowed_cells
+from marginweave.estimate.rounding import to_simplex
+from marginweave.observations.tables import Observation
 
 Places = NDArray[np.int32]
 
@@ -34,7 +35,7 @@ class Tables(NamedTuple):
     precision: Floats
 
     @classmethod
-    def of(cls, measurements: Sequence[Measurement], masks: Sequence[StructuralZeros], total: float) -> Self:
+    def of(cls, measurements: Sequence[Observation], masks: Sequence[StructuralZeros], total: float) -> Self:
         """The counts of these marginals, of `total` records each, without what `masks` forbid."""
         shapes = [m.counts.shape for m in measurements]
         axes = max(map(len, shapes))

@@ -20,10 +20,11 @@ import numpy as np
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.base.progress import listener
-from marginweave.counts.marginals import estimate_total
+from marginweave.domain.masks import Clique, StructuralZeros
 from marginweave.estimate.averages import Shared, Tables, average, forbid, mean, project_tables, sums
-from marginweave.measurements.rounding import project_simplex
-from marginweave.measurements.tables import Clique, Measurement, StructuralZeros
+from marginweave.estimate.rounding import project_simplex
+from marginweave.observations.means import estimate_total
+from marginweave.observations.tables import Observation
 
 
 class Holders:
@@ -79,11 +80,11 @@ class Nearest:
 
 
 def make_consistent(
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Observation],
     masks: Sequence[StructuralZeros] = (),
     rounds: int = 1000,
     total: float | None = None,
-) -> tuple[Measurement, ...]:
+) -> tuple[Observation, ...]:
     """The marginals with equal sums over whatever attributes they share, one total, no negative and no forbidden cell.
 
     A shared set A of attributes gets T_A = sum_i w_i M_i[A], w_i proportional to 1 / (g_i sigma_i^2), g_i the cells of
@@ -148,7 +149,7 @@ def make_consistent(
     return tuple(replace(m, counts=counts.reshape(m.counts.shape), complete=True) for m, counts in parts)
 
 
-def _sizes(measurements: Sequence[Measurement], masks: Sequence[StructuralZeros]) -> dict[int, int]:
+def _sizes(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]) -> dict[int, int]:
     """The number of codes of each attribute, which all marginals and masks have to agree on."""
     sizes: dict[int, int] = {}
     shaped = [(m.attributes, m.counts.shape) for m in measurements] + [(k.attributes, k.sizes) for k in masks]

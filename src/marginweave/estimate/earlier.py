@@ -18,10 +18,11 @@ from marginweave.base.arrays import Floats, Integers
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.earlier import EARLIER_FILES, earlier_name
 from marginweave.configuration.release import Configuration
-from marginweave.counts.discovery import Compression
+from marginweave.domain.labels import Domain
+from marginweave.domain.masks import Clique
 from marginweave.estimate.marginals import Spread, drawn_compression_of
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Clique, Marginals, Measurement
+from marginweave.observations.compression import Compression
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.released.earlier import usable_marginals
 from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
@@ -32,7 +33,7 @@ Read = Callable[[str], bytes | None]
 class EarlierTable:
     """A marginal of an earlier release over attributes of this one, and for each of them the measured code of every code."""
 
-    measurement: Measurement
+    measurement: Observation
     codes: tuple[Integers, ...]
 
 
@@ -82,8 +83,8 @@ def earlier_tables(configuration: Configuration, read: Read) -> list[EarlierTabl
 
 
 def pool(
-    drawn: Sequence[Measurement], earlier: Sequence[EarlierTable], compression: Compression | None = None
-) -> tuple[Measurement, ...]:
+    drawn: Sequence[Observation], earlier: Sequence[EarlierTable], compression: Compression | None = None
+) -> tuple[Observation, ...]:
     """Drawn and earlier measurements over merged codes, one of each set of attributes, the drawn ones first.
 
     Without a compression no value was merged, then or now, as in the marginals of one attribute.
@@ -92,7 +93,7 @@ def pool(
     table is the root of the mean variance of its cells. DP: post-processing.
     """
     measured = [(m, np.asarray(m.counts, np.float64), np.full(m.counts.shape, m.deviation**2)) for m in drawn]
-    alike: dict[Clique, list[tuple[Measurement, Floats, Floats]]] = {}
+    alike: dict[Clique, list[tuple[Observation, Floats, Floats]]] = {}
     for one in (*measured, *(_over(table, compression) for table in earlier)):
         alike.setdefault(one[0].attributes, []).append(one)
     found = []
@@ -103,7 +104,7 @@ def pool(
     return tuple(found)
 
 
-def _over(table: EarlierTable, compression: Compression | None) -> tuple[Measurement, Floats, Floats]:
+def _over(table: EarlierTable, compression: Compression | None) -> tuple[Observation, Floats, Floats]:
     """A table over the merged codes, and the variance of each cell, never below that of a measured one.
 
     What was measured together then is shared by its values in proportion to their counts here, as in the records.
@@ -158,14 +159,14 @@ def read_measurements(
     numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
     place, single = {name: j for j, name in enumerate(domain.names)}, len(domain.names)
 
-    def measured(i: int, sizes: Sequence[int] | None) -> Measurement:
+    def measured(i: int, sizes: Sequence[int] | None) -> Observation:
         fact, cells = facts[i], counts[numbers == i + 1]
         attributes = tuple(place[name] for name in fact.attributes)
         shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
         if len(cells) != np.prod(shape):
             raise InputError("measurements must have every cell of every marginal that privacy.json names")
         counted = cells.reshape(shape)
-        return Measurement(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
+        return Observation(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
 
     one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
     sizes = drawn_compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration).sizes

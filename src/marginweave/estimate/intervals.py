@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from marginweave.base.arrays import Flags
+from marginweave.base.arrays import Flags, Integers
 from marginweave.base.budget import NoiseName
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.counts.discovery import Compression
+from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import PossibleCells
 from marginweave.estimate.consistency import Holders
 from marginweave.estimate.marginals import compression_of
 from marginweave.estimate.normalize import find_rows
-from marginweave.measurements.combinations import Aggregates, IntArray
-from marginweave.measurements.tables import Clique, Marginals, Measurement
 from marginweave.mechanisms.catalogue import noise_reach
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import Compression
+from marginweave.observations.tables import Marginals, Observation
 
 LEVEL = 0.95
 
@@ -37,9 +38,9 @@ class Intervals:
     `impossible` says where a rule allows no record: there all three are 0. None where no rule was looked at.
     """
 
-    low: IntArray
-    high: IntArray
-    measured: IntArray
+    low: Integers
+    high: Integers
+    measured: Integers
     impossible: Flags | None = None
 
     def without(self, impossible: Flags) -> Intervals:
@@ -47,13 +48,13 @@ class Intervals:
         low, high, measured = (np.where(impossible, 0, ends) for ends in (self.low, self.high, self.measured))
         return Intervals(low=low, high=high, measured=measured, impossible=impossible)
 
-    def beside(self, adjusted: IntArray) -> IntArray:
+    def beside(self, adjusted: Integers) -> Integers:
         """What stands beside the intervals: the measured counts, or the nearest to the adjusted ones that these allow."""
         return np.where(self.measured < 0, np.clip(adjusted, self.low, self.high), self.measured)
 
 
 def count_interval(
-    counts: IntArray, sigma: float, *, noise: NoiseName = "rounded-gaussian", level: float = LEVEL, cells: int = 1
+    counts: Integers, sigma: float, *, noise: NoiseName = "rounded-gaussian", level: float = LEVEL, cells: int = 1
 ) -> Intervals:
     """Whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
 
@@ -85,7 +86,7 @@ def count_interval(
     return Intervals(low=np.maximum(measured - half, 0), high=measured + half, measured=measured)
 
 
-def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
+def selected_interval(counts: Integers, threshold: int | Integers, sigma: float, *, level: float = LEVEL) -> Intervals:
     """Intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
@@ -168,7 +169,7 @@ def release_intervals(
     return tuple(found)
 
 
-def _lowest(counts: IntArray, least: np.int64, sigma: float, tail: float) -> IntArray:
+def _lowest(counts: Integers, least: np.int64, sigma: float, tail: float) -> Integers:
     """The smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection; -1 stands for none below."""
     below, above = np.full(counts.shape, -1), counts.copy()
     while (above - below > 1).any():
@@ -214,13 +215,13 @@ def marginal_intervals(
     return tuple(found)
 
 
-def project(measurement: Measurement, columns: Clique) -> tuple[NDArray[np.int64], int]:
+def project(measurement: Observation, columns: Clique) -> tuple[NDArray[np.int64], int]:
     """Noisy counts of some attributes of a marginal, and how many of its cells each one sums. DP: post-processing."""
     others = tuple(axis for axis, a in enumerate(measurement.attributes) if a not in columns)
     return np.rint(measurement.counts.sum(axis=others)).astype(np.int64), _summed(measurement, columns)
 
 
-def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Measurement:
+def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Observation:
     """The measured marginal that tells a set of columns best: itself, or the one whose sums have the least noise."""
     if len(columns) == 1:
         return marginals.one_way[columns[0]]
@@ -228,13 +229,13 @@ def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Measurem
     return min(larger, key=lambda m: (m.attributes != columns, m.deviation**2 * _summed(m, columns)))
 
 
-def _summed(measurement: Measurement, columns: Clique) -> int:
+def _summed(measurement: Observation, columns: Clique) -> int:
     sizes = zip(measurement.attributes, measurement.counts.shape, strict=True)
     return math.prod(size for a, size in sizes if a not in columns)
 
 
 def _cell_intervals(
-    columns: Clique, values: IntArray, holder: Measurement, compression: Compression, level: float
+    columns: Clique, values: Integers, holder: Observation, compression: Compression, level: float
 ) -> Intervals:
     table, summed = project(holder, columns)
     codes, alone = list(values.T), np.ones(len(values), np.bool_)

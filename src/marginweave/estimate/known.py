@@ -13,9 +13,10 @@ import numpy as np
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.totals import KnownCounts
-from marginweave.counts.discovery import Compression
+from marginweave.domain.masks import Clique
 from marginweave.estimate.totals import dense
-from marginweave.measurements.tables import Clique, Measurement
+from marginweave.observations.compression import Compression
+from marginweave.observations.tables import Observation
 
 # The standard deviation of exact counts, beside that of the most exact counts that were drawn.
 _NOISELESS = 1e-3
@@ -29,16 +30,16 @@ def total_of_rows(configuration: Configuration) -> float | None:
 
 
 def known_marginals(
-    configuration: Configuration, drawn: Sequence[Measurement], total: float, compression: Compression | None = None
-) -> tuple[Measurement, ...]:
+    configuration: Configuration, drawn: Sequence[Observation], total: float, compression: Compression | None = None
+) -> tuple[Observation, ...]:
     """The known tables of `total` records, over the codes after `compression`; exact ones almost noiseless."""
     least = _NOISELESS * min(m.deviation for m in drawn)
     return tuple(_measurement(known, total, least, compression) for known in configuration.totals)
 
 
 def with_known(
-    drawn: Sequence[Measurement], configuration: Configuration, total: float, compression: Compression | None = None
-) -> tuple[tuple[Measurement, ...], float]:
+    drawn: Sequence[Observation], configuration: Configuration, total: float, compression: Compression | None = None
+) -> tuple[tuple[Observation, ...], float]:
     """What a model is fitted to, and how noisy that is: chi^2 at the truth, beside what deviations say of it.
 
     What an exact table tells takes the place of what was drawn of its columns. A drawn and a known table of the same columns
@@ -53,15 +54,15 @@ def with_known(
     known = known_marginals(configuration, drawn, total, compression)
     exact = [table for table, totals in zip(known, configuration.totals, strict=True) if totals.exact]
 
-    def is_told(m: Measurement) -> bool:
+    def is_told(m: Observation) -> bool:
         return any({*m.attributes} <= {*table.attributes} for table in exact)
 
-    told: dict[Clique, Measurement] = {(a,): _margin(table, a) for table in exact for a in table.attributes}
+    told: dict[Clique, Observation] = {(a,): _margin(table, a) for table in exact for a in table.attributes}
     told |= {table.attributes: table for table in exact}
     found = [*told.values(), *(m for m in drawn if not is_told(m))]
     for table in (m for m in known if not is_told(m)):
         same = next(
-            (m for m in found if m.attributes == table.attributes and type(m) is Measurement and not m.levels), None
+            (m for m in found if m.attributes == table.attributes and type(m) is Observation and not m.levels), None
         )
         found = [m for m in found if m is not same] + [table if same is None else _mean(same, table, total)]
     least = min(m.deviation for m in drawn)
@@ -79,7 +80,7 @@ def known_compression(compression: Compression, configuration: Configuration) ->
     return replace(compression, counts=tuple(counts))
 
 
-def _measurement(known: KnownCounts, total: float, deviation: float, compression: Compression | None) -> Measurement:
+def _measurement(known: KnownCounts, total: float, deviation: float, compression: Compression | None) -> Observation:
     """A known table of `total` records, no more exact than `deviation` says; a merged cell is the sum of its own."""
     scale, counts = total / known.total, dense(known)
     if compression is not None:
@@ -88,15 +89,15 @@ def _measurement(known: KnownCounts, total: float, deviation: float, compression
         np.add.at(merged, cells, counts)
         counts = merged
     stated = (known.table.sd or 0.0) * scale
-    return Measurement(attributes=known.attributes, counts=counts * scale, deviation=max(stated, deviation))
+    return Observation(attributes=known.attributes, counts=counts * scale, deviation=max(stated, deviation))
 
 
-def _margin(table: Measurement, attribute: int) -> Measurement:
+def _margin(table: Observation, attribute: int) -> Observation:
     others = tuple(axis for axis, a in enumerate(table.attributes) if a != attribute)
     return replace(table, attributes=(attribute,), counts=np.asarray(table.counts.sum(axis=others), np.float64))
 
 
-def _mean(one: Measurement, other: Measurement, total: float) -> Measurement:
+def _mean(one: Observation, other: Observation, total: float) -> Observation:
     """The mean of two measurements of the same attributes by their precision."""
     counts = [m.counts * m.scale(total) for m in (one, other)]
     precise = [(m.deviation * m.scale(total)) ** -2 for m in (one, other)]

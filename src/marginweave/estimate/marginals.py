@@ -11,15 +11,17 @@ import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.release import Configuration
-from marginweave.counts.discovery import Compression, compress_mask, compress_measurement
-from marginweave.counts.marginals import estimate_total
-from marginweave.counts.undeclared import declared_compression, ignored_attributes
+from marginweave.domain.combinations import Level
+from marginweave.domain.masks import Clique, StructuralZeros
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.consistency import Holders, make_consistent
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
 from marginweave.estimate.normalize import find_rows
-from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
-from marginweave.measurements.tables import Clique, Marginals, Measurement, StructuralZeros
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.compression import Compression, compress_mask, compress_observation
+from marginweave.observations.means import estimate_total
+from marginweave.observations.tables import Marginals, Observation
+from marginweave.observations.undeclared import declared_compression, ignored_attributes
 
 MOST_LISTED = 1_000_000
 """Measured cells that are all listed: about 40 MB of CSV, and as many rows as a spreadsheet can hold."""
@@ -54,10 +56,10 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     return replace(marginals, consistent=consistent)
 
 
-def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:
+def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Observation, ...]:
     """All marginals as they were drawn, and earlier ones, over merged codes. DP: post-processing."""
     one_way, larger = marginals.measured
-    return (*(compress_measurement(m, compression) for m in one_way), *larger)
+    return (*(compress_observation(m, compression) for m in one_way), *larger)
 
 
 def compression_of(
@@ -87,7 +89,7 @@ def estimated_marginals(marginals: Marginals, configuration: Configuration) -> M
     """The marginals without codes that are not kept (`UndeclaredCells`). DP: post-processing."""
     ignored = _ignored(marginals, configuration)
 
-    def kept(measured: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    def kept(measured: Sequence[Observation]) -> tuple[Observation, ...]:
         return tuple(m.without_last(ignored) for m in measured)
 
     return replace(
@@ -136,7 +138,7 @@ def marginal_counts(marginals: Marginals, configuration: Configuration, longest:
     )
 
 
-def cell_deviations(measurements: Sequence[Measurement]) -> dict[Clique, float]:
+def cell_deviations(measurements: Sequence[Observation]) -> dict[Clique, float]:
     """Standard deviation of a cell, before consistency, of every measured set of attributes and every pair inside one.
 
     A pair that was not measured itself is a sum of g cells: sqrt(g) deviation, the least that a marginal gives.

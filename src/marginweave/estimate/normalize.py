@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Integers
-from marginweave.measurements.combinations import Aggregates, Level
+from marginweave.domain.combinations import Level
+from marginweave.observations.combinations import Aggregates
 
 LIMIT = 2**62  # numbers of rows stay below it
 

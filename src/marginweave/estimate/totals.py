@@ -22,8 +22,8 @@ from marginweave.configuration.attributes import Attribute, combinations_of, for
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record, tied_parts
 from marginweave.configuration.totals import KnownCounts
+from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import released_attributes
-from marginweave.measurements.tables import Clique
 
 MOST_OF_TWO, MOST_OF_MORE = 1 << 15, 1 << 13
 """Combinations of the columns of two, or of more, exact tables that have to hold together.

@@ -14,11 +14,13 @@ from marginweave.base.arrays import Flags, Floats
 from marginweave.configuration.default_records import MOST_SECONDS, fitting_seconds
 from marginweave.configuration.values import MAX_TABLE
 from marginweave.counts.candidates import CandidateSet
+from marginweave.domain.combinations import Level
+from marginweave.domain.masks import Clique, StructuralZeros, allowed_cells
 from marginweave.estimate.consistency import TOLERANCE
 from marginweave.estimate.mixture.targets import expected_below, surprise
-from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
-from marginweave.measurements.rounding import nearest_column
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement, StructuralZeros, allowed_cells
+from marginweave.estimate.rounding import nearest_column
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.tables import CensoredObservation, Observation
 
 # A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
 EVIDENCE = 2.0
@@ -34,7 +36,7 @@ class InformativeTables:
     `seconds` are what is left of it.
     """
 
-    def __init__(self, singles: Sequence[CensoredMeasurement], total: float, seconds: float) -> None:
+    def __init__(self, singles: Sequence[CensoredObservation], total: float, seconds: float) -> None:
         self._total = max(total, 1.0)
         self._shares = {}
         for m in singles:
@@ -42,13 +44,13 @@ class InformativeTables:
             self._shares[m.attributes[0]] = nearest_column(m, even, self._total) / self._total
         self.seconds = seconds - sum(fitting_seconds(m.counts.size) for m in singles)
 
-    def pick(self, tables: Iterable[CensoredMeasurement]) -> list[CensoredMeasurement]:
+    def pick(self, tables: Iterable[CensoredObservation]) -> list[CensoredObservation]:
         """The tables of a length whose counts differ from the product of their columns by more than `EVIDENCE`.
 
         Most differing first, as many as there is time for; in the order they came in. The others would only have a fit follow
         their noise, and end before it has followed what there is to be seen. DP: post-processing.
         """
-        kept: list[tuple[float, int, CensoredMeasurement]] = []
+        kept: list[tuple[float, int, CensoredObservation]] = []
         for number, table in enumerate(tables):
             differs = self._surprise(table)
             if differs > EVIDENCE:
@@ -58,7 +60,7 @@ class InformativeTables:
                 self.seconds += fitting_seconds(heapq.heappop(kept)[2].counts.size)
         return [table for _, _, table in sorted(kept, key=lambda entry: -entry[1])]
 
-    def _surprise(self, table: CensoredMeasurement) -> float:
+    def _surprise(self, table: CensoredObservation) -> float:
         """In standard deviations of what noise alone makes of it."""
         if not set(table.attributes) <= self._shares.keys():
             return 0.0
@@ -66,13 +68,13 @@ class InformativeTables:
         return _difference(table, self._total * functools.reduce(np.multiply.outer, shares))
 
 
-def _filled(table: CensoredMeasurement, means: Floats) -> Floats:
+def _filled(table: CensoredObservation, means: Floats) -> Floats:
     """Released counts; what suppressed ones are expected to be, and the means themselves where nothing was counted."""
     suppressed = np.where(table.hidden, expected_below(means, table.deviation, table.cut), means)
     return np.where(table.released, table.counts, suppressed)
 
 
-def _difference(table: CensoredMeasurement, means: Floats) -> float:
+def _difference(table: CensoredObservation, means: Floats) -> float:
     """How far the counts are from `means`, in standard deviations of what noise alone makes of these."""
     known = table.released | table.hidden
     return surprise((_filled(table, means) - means)[known], means[known], table.deviation, table.cut)
@@ -80,7 +82,7 @@ def _difference(table: CensoredMeasurement, means: Floats) -> float:
 
 def tuple_marginals(
     aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros] = ()
-) -> tuple[Measurement, ...]:
+) -> tuple[Observation, ...]:
     """Marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
 
     From short sets to long ones. What the parts of a set imply is the table of maximum entropy with their counts (iterative
@@ -102,7 +104,7 @@ def tuple_marginals(
     total = float(max(aggregates.record_count, 1))
     together = [mask for mask in masks if len(mask.attributes) > 1]
     known: dict[Clique, Floats] = {(): np.array(total)}
-    found: list[Measurement] = []
+    found: list[Observation] = []
     for tables in _tables(aggregates, sizes, together):
         parts, known = known, {}
         for table in tables:
@@ -116,11 +118,11 @@ def tuple_marginals(
             if len(clique) == 1 or _difference(table, implied) > EVIDENCE:
                 known[clique] = _estimate(table, possible, implied, facets, total)
                 kept = _without_suppressed(known[clique], clique, masks)
-                found.append(Measurement(attributes=clique, counts=kept, deviation=table.deviation))
+                found.append(Observation(attributes=clique, counts=kept, deviation=table.deviation))
     return tuple(found)
 
 
-def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredMeasurement, ...]:
+def tuple_observations(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredObservation, ...]:
     """What the released combinations tell of sets of columns, without any estimate: of single columns, and `InformativeTables`.
 
     Of each single column, also where no value of its private domain was released and nothing is known of it.
@@ -132,7 +134,7 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
     Returns:
         From short sets to long ones; sets of more than 2^18 cells are left out. DP: post-processing.
     """
-    found: list[CensoredMeasurement] = []
+    found: list[CensoredObservation] = []
     informative: InformativeTables | None = None
     for drawn in _tables(aggregates, sizes, ()):
         if informative is None:
@@ -145,14 +147,14 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
 
 def _tables(
     aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros]
-) -> Iterator[Iterator[CensoredMeasurement]]:
+) -> Iterator[Iterator[CensoredObservation]]:
     """For each length what is known of all sets of columns with at most MAX_TABLE cells, but of cells that masks forbid.
 
     Counts are noisy where they were released, and below the cut where a candidate was not; other cells (a missing value, a
     value that was suppressed before) were never counted.
     """
 
-    def of_length(level: Level, noise: LevelNoise, candidates: CandidateSet) -> Iterator[CensoredMeasurement]:
+    def of_length(level: Level, noise: LevelNoise, candidates: CandidateSet) -> Iterator[CensoredObservation]:
         rows, counted = dict(level.by_columns()), set(candidates.column_sets())
         for clique in itertools.combinations(range(len(sizes)), level.length):
             shape = tuple(sizes[a] for a in clique)
@@ -165,7 +167,7 @@ def _tables(
             if clique in counted:
                 inside = candidates.mask(clique)[tuple(slice(size) for size in shape)]
             possible = allowed_cells(clique, shape, masks)
-            yield CensoredMeasurement(
+            yield CensoredObservation(
                 attributes=clique,
                 counts=counts,
                 deviation=noise.deviation,
@@ -194,7 +196,7 @@ def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
 
 
 def _estimate(
-    counted: CensoredMeasurement, possible: Flags, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float
+    counted: CensoredObservation, possible: Flags, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float
 ) -> Floats:
     """The table that fits both the counts and the facets."""
     known, sigma = counted.released | counted.hidden, counted.deviation

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
-from marginweave.counts.rounds import expected_noise
 from marginweave.evaluate.distances import sorted_names
-from marginweave.measurements.combinations import Aggregates
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.means import expected_noise
 from marginweave.released.evaluation import MarginalBound
 from marginweave.released.verdict import GOOD, SetVerdict
 

@@ -13,11 +13,12 @@ from itertools import combinations
 
 import numpy as np
 
+from marginweave.base.arrays import Integers
 from marginweave.estimate.marginals import Spread
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
 from marginweave.evaluate.tallies import Attributes
-from marginweave.measurements.combinations import Aggregates, IntArray
+from marginweave.observations.combinations import Aggregates
 from marginweave.released.evaluation import BucketMeans, CountBucket, ErrorParts, LengthMetrics
 
 SEED = 20240117
@@ -190,7 +191,7 @@ def noise_distance(cells: int, sigma: float, records: int) -> float:
 
 
 def expected_shares(
-    model: Mixture, spread: Spread | None, attributes: Attributes, codes: Sequence[IntArray]
+    model: Mixture, spread: Spread | None, attributes: Attributes, codes: Sequence[Integers]
 ) -> FloatArray:
     """The share of all records that a model expects to hold each combination of values of the released domain, shape (n,).
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.evaluate.association_noise import CHANCE, dependence
 from marginweave.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.evaluate.tallies import Attributes
-from marginweave.measurements.combinations import IntArray
 from marginweave.released.evaluation import Association, Matrix, Measure
 
 Values = tuple[float | None, float | None]
@@ -73,7 +73,7 @@ def association(
     )
 
 
-def cramers_v(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | None:
+def cramers_v(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
     """sqrt(sum (p - e)^2 / e / (min(r, c) - 1)) with e = p_row p_column, in [0, 1]; 0 where an attribute is constant.
 
     H. Cramér, Mathematical Methods of Statistics (1946), without bias correction; r and c count the values that occur.
@@ -97,7 +97,7 @@ def cramers_v(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | 
     return math.sqrt(max(0.0, (((p - expected) ** 2 / expected).sum() + empty) / (min(r, c) - 1)))
 
 
-def normalized_mutual_information(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | None:
+def normalized_mutual_information(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
     """I(X; Y) / sqrt(H(X) H(Y)), in [0, 1]; 0 where an attribute is constant, None for an empty table.
 
     A. Strehl, J. Ghosh, Cluster Ensembles, JMLR 3 (2002). Arguments as for `cramers_v`. DP: as private as the counts.
@@ -110,7 +110,7 @@ def normalized_mutual_information(rows: IntArray, columns: IntArray, counts: Flo
     return information / scale if scale > 0 else 0.0
 
 
-def spearman(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | None:
+def spearman(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
     """Pearson's correlation of average ranks, in [-1, 1], of attributes whose codes are in order; None for a constant one.
 
     C. Spearman (1904), with ties at their mean rank: of value v it is #{x < v} + (#{x = v} + 1) / 2.
@@ -124,13 +124,13 @@ def spearman(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | N
 
 
 def _occupied(
-    rows: IntArray, columns: IntArray, counts: FloatArray, kept: NDArray[np.bool_]
-) -> tuple[IntArray, IntArray, FloatArray]:
+    rows: Integers, columns: Integers, counts: FloatArray, kept: NDArray[np.bool_]
+) -> tuple[Integers, Integers, FloatArray]:
     chosen = kept & (counts > 0)
     return rows[chosen], columns[chosen], counts[chosen]
 
 
-def _probabilities(rows: IntArray, columns: IntArray, counts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _probabilities(rows: Integers, columns: Integers, counts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     p: FloatArray = counts / counts.sum()
     px, py = (np.bincount(codes, weights=p).astype(np.float64) for codes in (rows, columns))
     return p, px, py
@@ -141,7 +141,7 @@ def _entropy(p: FloatArray) -> float:
     return max(0.0, -float((p * np.log(p)).sum()))
 
 
-def _centered_ranks(codes: IntArray, counts: FloatArray) -> FloatArray:
+def _centered_ranks(codes: Integers, counts: FloatArray) -> FloatArray:
     """The mean rank of each cell's value, less the mean of all ranks, (n + 1) / 2."""
     numbers = np.bincount(codes, weights=counts)
     ranks: FloatArray = (np.cumsum(numbers) - numbers + (numbers + 1) / 2)[codes] - (numbers.sum() + 1) / 2

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
-from marginweave.base.arrays import Floats
-from marginweave.measurements.combinations import IntArray
+from marginweave.base.arrays import Floats, Integers
 
 CHANCE = 0.001
 """So often independent columns pass for associated ones."""
@@ -35,8 +34,8 @@ class Dependence:
 
 
 def dependence(
-    rows: IntArray,
-    columns: IntArray,
+    rows: Integers,
+    columns: Integers,
     counts: Floats,
     sigma: float,
     *,
@@ -89,7 +88,7 @@ def dependence(
     return Dependence(distance=float(weighted @ counts - held @ b**2), freedom=free, spread=spread)
 
 
-def _sums(codes: IntArray, counts: Floats) -> tuple[Floats, IntArray]:
+def _sums(codes: Integers, counts: Floats) -> tuple[Floats, Integers]:
     """The records of each value that occurs, and the place of each cell's value among them."""
-    place: IntArray = np.unique(codes, return_inverse=True)[1]
+    place: Integers = np.unique(codes, return_inverse=True)[1]
     return np.bincount(place, weights=counts).astype(np.float64), place

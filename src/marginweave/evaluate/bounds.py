@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,19 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.rounds import expected_noise
+from marginweave.domain.combinations import Level
+from marginweave.domain.masks import Clique
 from marginweave.estimate.consistency import Holders
 from marginweave.estimate.intervals import LEVEL, project
 from marginweave.estimate.marginals import cell_deviations, compression_of
 from marginweave.evaluate.association_noise import CHANCE, dependence
 from marginweave.evaluate.cells import Records, Released, number_set
 from marginweave.evaluate.tallies import Numbering, Tally
-from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
-from marginweave.measurements.plan import BudgetPlan, DrawKind
-from marginweave.measurements.tables import Clique, Marginals, Measurement
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.mechanisms.percentile import percentile_fraction, score_sensitivity
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.means import expected_noise
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.released.evaluation import MarginalBound
 from marginweave.released.statement import BoundingBias
 
@@ -151,7 +152,7 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
     return tuple(found)
 
 
-def _combined(holders: Sequence[Measurement], columns: Clique) -> tuple[NDArray[np.float64], float]:
+def _combined(holders: Sequence[Observation], columns: Clique) -> tuple[NDArray[np.float64], float]:
     """The inverse-variance mean of what several marginals say of some attributes, and its s."""
     parts = [(project(m, columns), m.deviation**2 + 1 / 12) for m in holders]
     precisions = [1 / (summed * variance) for (_, summed), variance in parts]
@@ -188,14 +189,16 @@ def _table(
     return counts, int(tally.counts[~inside].sum())
 
 
-def bounding_biases(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> tuple[BoundingBias, ...]:
-    """The bias of every released length; see `most_cut_records`.
+def bounding_biases(
+    configuration: Configuration, epsilons: Mapping[int, float], aggregates: Aggregates
+) -> tuple[BoundingBias, ...]:
+    """The bias of every released length, by the epsilon of the percentile that was bought for each; see `most_cut_records`.
 
     0 where no record can hold more than Delta_k, its public cap, and for marginals, in which every record counts once. Not
     known where rows or values were left out before the noisy counts: rows of a subject beyond its most, values of a cell
     beyond its cap, a table that was resized. DP: post-processing.
     """
-    return tuple(_bias(configuration, plan, aggregates, noise) for noise in aggregates.noise)
+    return tuple(_bias(configuration, epsilons, aggregates, noise) for noise in aggregates.noise)
 
 
 def most_cut_records(configuration: Configuration, epsilon: float, aggregates: Aggregates, length: int) -> int:
@@ -221,14 +224,15 @@ def most_cut_records(configuration: Configuration, epsilon: float, aggregates: A
     return math.floor(float(1 - fraction) * records + missed)
 
 
-def _bias(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, noise: LevelNoise) -> BoundingBias:
+def _bias(
+    configuration: Configuration, epsilons: Mapping[int, float], aggregates: Aggregates, noise: LevelNoise
+) -> BoundingBias:
     k = noise.length
     if unknown := _left_out(configuration):
         return BoundingBias(length=k, records=None, confidence=None, words=f"not known: {unknown}")
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
         return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
-    epsilon = plan.draw(DrawKind.PERCENTILE, k).epsilon
-    records = most_cut_records(configuration, epsilon, aggregates, k)
+    records = most_cut_records(configuration, epsilons[k], aggregates, k)
     words = (
         f"at most {records:,}: with confidence {LEVEL:g} no more records than that hold more than "
         f"{noise.contribution_bound:,} combinations of length {k}, and each takes 1 at most from a count"

@@ -15,13 +15,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
 from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.execution import Execution
 from marginweave.counts.marginals import grouped
+from marginweave.domain.labels import Domain
 from marginweave.estimate.normalize import LIMIT
 from marginweave.evaluate.tallies import Attributes, Codes, Numbering, SetCounter, Tally, merged
-from marginweave.measurements.combinations import Aggregates, Domain, IntArray
+from marginweave.observations.combinations import Aggregates
 from marginweave.prepare.codes import code_type, value_slots
 
 FloatArray = NDArray[np.float64]
@@ -109,7 +111,7 @@ class Records:
         """Bytes that counting a set takes; none if its tally is kept."""
         return 0 if numbering.attributes in self._known else self._layout(numbering)[1]
 
-    def beginnings(self, attributes: Attributes, before: Numbering) -> IntArray:  # noqa: ARG002 - every record has the others
+    def beginnings(self, attributes: Attributes, before: Numbering) -> Integers:  # noqa: ARG002 - every record has the others
         """The distinct numbers of the first attributes of a set, those of `before`, that occur with the others."""
         return self.tallies([before])[0].keys
 
@@ -154,7 +156,7 @@ class Released:
         """As `Records.needs`."""
         return 0
 
-    def beginnings(self, attributes: Attributes, before: Numbering) -> IntArray:
+    def beginnings(self, attributes: Attributes, before: Numbering) -> Integers:
         """As `Records.beginnings`."""
         columns, _ = self._rows(attributes)
         return np.unique(before.keys(columns[: len(before.attributes)]))
@@ -163,7 +165,7 @@ class Released:
         """Combinations have one value an attribute."""
         return True
 
-    def _rows(self, attributes: Attributes) -> tuple[IntArray, IntArray]:
+    def _rows(self, attributes: Attributes) -> tuple[Integers, Integers]:
         """Codes, shape (attributes, n), and counts of the combinations of some attributes."""
         level, place = self.aggregates.levels[len(attributes) - 1], self._places.get(attributes, slice(0, 0))
         return level.values[place].T, level.counts[place]
@@ -181,7 +183,7 @@ Side = Records | Released
 
 def number_set(attributes: Attributes, sizes: Sequence[int], sides: Sequence[Side]) -> Numbering:
     """How combinations of a set are numbered; `sides` hold all that will be, and are looked at beyond 62 bits only."""
-    radices, ranks = tuple(sizes[j] + 1 for j in attributes), dict[int, IntArray]()
+    radices, ranks = tuple(sizes[j] + 1 for j in attributes), dict[int, Integers]()
     bound = radices[0]
     for place in range(1, len(radices)):
         if bound * radices[place] >= LIMIT:
@@ -201,7 +203,7 @@ class Cells:
     """
 
     numbering: Numbering
-    keys: IntArray
+    keys: Integers
     reference: FloatArray
     synthetic: FloatArray
     complete: NDArray[np.bool_]

@@ -27,9 +27,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from marginweave.base.arrays import Floats
-from marginweave.counts.discovery import Compression
-from marginweave.counts.rounds import expected_noise
-from marginweave.measurements.combinations import Aggregates
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import Compression
+from marginweave.observations.means import expected_noise
 from marginweave.records.decode import label_counts
 from marginweave.released.evaluation import MarginalBound
 from marginweave.released.verdict import CARE

@@ -16,7 +16,7 @@ from marginweave.configuration.columns import OTHER, Column, DateColumn, Measure
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.measurements.combinations import Aggregates
+from marginweave.observations.combinations import Aggregates
 from marginweave.released.verdict import CARE
 
 _MUCH = 0.25

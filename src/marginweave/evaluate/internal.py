@@ -11,26 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import compact_table, in_blocks
 from marginweave.configuration.release import Configuration
-from marginweave.counts.discovery import recode
-from marginweave.draws.references import RunReference
+from marginweave.counts.released_rows import recode
 from marginweave.evaluate.numbers import NumberTallies
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable, encode_table, joined_codes
 from marginweave.prepare.rows import prepare_blocks
 from marginweave.released.evaluation import BrokenRule
-from marginweave.released.statement import PrivacyStatement
 from marginweave.sources.source import TableSource
-
-
-def published_configuration(reference: RunReference) -> Configuration:
-    """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
-    statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
-    resolved = reference.configuration.with_bounds(statement.bounds)
-    return resolved.with_undeclared(statement.released_domain.with_undeclared)
 
 
 def published_records(
@@ -52,12 +42,6 @@ def published_records(
             encoded.append(encode_table(clean, configuration))
             broken.append((broken_rules(table, configuration), table.num_rows))
     return joined_tables(encoded), add_rules(broken)
-
-
-def check_source(reference: RunReference, source: TableSource) -> None:
-    """Raise InputError unless `source` holds the bytes that the release was made from."""
-    if not reference.is_source(source.chunks()):
-        raise InputError(f"the source is not the one that run {reference.manifest.run} was made from")
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
+from marginweave.domain.labels import Domain
 from marginweave.evaluate import agreement
 from marginweave.evaluate.association import association
 from marginweave.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
 from marginweave.evaluate.tallies import Attributes, Codes
-from marginweave.measurements.combinations import Aggregates, Domain
+from marginweave.observations.combinations import Aggregates
 from marginweave.released.evaluation import (
     BrokenRule,
     InternalEvaluation,

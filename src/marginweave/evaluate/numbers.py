@@ -16,8 +16,8 @@ from marginweave.columns import values_of
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.intervals import LEVEL
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.tables import Marginals
 from marginweave.records.decode import column_codes, column_counts, label_counts
 from marginweave.released.numbers import ExactStatistic, ExactSummary, NumberStatistic, NumberSummary
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.measurements.combinations import IntArray
+from marginweave.base.arrays import Integers
 
 Codes = Sequence[NDArray[np.integer]] | NDArray[np.integer]
 Attributes = tuple[int, ...]
@@ -28,16 +28,16 @@ class Numbering:
 
     attributes: Attributes
     radices: tuple[int, ...]
-    ranks: Mapping[int, IntArray] = field(default_factory=dict)
+    ranks: Mapping[int, Integers] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
         """How many combinations there are."""
         return math.prod(self.radices)
 
-    def keys(self, columns: Sequence[NDArray[np.integer]] | NDArray[np.integer]) -> IntArray:
+    def keys(self, columns: Sequence[NDArray[np.integer]] | NDArray[np.integer]) -> Integers:
         """The number of every row of `columns`, the codes of each attribute, shape (n,)."""
-        keys: IntArray = columns[0].astype(np.int64)
+        keys: Integers = columns[0].astype(np.int64)
         for place in range(1, len(self.radices)):
             if place in self.ranks:
                 keys = np.searchsorted(self.ranks[place], keys)
@@ -45,7 +45,7 @@ class Numbering:
             keys += columns[place]
         return keys
 
-    def codes(self, keys: IntArray) -> list[IntArray]:
+    def codes(self, keys: Integers) -> list[Integers]:
         """The codes of each attribute, of which `keys` are the numbers."""
         columns = []
         for place in range(len(self.radices) - 1, 0, -1):
@@ -59,15 +59,15 @@ class Numbering:
 class Tally(NamedTuple):
     """The combinations of a set of attributes that occur, by their numbers, ascending, and how many records hold each."""
 
-    keys: IntArray
-    counts: IntArray
+    keys: Integers
+    counts: Integers
 
     @property
     def nbytes(self) -> int:
         """What it takes in memory."""
         return self.keys.nbytes + self.counts.nbytes
 
-    def at(self, keys: IntArray) -> IntArray:
+    def at(self, keys: Integers) -> Integers:
         """How many records hold each of other combinations, 0 where none does."""
         if not len(self.keys):
             return np.zeros(len(keys), np.int64)
@@ -82,7 +82,7 @@ class SetCounter:
     that each key is moved as often as the number of blocks has binary digits. A record is counted once for each of `choices`.
     """
 
-    def __init__(self, numbering: Numbering, choices: IntArray, *, dense: bool) -> None:
+    def __init__(self, numbering: Numbering, choices: Integers, *, dense: bool) -> None:
         self._numbering, self._choices, self._runs = numbering, choices, list[Tally]()
         self._cells = np.zeros(numbering.cells, np.int64) if dense else None
 
@@ -113,7 +113,7 @@ def _sum(left: Tally, right: Tally) -> Tally:
 
 @njit(cache=True, nogil=True)
 def _add(
-    codes: NDArray[np.integer], places: IntArray, radices: IntArray, counts: IntArray
+    codes: NDArray[np.integer], places: Integers, radices: Integers, counts: Integers
 ) -> None:  # pragma: no cover - compiled
     for i in range(codes.shape[1]):
         cell = 0
@@ -123,7 +123,7 @@ def _add(
 
 
 @njit(cache=True, nogil=True)
-def merged(left: Tally, right: Tally) -> tuple[IntArray, IntArray]:  # pragma: no cover - compiled
+def merged(left: Tally, right: Tally) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
     """The keys of two tallies, ascending, and what each counts on either side, shape (2, keys)."""
     one, other = left.keys, right.keys
     union = np.empty(len(one) + len(other), np.int64)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.measurements.combinations import Aggregates
+from marginweave.observations.combinations import Aggregates
 from marginweave.released.statement import MISSING_BY_RULE
 from marginweave.released.verdict import Publication, Verdict
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.counts.discovery import Compression
 from marginweave.domain.zeros import domain_sizes
 from marginweave.evaluate.advice import KNOWN_ADVICE, BeyondNoise, advice, apart_words, known_apart
 from marginweave.evaluate.distances import (
@@ -27,8 +26,9 @@ from marginweave.evaluate.distances import (
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
 from marginweave.evaluate.undeclared import with_undeclared
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import ChosenMisfit
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import Compression
+from marginweave.observations.tables import ChosenMisfit
 from marginweave.released.evaluation import ErrorParts, MarginalBound, Measure
 from marginweave.released.verdict import LengthVerdict, Publication, SetVerdict, Verdict, grade
 

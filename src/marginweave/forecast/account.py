@@ -13,14 +13,15 @@ from itertools import accumulate, repeat, takewhile
 from typing import Literal, NamedTuple, Protocol
 
 from marginweave.accounting.accounts import Account, AccountTotal, Policy, Spent
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError
 from marginweave.configuration.release import Configuration
 from marginweave.ledger.admission import noise_refusal, unit_refusal
 from marginweave.ledger.boxes import total_with
-from marginweave.ledger.rules import PeriodForecast, largest_epsilon, period_epsilon, runs_a_period
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.planning.split import plan_budget
+from marginweave.ledger.rules import PeriodForecast, period_epsilon, runs_a_period
+from marginweave.measurements.largest import largest_epsilon
+from marginweave.measurements.split import plan_budget
 from marginweave.runs.earlier import check_earlier
 from marginweave.runs.lookup import describe_progress
 from marginweave.runs.preparation import open_ledger
@@ -69,7 +70,7 @@ def account_forecast(request: Request, schedule: Times | None = None) -> Account
     Nothing is booked. Raises InputError as `check_earlier`.
     """
     configuration, progress = request.configuration, describe_progress(request.folder)
-    dataset, plan, moment = configuration.dataset, plan_budget(configuration), datetime.now(UTC)
+    dataset, plan, moment = configuration.dataset, plan_budget(configuration).prices, datetime.now(UTC)
     unchecked = "Earlier releases: whether their files are those in the ledger is checked when the run begins"
     later = [unchecked] if request.earlier else []
     if request.is_example:
@@ -108,7 +109,7 @@ def _verdict(total: AccountTotal, after: float, verdict: str) -> str:
 
 def account_refusal(configuration: Configuration, total: AccountTotal, fits: bool) -> str:
     """Why an account will refuse one more release of a configuration; empty where it will not. `fits`: its box has room."""
-    account, plan = total.account, plan_budget(configuration)
+    account, plan = total.account, plan_budget(configuration).prices
     other = unit_refusal(plan.unit, plan.neighbors, account) or noise_refusal(plan.cost, account, total.spent)
     if other is not None:
         return f"it will be refused: {other.message}"
@@ -148,7 +149,7 @@ class Outlook:
 
 
 def schedule_forecast(
-    total: AccountTotal, of_period: Spent, plan: BudgetPlan, schedule: Times, moment: datetime
+    total: AccountTotal, of_period: Spent, plan: ChargedPlan, schedule: Times, moment: datetime
 ) -> list[str]:
     """In words, how long the account lasts from `moment` on for releases of `plan` on a schedule.
 
@@ -159,7 +160,7 @@ def schedule_forecast(
 
 
 def outlook(
-    account: Account, spent: Spent, of_period: Spent, plan: BudgetPlan, after: _TimesAfter, moment: datetime
+    account: Account, spent: Spent, of_period: Spent, plan: ChargedPlan, after: _TimesAfter, moment: datetime
 ) -> Outlook:
     """The runs of `plan` at the times `after` `moment`, until the account, which has `spent` so much, admits no more.
 

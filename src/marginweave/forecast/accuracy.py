@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from marginweave.configuration import defaults
 from marginweave.configuration.attributes import most_combinations
@@ -17,10 +17,13 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.configuration.values import listed
 from marginweave.counts.marginals import cells
-from marginweave.counts.noise import MARGINALS, counted_sizes, planned_cliques, planned_sigmas, public_sizes
-from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.mechanisms.catalogue import count_noise
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.record_count import RecordCount
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.tuple_level import TupleLevel
+from marginweave.measurements.whole_marginals import WholeMarginals, counted_sizes, public_sizes
+from marginweave.mechanisms.base import CountNoise
 
 FEWEST, MOST = 6_366, 48_842
 """Rows of the tables of docs/accuracy.md: beyond these nothing is said of measured errors."""
@@ -85,7 +88,7 @@ def _limited(configuration: Configuration) -> str:
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
     if not isinstance(cliques, AllCliques) or cliques.max_cells is cliques.coarsen is None:
         return ""
-    lengths = Counter(map(len, planned_cliques(configuration, DrawKind.MARGINALS)))
+    lengths = Counter(map(len, LargerMarginals.cliques(configuration)))
     numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
     most = f", of at most {cliques.max_cells:,} cells{pairs}" if cliques.max_cells else ""
@@ -99,7 +102,7 @@ def _in_bins(configuration: Configuration) -> str:
     if settings is None or not settings.has_larger(len(names)) or settings.selects(len(names)):
         return ""
     of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
-    times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
+    times = Counter(itertools.chain.from_iterable(LargerMarginals.cliques(configuration)))
     for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
         levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
         if any(times[at] for at, _ in levels[1:]):
@@ -149,20 +152,20 @@ class _Table(NamedTuple):
     share: float
 
 
-def _tables(configuration: Configuration, draw: PlannedDraw) -> list[_Table]:
+def _tables(configuration: Configuration, draw: Measurement[Any]) -> list[_Table]:
     """The tables that a draw adds noise to, of a length the mean one; none where their sizes are not public."""
-    if draw.kind is DrawKind.COUNT:
+    if isinstance(draw, RecordCount):
         return [_Table(0, 1, 1)]
     if configuration.private_columns:
         return []
-    if draw.kind is DrawKind.LEVEL:
+    if isinstance(draw, TupleLevel):
         labels = [len(attribute.labels) for attribute in configuration.attributes]
         number = most_combinations(labels, draw.length)
         share = configuration.contribution_cap(draw.length) / number
         return [_Table(draw.length, number / math.comb(len(labels), draw.length), share)]
-    if draw.kind not in MARGINALS:
+    if not isinstance(draw, WholeMarginals):
         return []
-    sizes, cliques = counted_sizes(configuration), planned_cliques(configuration, draw.kind)
+    sizes, cliques = counted_sizes(configuration), draw.cliques(configuration)
     return [_Table(len(clique), number, 1 / number) for clique in cliques for number in [cells(clique, sizes)]]
 
 
@@ -179,10 +182,11 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     rows = rows if configuration.resize is None else configuration.resize.records
     found = {}
     for draw in plan.draws:
-        sigmas = planned_sigmas(configuration, plan, draw)
-        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE):
-            tables, factor = _tables(configuration, draw), 100 * count_noise(draw.mechanism).mean_error / rows
-            typical = [float(sigma) * factor for sigma in sigmas]
+        forecast = draw.forecast(configuration)
+        if isinstance(draw, RecordCount | TupleLevel | WholeMarginals) and not forecast.is_shared:
+            assert issubclass(draw.mechanism, CountNoise)
+            tables, factor = _tables(configuration, draw), 100 * draw.mechanism.mean_error / rows
+            typical = [sigma * factor for sigma in forecast.sigmas]
             beside = [error / table.share for error, table in zip(typical, tables, strict=True)] if tables else []
             found[draw.name] = _span(typical), _span(beside)
     return found

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis, SynthesisSettings
-from marginweave.counts.noise import public_sizes
+from marginweave.domain.masks import Mask
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.mixture.blocks import Ties, tie
-from marginweave.measurements.tables import Mask
+from marginweave.measurements.whole_marginals import public_sizes
 
 # Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
 SERVER, _IMPORTS = 6.0, 5.0

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 
 from marginweave.configuration.release import Configuration
-from marginweave.counts.noise import planned_sigmas
-from marginweave.measurements.plan import DrawKind
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.split import plan_budget
 from marginweave.runs.request import Request
 
 
@@ -38,7 +37,7 @@ def earlier_forecast(request: Request) -> list[str]:
 def _with_earlier(configuration: Configuration, earlier: Mapping[str, float]) -> tuple[float, float]:
     """The mean sigma of the single columns that were measured earlier, as drawn and together: (1/s^2 + 1/t^2)^(-1/2)."""
     plan = plan_budget(configuration)
-    planned = planned_sigmas(configuration, plan, plan.draw(DrawKind.ONE_WAY))
+    planned = plan.draw(OneWayMarginals).sigmas(configuration)
     drawn = {a.name: float(sigma) for a, sigma in zip(configuration.attributes, planned, strict=True)}
     together = [1 / math.hypot(1 / drawn[name], 1 / sigma) for name, sigma in earlier.items()]
     return sum(drawn[name] for name in earlier) / len(earlier), sum(together) / len(earlier)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.defaults import automatic_aggregate, pair_noise
 from marginweave.configuration.release import Configuration
-from marginweave.counts.noise import public_sizes
 from marginweave.forecast.accuracy import is_benchmarked
+from marginweave.measurements.whole_marginals import public_sizes
 
 
 class Law(NamedTuple):

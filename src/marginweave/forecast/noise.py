@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.attributes import most_combinations
-from marginweave.configuration.columns.number import MAX_CANDIDATES
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.counts.discovery import discovery
-from marginweave.counts.noise import MARGINALS, planned_sigmas, public_sizes, sigma_alone
-from marginweave.counts.selection import scoring
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.mechanisms.base import l1_sensitivity
-from marginweave.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
-from marginweave.mechanisms.gaussian import RoundedGaussian, query_sigma
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.marginal_split import public_cells, shares_of_draws
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.thresholds import level_threshold
+from marginweave.measurements.tuple_level import TupleLevel
+from marginweave.mechanisms.base import CountNoise
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from marginweave.mechanisms.normal import ndtr, ndtri
-from marginweave.mechanisms.percentile import rank_error
-from marginweave.planning.marginals import public_cells, rounds_of, shares_of_draws
-from marginweave.planning.split import plan_budget
-from marginweave.planning.thresholds import level_threshold, private_threshold
-from marginweave.prepare.clean import HIGH_PERCENTILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +35,6 @@ class DrawForecast:
     threshold: str = ""
 
 
-_OF_MARGINALS = {*MARGINALS, DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE}
-
-
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     """The draws of a release, and their epsilon together at the release's delta.
 
@@ -49,14 +43,14 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     where there is Laplace noise.
     """
     plan = plan_budget(configuration)
-    alike: dict[str | DrawKind, list[tuple[PlannedDraw, float]]] = {}  # choices in rounds, and their measurements
+    alike: dict[str, list[tuple[Measurement[Any], float]]] = {}  # choices in rounds, and their measurements
     for draw, share in zip(plan.draws, _shares(configuration, plan), strict=True):
-        in_rounds = draw.kind in {DrawKind.SELECT, DrawKind.MEASURE}
-        alike.setdefault(draw.kind if in_rounds else draw.name, []).append((draw, share))
+        in_rounds = isinstance(draw, RoundChoice | RoundMarginals)
+        alike.setdefault(draw.template if in_rounds else draw.name, []).append((draw, share))
     rows = []
     for draws in alike.values():
         (first, _), (last, _) = draws[0], draws[-1]
-        row = _forecast(configuration, plan, first, sum(share for _, share in draws))
+        row = _forecast(configuration, first, sum(share for _, share in draws))
         rows.append(row if first is last else replace(row, name=f"{row.name} … {last.name}", noise=f"{row.noise} each"))
     return rows, plan.spent_epsilon
 
@@ -66,7 +60,7 @@ def noise_forecast(configuration: Configuration) -> list[str]:
     if configuration.marginals is None or configuration.marginals.noise == "gaussian":
         return []
     plan = plan_budget(configuration)
-    noise = pure_noise(plan.draws)
+    noise = plan.pure_noise
     if noise is None:
         return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
     plain = plan.cost.plain
@@ -86,7 +80,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         return []
     for length in range(1, configuration.reporting_length + 1):
         candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
-        sd = query_sigma(plan.draw(DrawKind.LEVEL, length), configuration.stability)
+        sd = plan.draw(TupleLevel, length).sigma(configuration)
         least = level_threshold(settings, length, sd, 1, 1)
         alone = candidates * ndtr((0.5 - least) / float(sd))
         known = "" if length == 1 else "at most "
@@ -110,68 +104,47 @@ def _why_gaussian(configuration: Configuration) -> str:
     return "whose variance is the smaller one here"
 
 
-def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
+def _shares(configuration: Configuration, plan: Plan) -> list[float]:
     if configuration.marginals is not None:
         return shares_of_draws(configuration, plan.draws)
-    spent = [float(MECHANISMS[draw.mechanism].price(draw.parameter).mu2) for draw in plan.draws]
+    spent = [float(draw.mechanism.price(draw.parameter).mu2) for draw in plan.draws]
     return [mu2 / sum(spent) for mu2 in spent]
 
 
-def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
+def _forecast(configuration: Configuration, draw: Measurement[Any], share: float) -> DrawForecast:
     """A draw in words: the noise and the typical error of one count, from the least noisy table to the most."""
-    if draw.mechanism == "exponential":
-        error = _choice_error(configuration, draw)
-        noise, numbers = f"epsilon {draw.epsilon:.4g}", {"noise_epsilon": float(draw.epsilon)}
-        return DrawForecast(name=draw.name, noise=noise, share=share, error=error, numbers=numbers)
-    drawn, sigmas = count_noise(draw.mechanism), [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
-    most = least = threshold = ""
-    unit = " a cell" if draw.kind in _OF_MARGINALS else ""
-    if draw.kind is DrawKind.SCORES:
-        sigmas, unit = [scoring(configuration, plan).score_sigma], " a score"
-    elif draw.kind is DrawKind.LEVEL:
-        most = "" if configuration.percentile is None else "at most "
-        threshold = _threshold(configuration, draw, plan.delta_threshold)
-    elif draw.kind is DrawKind.VALUES:
-        threshold = str(discovery(configuration, plan)[1])
-    elif not sigmas:  # how many marginals will share the draw is not known yet
-        least, unit = " or more", " times the marginals" if drawn.is_pure else " times √(marginals)"
-        sigmas = [sigma_alone(draw, configuration.stability)]
+    found = draw.forecast(configuration)
+    if not issubclass(draw.mechanism, CountNoise):
+        numbers = {"noise_epsilon": float(draw.epsilon)}
+        return DrawForecast(
+            name=draw.name, noise=f"epsilon {draw.epsilon:.4g}", share=share, error=found.short, numbers=numbers
+        )
+    drawn, unit = draw.mechanism, f" a {found.unit}" if found.unit else ""
+    if found.is_shared:
+        unit = " times the marginals" if drawn.is_pure else " times √(marginals)"
+    least, most = min(found.sigmas), max(found.sigmas)
     span, errors = (
-        " to ".join(sorted({f"{factor * sd:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float))
+        " to ".join(sorted({f"{factor * sd:.1f}" for sd in (least, most)}, key=float))
         for factor in (1, drawn.mean_error)
     )
+    kind = "" if drawn is RoundedGaussian else f"{drawn.title}, "
     return DrawForecast(
         name=draw.name,
-        noise=f"{'' if drawn is RoundedGaussian else f'{drawn.title}, '}sd {most}{span}{least}",
+        noise=f"{kind}sd {'at most ' if found.at_most else ''}{span}{' or more' if found.is_shared else ''}",
         share=share,
         error=f"± {errors}{unit}",
-        numbers={"noise_sd_least": min(sigmas), "noise_sd_most": max(sigmas)},
-        threshold=threshold,
+        numbers={"noise_sd_least": least, "noise_sd_most": most},
+        threshold=found.threshold,
     )
-
-
-def _choice_error(configuration: Configuration, draw: PlannedDraw) -> str:
-    """What a choice may fall short of, with probability 0.95: of a rank, or of the records of the best marginal's distance."""
-    if draw.kind is DrawKind.SELECT:
-        adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
-        assert adaptive is not None
-        candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
-        short = 2 * l1_sensitivity(configuration.stability) / draw.epsilon * math.log(candidates / 0.05)
-        return f"L1 ± {short:.0f}"
-    percentile, unit, most = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
-    if draw.length:
-        percentile, unit = configuration.percentile or HIGH_PERCENTILE, configuration.stability
-        most = configuration.contribution_cap(draw.length)
-    return f"rank ± {rank_error(percentile, unit, draw.epsilon, most):.0f}"
 
 
 def rounds_forecast(configuration: Configuration) -> list[str]:
     """How marginals are chosen in rounds, in words; nothing where they are not."""
-    adaptive = rounds_of(configuration) if configuration.marginals is not None else None
+    adaptive = configuration.rounds
     if adaptive is None:
         return []
     plan = plan_budget(configuration)
-    sd = float(planned_sigmas(configuration, plan, plan.draw(DrawKind.MEASURE, 1))[0])
+    sd = plan.draw(RoundMarginals, 1).sigma(configuration)
     words = (
         f"Rounds: {adaptive.rounds} shares; each chooses {adaptive.batch} marginal(s) of 2 to {adaptive.adaptive} attributes, "
         f"measured with sd {sd:.1f} a share"
@@ -179,17 +152,6 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
     if adaptive.annealing:
         words += f", of four shares {sd / 2:.1f}, and so on, where the round before taught no more than noise"
     return [words]
-
-
-def _threshold(configuration: Configuration, draw: PlannedDraw, delta_threshold: float) -> str:
-    # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
-    settings, records = configuration.tuples, configuration.stability.records
-    sd = query_sigma(draw, configuration.stability)
-    threshold = level_threshold(settings, draw.length, sd, 1, 1)
-    if draw.length == 1 and configuration.private_columns:
-        private = private_threshold(sd, min(draw.width, configuration.private_values), records, delta_threshold)
-        return f"{threshold} ({max(threshold, private)} for hidden value lists)"
-    return str(threshold)
 
 
 def preparation_forecast(configuration: Configuration) -> list[str]:

@@ -17,20 +17,16 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.configuration.yaml_source import mapping_of
 from marginweave.counts.marginals import cells
-from marginweave.counts.noise import (
-    MARGINALS,
-    counted_sizes,
-    planned_cliques,
-    planned_sigmas,
-    public_sizes,
-    sigma_alone,
-)
+from marginweave.domain.masks import Clique
 from marginweave.forecast.cost import Table, run_cost
 from marginweave.forecast.expected import expected_errors, known_rows
-from marginweave.measurements.plan import BudgetPlan, DrawKind
-from marginweave.measurements.tables import Clique
-from marginweave.mechanisms.catalogue import count_noise
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.round_draws import RoundMarginals
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.tuple_level import TupleLevel
+from marginweave.measurements.whole_marginals import WholeMarginals, counted_sizes, public_sizes
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.released.verdict import grade
 
 SIZES = 1_000, 10_000, 100_000
@@ -102,19 +98,19 @@ def _noisy_pairs(configuration: Configuration, distances: Mapping[Clique, float]
     return f"{len(useless)} of {len(pairs)}: {', '.join([*names, '…'][: len(useless)])}" if useless else ""
 
 
-def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:
+def planned_tables(configuration: Configuration, plan: Plan) -> list[Table]:
     """The tables that are measured, and of sets still to choose as many as there may be. DP: arithmetic on public numbers."""
     settings, sizes = configuration.marginals, counted_sizes(configuration)
     found = [Table(cells(clique, sizes), sigma) for clique, sigma, _ in _queries(configuration, plan)]
     pairs = list(itertools.combinations(public_sizes(configuration), 2))
-    for draw in plan.draws:
-        if settings is None or draw.kind not in (DrawKind.MARGINALS, DrawKind.MEASURE):
-            continue
-        if draw.kind is DrawKind.MEASURE and settings.adaptive is not None:
-            sigma, mean = float(planned_sigmas(configuration, plan, draw)[0]), sum(map(math.prod, pairs)) / len(pairs)
-            found += settings.adaptive.batch * [Table(mean, sigma)]
-        elif not planned_cliques(configuration, draw.kind):
-            sigma = sigma_alone(draw, configuration.stability) * math.sqrt(len(pairs))
+    for share in plan.of(RoundMarginals):
+        assert settings is not None
+        assert settings.adaptive is not None
+        mean = sum(map(math.prod, pairs)) / len(pairs)
+        found += settings.adaptive.batch * [Table(mean, share.sigma(configuration))]
+    for draw in plan.of(LargerMarginals):
+        if not draw.cliques(configuration):
+            sigma = draw.sigma_alone(configuration) * math.sqrt(len(pairs))
             found += [Table(math.prod(pair), sigma) for pair in pairs]
     return found
 
@@ -127,7 +123,7 @@ def _words(distances: list[float], unknown: str, parts: Sequence[float] = ()) ->
     return f"{100 * middle:.{0 if middle >= 0.1 else 2}{'f' if middle >= 0.1 else 'g'}} % {_GRADES[grade(middle)]}"
 
 
-def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[Clique, float]:
+def _distances(configuration: Configuration, plan: Plan, rows: int) -> dict[Clique, float]:
     """The distance of every column and pair that all of the noise would make; the verdict knows what records smooth away."""
     sizes, precisions = counted_sizes(configuration), defaultdict[Clique, float](float)
     names = range(len(configuration.attributes))
@@ -138,22 +134,20 @@ def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dic
                 precisions[part] += 1 / (error * sigma) ** 2 / summed
     found = {part: cells(part, sizes) / math.sqrt(p) / (2 * rows) for part, p in precisions.items() if p}
     if configuration.marginals is not None and configuration.marginals.adaptive is not None:
-        share = next(draw for draw in plan.draws if draw.kind is DrawKind.MEASURE)
-        error = float(planned_sigmas(configuration, plan, share)[0]) * count_noise(share.mechanism).mean_error
+        share = plan.of(RoundMarginals)[0]
+        error = share.sigma(configuration) * share.count_noise(configuration).mean_error
         found |= {pair: error * cells(pair, sizes) / (2 * rows) for pair in itertools.combinations(names, 2)}
     # no pair is nearer than one of its columns
     return {part: max([distance, *(found.get((name,), 0.0) for name in part)]) for part, distance in found.items()}
 
 
-def _queries(configuration: Configuration, plan: BudgetPlan) -> Iterator[tuple[Clique, float, float]]:
+def _queries(configuration: Configuration, plan: Plan) -> Iterator[tuple[Clique, float, float]]:
     """What is measured, by which sigma, and the mean error of noise of sigma 1."""
     names = range(len(configuration.attributes))
-    for draw in plan.draws:
-        if draw.kind not in (*MARGINALS, DrawKind.LEVEL):
-            continue
-        sigmas, error = planned_sigmas(configuration, plan, draw), count_noise(draw.mechanism).mean_error
-        if draw.kind is DrawKind.LEVEL:
-            yield from ((part, float(sigmas[0]), error) for part in itertools.combinations(names, draw.length))
-        else:
-            cliques = planned_cliques(configuration, draw.kind)
-            yield from ((clique, float(sigma), error) for clique, sigma in zip(cliques, sigmas, strict=True))
+    for level in plan.of(TupleLevel):
+        sigma = float(level.sigma(configuration))
+        yield from ((part, sigma, RoundedGaussian.mean_error) for part in itertools.combinations(names, level.length))
+    for draw in plan.of(WholeMarginals):
+        error = draw.count_noise(configuration).mean_error
+        sigmas = zip(draw.cliques(configuration), draw.sigmas(configuration), strict=True)
+        yield from ((clique, float(sigma), error) for clique, sigma in sigmas)

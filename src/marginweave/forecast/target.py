@@ -12,7 +12,6 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
-from marginweave.counts.noise import planned_sigmas, public_sizes
 from marginweave.forecast.expected import (
     LAWS,
     ROWS,
@@ -25,9 +24,9 @@ from marginweave.forecast.expected import (
     unmeasured,
 )
 from marginweave.forecast.noise import observer_chance
-from marginweave.measurements.plan import DrawKind
-from marginweave.mechanisms.catalogue import MECHANISMS
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.whole_marginals import public_sizes
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)"
 _DISTANCE = re.compile(rf"(pairs|triples)\s+(?:within\s+{_NUMBER}\s*%|tvd\s+{_NUMBER})", re.ASCII | re.IGNORECASE)
@@ -100,11 +99,11 @@ def reaches(configuration: Configuration, target: ErrorTarget) -> bool:
 def group_error(configuration: Configuration, group: int) -> float:
     """The error, in 19 of 20 releases, of the count of a group alike in the noisiest column: all of it where it is merged."""
     plan, settings = plan_budget(configuration), configuration.marginal_settings
-    draw = plan.draw(DrawKind.ONE_WAY)
-    sigma = max(map(float, planned_sigmas(configuration, plan, draw)))
+    draw = plan.draw(OneWayMarginals)
+    sigma = max(map(float, draw.sigmas(configuration)))
     if settings.compress != "none" and settings.compress * sigma > group:
         return group
-    return min(group, sigma * (_PURE_WIDTH if MECHANISMS[draw.mechanism].is_pure else _WIDTH))
+    return min(group, sigma * (_PURE_WIDTH if draw.mechanism.is_pure else _WIDTH))
 
 
 def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterator[str]:

@@ -96,13 +96,13 @@ class Ledger(Shown):
         from marginweave.configuration.load import configuration_of
         from marginweave.configuration.release import Configuration
         from marginweave.forecast.account import account_refusal
-        from marginweave.planning.split import plan_budget
+        from marginweave.measurements.split import plan_budget
 
         rows = {}
         for given in configurations:
             must_be("configuration", given, (Mapping, Configuration), 'fits(Configuration.from_yaml("visits.yaml"))')
             resolved = given if isinstance(given, Configuration) else configuration_of(given)
-            plan, accounts = plan_budget(resolved), self._opened.accounts
+            plan, accounts = plan_budget(resolved).prices, self._opened.accounts
             after, has_room = accounts.forecast(resolved.dataset, plan)
             refusal = account_refusal(resolved, accounts.total(resolved.dataset), has_room)
             policy = accounts.period_forecast(resolved.dataset, plan, datetime.now(UTC))

@@ -22,8 +22,8 @@ from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import excluded_codes, structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.marginals import estimated_marginals
-from marginweave.measurements.combinations import LevelNoise
-from marginweave.measurements.tables import Measurement
+from marginweave.observations.combinations import LevelNoise
+from marginweave.observations.tables import Observation
 from marginweave.publish.tables import read_counts
 from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.lookup import release_folder
@@ -99,7 +99,7 @@ def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) 
     return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes, excluded=excluded, cut=cut)
 
 
-def _names_of_sets(measured: Iterable[Measurement], configuration: Configuration) -> list[tuple[str, ...]]:
+def _names_of_sets(measured: Iterable[Observation], configuration: Configuration) -> list[tuple[str, ...]]:
     """The attributes that were measured together, by name."""
     return [tuple(configuration.attributes[a].name for a in one.attributes) for one in measured]
 

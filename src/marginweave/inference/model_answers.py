@@ -20,13 +20,12 @@ from marginweave.base.errors import MachineError
 from marginweave.base.progress import told_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.masks import Clique
 from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
 from marginweave.estimate.mixture.fit import normal
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.tables import Clique
-from marginweave.planning.marginals import rounds_of
 from marginweave.publish.reader import PublishedRelease
 from marginweave.records.release import EstimationInput, estimation_input
 
@@ -82,7 +81,7 @@ def ignored_records(published: PublishedRelease) -> dict[int, float]:
 
 def last_chosen(published: PublishedRelease) -> tuple[Clique, ...]:
     """The sets that rounds chose last: a round at least, and a quarter of all; none where there were no rounds."""
-    rounds = rounds_of(published.configuration)
+    rounds = published.configuration.rounds
     if rounds is None or published.marginals is None:
         return ()
     sets = [m.attributes for m in published.marginals.larger]

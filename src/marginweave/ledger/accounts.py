@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from marginweave.accounting.accounts import Account, AccountTotal, Policy, Spent
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import Event, EventKind
 from marginweave.base.budget import MOST_DELTA, BasicAmount, stated
 from marginweave.base.errors import BudgetError, InputError
@@ -20,7 +21,6 @@ from marginweave.ledger.published_account import published_accounts
 from marginweave.ledger.records import account_body, box_body, cap_body, policy_body
 from marginweave.ledger.rules import PeriodForecast, period_forecast, policy_fault
 from marginweave.ledger.session import Session
-from marginweave.measurements.plan import BudgetPlan
 from marginweave.released.account import AccountFile
 
 
@@ -121,7 +121,7 @@ class Accounts:
             sums = self.session.sums(journal)
             return sums.period_spent(account_in(sums.accounts, dataset), moment, journal)
 
-    def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
+    def forecast(self, dataset: str, plan: ChargedPlan) -> tuple[float, bool]:
         """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
 
         Raises:
@@ -131,7 +131,7 @@ class Accounts:
         account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
         return total_with(account, sums.spent_of(dataset), plan.cost, plan.statement)
 
-    def period_forecast(self, dataset: str, plan: BudgetPlan, moment: datetime) -> PeriodForecast | None:
+    def period_forecast(self, dataset: str, plan: ChargedPlan, moment: datetime) -> PeriodForecast | None:
         """What the account's policy says of one more release of `plan` at `moment`; None where there is no policy.
 
         Raises:

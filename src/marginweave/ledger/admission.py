@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from marginweave.accounting.accounts import Account, Spent
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord
 from marginweave.base.budget import MOST_DELTA, BasicAmount, Cost, stated
 from marginweave.base.errors import BudgetError, InputError
@@ -22,7 +23,6 @@ from marginweave.ledger.location import raising_command
 from marginweave.ledger.records import ACCOUNT_ROWS, cap_body
 from marginweave.ledger.rules import period_forecast
 from marginweave.ledger.sums import Sums
-from marginweave.measurements.plan import BudgetPlan
 from marginweave.released.program import Program
 
 _UP, _DOWN = (Context(prec=4, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
@@ -44,7 +44,7 @@ class ReleaseRequest:
 
     dataset: str
     run: str
-    plan: BudgetPlan
+    plan: ChargedPlan
     plan_digest: str
     unit: str
     actor: str
@@ -168,12 +168,12 @@ def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime)
         "neighbors": plan.neighbors,
         "delta_threshold": plan.delta_threshold,
         "spent_epsilon": plan.spent_epsilon,
-        "draws": [draw.facts for draw in plan.draws],
+        "draws": [draw.facts for draw in plan.charges],
     }
     about = Event(
         kind=EventKind.RESERVED, actor=request.actor, created=moment, account=request.dataset, release=request.release
     )
-    return [replace(about, body=body), *(replace(about, draw=draw.name, cost=draw.cost) for draw in plan.draws)]
+    return [replace(about, body=body), *(replace(about, draw=draw.name, cost=draw.cost) for draw in plan.charges)]
 
 
 def rounded_up(value: float | Decimal) -> str:

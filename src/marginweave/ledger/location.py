@@ -13,9 +13,9 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.measurements.plan import BudgetPlan
 
 LEDGER_VARIABLE = "MARGINWEAVE_LEDGER"
 OWNER_VARIABLE = "MARGINWEAVE_LEDGER_OWNER"
@@ -91,7 +91,7 @@ def opening_command(
     return command if neighbors == "add-remove" else f"{command} --neighbors {neighbors}"
 
 
-def opening_for(dataset: str, plan: BudgetPlan, configuration: Path | None = None) -> str:
+def opening_for(dataset: str, plan: ChargedPlan, configuration: Path | None = None) -> str:
     """The command that opens an account that holds a release of `plan`, which `configuration` has, for the end of a refusal."""
     if configuration is not None:
         return f"marginweave ledger open {shlex.quote(dataset)} --for {shlex.quote(str(configuration))}"

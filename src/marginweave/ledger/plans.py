@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from marginweave.accounting.charges import Charge, ChargedPlan
 from marginweave.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.accounting.records import DrawRecord, ReleaseRecord
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
-from marginweave.measurements.plan import BudgetPlan, PlannedDraw
 from marginweave.released.program import Program
 
 # Prices are rounded to doubles on their way into a plan.
@@ -35,15 +35,15 @@ def check_cap(cap: BasicAmount) -> None:
         raise InputError(f"delta ({delta}) must be at least 0 and below 1")
 
 
-def check_plan(plan: BudgetPlan) -> None:
+def check_plan(plan: ChargedPlan) -> None:
     """Refuse a plan whose statement and draws do not fit each other.
 
     Raises:
         InputError: what is wrong, by the rules that an auditor applies to the rows.
     """
     check_cap(plan.statement)
-    fault = stated_fault(plan.statement, [draw.name for draw in plan.draws])
-    fault = fault or draws_fault(plan.statement, plan.draws)
+    fault = stated_fault(plan.statement, [draw.name for draw in plan.charges])
+    fault = fault or draws_fault(plan.statement, plan.charges)
     if fault is not None:
         raise InputError(f"plan: {fault}")
 
@@ -86,8 +86,8 @@ def draws_fault(statement: BasicAmount, draws: Sequence[PricedDraw]) -> str | No
     return None
 
 
-def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
-    """The plan as it was reserved, which is what is drawn: all numbers are the rows'; `plan` says what each draw is for.
+def reserved_plan(record: ReleaseRecord, plan: ChargedPlan) -> ChargedPlan:
+    """The plan as it was reserved, which is what is drawn: all numbers are the rows'.
 
     Raises:
         InputError: the release has a draw that is not in `plan`, the plan of its configuration.
@@ -105,12 +105,12 @@ def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
         neighbors=record.neighbors,
         delta_threshold=record.delta_threshold,
         spent_epsilon=record.spent_epsilon,
-        draws=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
+        charges=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
         unit=record.unit,
     )
 
 
-def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | None) -> tuple[str, ...]:
+def check_same_plan(record: ReleaseRecord, plan: ChargedPlan, program: Program | None) -> tuple[str, ...]:
     """The names of floats that differ from the reserved plan in their last digits; any other difference is refused.
 
     What is drawn is what the rows have, those digits included.
@@ -133,19 +133,19 @@ def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | 
     return tuple(sorted(close))
 
 
-def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, object, object]]:
+def _pairs(record: ReleaseRecord, plan: ChargedPlan) -> Iterator[tuple[str, object, object]]:
     """What the rows of a release have and what `plan` has, by name, in every field that the rows hold. DP: public numbers."""
     yield "epsilon", record.epsilon, Decimal(repr(plan.epsilon))
     yield "delta", record.delta, Decimal(repr(plan.delta))
     for name in ("neighbors", "unit"):
         yield name, getattr(record, name), getattr(plan, name)
     rows = [draw.name for draw in record.draws]
-    yield "the draws in their order", rows, [draw.name for draw in plan.draws]
+    yield "the draws in their order", rows, [draw.name for draw in plan.charges]
     yield "the delta of thresholds", record.delta_threshold, plan.delta_threshold
-    for draw in plan.draws:
-        row = record.draw(draw.name)
+    for charge in plan.charges:
+        row = record.draw(charge.name)
         if row is not None:
-            yield from _draw_pairs(row, draw)
+            yield from _draw_pairs(row, charge)
 
 
 def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
@@ -173,13 +173,13 @@ def _covers(charged: Decimal, price: Decimal) -> bool:
     return float(charged) >= float(price) * (1 - _SLACK)
 
 
-def _draw_pairs(row: DrawRecord, draw: PlannedDraw) -> Iterator[tuple[str, object, object]]:
+def _draw_pairs(row: DrawRecord, charge: Charge) -> Iterator[tuple[str, object, object]]:
     for name in ("mechanism", "length", "parameter"):
-        yield f"{name} of {row.name}", getattr(row, name), getattr(draw, name)
-    for name, text in draw.cost.texts.items():
+        yield f"{name} of {row.name}", getattr(row, name), getattr(charge, name)
+    for name, text in charge.cost.texts.items():
         yield f"{name} of {row.name}", Decimal(row.cost.texts[name]), Decimal(text)
-    for name in sorted({*row.terms, *draw.terms}):
-        yield f"{name} of {row.name}", row.terms.get(name), draw.terms.get(name)
+    for name in sorted({*row.terms, *charge.terms}):
+        yield f"{name} of {row.name}", row.terms.get(name), charge.terms.get(name)
 
 
 def _flat(name: str, was: object, now: object) -> Iterator[tuple[str, object, object]]:
@@ -198,6 +198,6 @@ def _close(was: object, now: object) -> bool:
     return len(numbers) == 2 and math.isclose(*numbers, rel_tol=_LAST_DIGITS)
 
 
-def _reserved(draw: PlannedDraw, row: DrawRecord) -> PlannedDraw:
+def _reserved(charge: Charge, row: DrawRecord) -> Charge:
     assert row.parameter is not None
-    return replace(draw, parameter=row.parameter, cost=row.cost, terms=row.terms)
+    return replace(charge, parameter=row.parameter, cost=row.cost, terms=row.terms)

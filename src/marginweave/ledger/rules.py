@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 
 from marginweave.accounting.accounts import Account, Policy, Spent
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.composition import account_epsilon
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.budget import BasicAmount
-from marginweave.base.errors import InputError
-from marginweave.configuration.release import Configuration
-from marginweave.ledger.boxes import admitted, box_fault
-from marginweave.measurements.plan import BudgetPlan
+from marginweave.ledger.boxes import box_fault
 
-_DOWN = Context(prec=3, rounding=ROUND_FLOOR)
-_PLANS = 14  # that are tried; one of many marginals takes a tenth of a second
-_LEAST = 1e-3
 _LAST_DIGITS = Decimal("1e-9")
 
 
@@ -89,7 +84,7 @@ def period_epsilon(policy: Policy, spent: Spent) -> float:
     return account_epsilon(spent.cost, spent.statement, policy.delta)[0]
 
 
-def period_forecast(account: Account, spent: Spent, plan: BudgetPlan, moment: datetime) -> PeriodForecast | None:
+def period_forecast(account: Account, spent: Spent, plan: ChargedPlan, moment: datetime) -> PeriodForecast | None:
     """What the account's policy says at `moment` of one more release of `plan`; None without policy.
 
     `spent` is what the releases of this period have.
@@ -124,7 +119,7 @@ def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[R
     return None if fits else f"with release {record.release}, account {account.dataset} is over its policy of {policy}"
 
 
-def runs_a_period(policy: Policy, spent: Spent, plan: BudgetPlan, most: int) -> int:
+def runs_a_period(policy: Policy, spent: Spent, plan: ChargedPlan, most: int) -> int:
     """How many releases of `plan`, up to `most`, fit into a period that has `spent` so much already.
 
     DP: arithmetic on public numbers.
@@ -134,28 +129,3 @@ def runs_a_period(policy: Policy, spent: Spent, plan: BudgetPlan, most: int) -> 
         if period_epsilon(policy, spent) > float(policy.epsilon):
             return number
     return most
-
-
-def largest_epsilon(configuration: Configuration, account: Account, spent: Spent) -> float:
-    """The largest `privacy.epsilon`, with at most three digits, whose plan the account still admits; 0 for none.
-
-    Everything else stays as it is, delta too. By halving; what is returned was tried, and is at most the configuration's own.
-    DP: arithmetic on public numbers.
-    """
-    from marginweave.planning.split import plan_budget
-
-    def fits(epsilon: float) -> bool:
-        privacy = configuration.privacy.model_copy(update={"epsilon": epsilon})
-        try:
-            plan = plan_budget(configuration.model_copy(update={"privacy": privacy}))
-        except InputError:  # too little, or too much beside the rest of the configuration
-            return False
-        return admitted(account, spent, plan.cost, plan.statement) is not None
-
-    low, high = 0.0, configuration.privacy.epsilon
-    for _ in range(_PLANS):
-        middle = float(_DOWN.create_decimal(repr((low + high) / 2)))
-        if middle <= max(low, _LEAST):
-            break
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low

@@ -88,6 +88,34 @@ class CountNoise(DrawMechanism):
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """How far one unit of privacy moves an exact result at most, in steps of 1/`steps` of what is counted.
+
+    `l1` is the sum of the distances that its entries move, `l2_squared` that of their squares; both count steps, so that
+    they are whole numbers for weights on a grid. For what adds no noise to entries, as a choice by scores, `l1` is how far
+    any one score moves.
+    """
+
+    l1: int
+    l2_squared: int
+    steps: int = 1
+
+    @classmethod
+    def of_rows(cls, stability: Stability, *, l1: int = 1, l2_squared: int = 1, steps: int = 1) -> Sensitivity:
+        """That of a sum over the rows of a view, each of which adds a vector w >= 0 with |w|_1 <= l1, |w|_2^2 <= l2_squared.
+
+        theta = stability.records rows of a unit that come or go add u >= 0 with |u|_1 <= theta l1 and |u|_2 <= theta |w|_2,
+        both reached by rows that are alike. Rows that are replaced move the sum by u - v: |u - v|_1 <= |u|_1 + |v|_1 and
+        |u - v|_2^2 <= |u|_2^2 + |v|_2^2, as u.v >= 0. A row that is counted once has l1 = l2_squared = 1, one that adds 1 to
+        at most k counts has k.
+        DP: arithmetic on public numbers.
+        """
+        sides = 2 if stability.neighbors == "replace-one" else 1
+        theta = stability.records
+        return cls(l1=sides * theta * l1, l2_squared=sides * theta**2 * l2_squared, steps=steps)
+
+
 def l1_sensitivity(stability: Stability) -> int:
     """How far one unit moves a marginal in L1: theta under add-remove, 2 theta under replace-one.
 
@@ -96,7 +124,7 @@ def l1_sensitivity(stability: Stability) -> int:
     are alike. A number that no record moves by more than 1, as the mean count error, moves no further.
     DP: arithmetic on public numbers.
     """
-    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
+    return Sensitivity.of_rows(stability).l1
 
 
 def check_room(counts: Integers, largest: int) -> None:

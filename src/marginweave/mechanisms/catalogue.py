@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
-from marginweave.measurements.plan import PlannedDraw
 from marginweave.mechanisms.base import CountNoise, DrawMechanism
 from marginweave.mechanisms.exponential import Exponential
 from marginweave.mechanisms.gaussian import RoundedGaussian
@@ -27,11 +25,6 @@ def count_noise(name: str) -> type[CountNoise]:
 def chosen_noise(setting: str) -> type[CountNoise]:
     """The noise that `aggregate.noise` calls so."""
     return next(m for m in MECHANISMS.values() if issubclass(m, CountNoise) and m.setting == setting)
-
-
-def pure_noise(draws: Iterable[PlannedDraw]) -> type[CountNoise] | None:
-    """The noise on marginals that is charged in plain epsilon, where some of the draws have it: one kind a release."""
-    return next((count_noise(draw.mechanism) for draw in draws if MECHANISMS[draw.mechanism].is_pure), None)
 
 
 def noise_reach(name: str, sigma: float, level: float, cells: int = 1) -> int:

@@ -18,8 +18,7 @@ from marginweave.base.budget import Cost, Stability, amount
 from marginweave.base.digests import fractions_digest, text_digest
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import MAX_CELLS
-from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.mechanisms.base import CountNoise, check_room
+from marginweave.mechanisms.base import CountNoise, Sensitivity, check_room
 from marginweave.mechanisms.exponential import choose
 from marginweave.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
@@ -29,22 +28,30 @@ _CHUNK = 1 << 17
 _SIGMA_STEP = 1024
 
 
-def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
-    """Standard deviation of the noise of one level: multiplier theta sqrt(Delta_k), rounded up to a multiple of 1/1024.
+def gaussian_sigma(multiplier: float, sensitivity: Sensitivity) -> Fraction:
+    """Standard deviation of the noise of a measurement: multiplier times L2 sensitivity, rounded up to a multiple of 1/1024.
 
-    A row adds 1 to at most Delta_k counts, a vector of length sqrt(Delta_k) at most. theta rows of one unit that come or go
-    add theta such vectors: theta sqrt(Delta_k) in L2, reached when they are alike. theta rows that are replaced move the
-    counts by u - v with u, v >= 0 of that length: |u - v|^2 <= |u|^2 + |v|^2, so theta sqrt(2 Delta_k).
-    DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
+    In the steps of the sensitivity. DP: arithmetic on public or released numbers. Raises InputError unless multiplier is
+    positive.
     """
     if not math.isfinite(multiplier) or multiplier <= 0:
         raise InputError(f"multiplier ({multiplier}) must be positive")
-    if contribution_bound < 1:
-        raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
-    squared_norm = stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)
-    square = (Fraction(multiplier) * _SIGMA_STEP) ** 2 * squared_norm
+    square = (Fraction(multiplier) * _SIGMA_STEP) ** 2 * sensitivity.l2_squared
     steps = math.isqrt(math.ceil(square) - 1) + 1
     return Fraction(steps, _SIGMA_STEP)
+
+
+def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
+    """That of the noise of one level, of which a row adds 1 to at most Delta_k counts: multiplier theta sqrt(Delta_k).
+
+    sqrt(2) times as much where units are replaced (`Sensitivity.of_rows`).
+    DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
+    """
+    if contribution_bound < 1:
+        raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
+    return gaussian_sigma(
+        multiplier, Sensitivity.of_rows(stability, l1=contribution_bound, l2_squared=contribution_bound)
+    )
 
 
 def marginal_sigma(multiplier: float, stability: Stability) -> Fraction:
@@ -66,17 +73,6 @@ def count_sigma(multiplier: float, stability: Stability) -> Fraction:
     DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
     """
     return noise_sigma(multiplier, 1, replace(stability, neighbors="add-remove"))
-
-
-def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = None) -> Fraction:
-    """Standard deviation of the noise of one query that has the draw alone: the noise multiplier times the L2 sensitivity.
-
-    `width` is how many of the counts one record adds to, where a percentile chose fewer than the draw's public cap.
-    DP: arithmetic on public or released numbers.
-    """
-    if draw.kind is DrawKind.COUNT:
-        return count_sigma(draw.noise_multiplier, stability)
-    return noise_sigma(draw.noise_multiplier, width or draw.width, stability)
 
 
 def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-LOW_PERCENTILE = 1.0
-HIGH_PERCENTILE = 99.0
-
-
 def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     """Clean every counted column of `raw`; missing is null.
 

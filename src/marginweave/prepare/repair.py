@@ -21,8 +21,8 @@ from marginweave.configuration.columns import DateColumn, NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
+from marginweave.domain.masks import StructuralZeros
 from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
-from marginweave.measurements.tables import StructuralZeros
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable, code_type
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.answers.intervals import EstimateInterval, count_ends, count_interval_of
+from marginweave.domain.combinations import Level
 from marginweave.estimate.intervals import LEVEL, Intervals, record_interval, release_intervals
-from marginweave.measurements.combinations import Level
 from marginweave.publish.reader import PublishedRelease, ShownRecords, sections_of, titled_labels
 
 MOST_VALUES = 25

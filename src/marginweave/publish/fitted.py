@@ -13,8 +13,8 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.tables import Marginals
 from marginweave.publish.measured_tables import measured_together, one_text
 from marginweave.publish.tables import with_combinations
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from marginweave.base.arrays import Integers
 from marginweave.configuration.columns.base import MISSING
 from marginweave.configuration.release import Configuration
-from marginweave.counts.selection import declared_cliques
+from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import PossibleCells, domain_sizes
 from marginweave.estimate.intervals import count_interval
 from marginweave.estimate.marginals import drawn_compression_of
-from marginweave.measurements.tables import Clique, Marginals
-from marginweave.planning.marginals import rounds_of
+from marginweave.measurements.selection import declared_cliques
+from marginweave.observations.tables import Marginals
 from marginweave.publish.tables import with_combinations
 from marginweave.released.statement import MarginalsStatement, MarginalStatement
 
@@ -72,7 +72,7 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     levels = configuration.marginal_settings.levels([m.counts.size for m in marginals.one_way], attributes)
     coarse = zip(levels.of, levels.codes(drawn_compression_of(marginals, configuration).codes), strict=True)
     joined = {(a, codes.tobytes()): number for (_, _, number), (a, codes) in coarse}
-    larger = "marginals" if rounds_of(configuration) is None else "rounds"
+    larger = "marginals" if configuration.rounds is None else "rounds"
     groups = zip(names, measured_together(marginals, configuration), strict=True)
     together = {name: tuple(tuple(texts) for texts in found if len(texts) > 1) for name, found in groups}
     return MarginalsStatement(

@@ -25,12 +25,13 @@ from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, MixtureSynthesis
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import PossibleCells, domain_sizes
 from marginweave.estimate.earlier import read_measurements, with_earlier
 from marginweave.estimate.intervals import LEVEL, Intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.measurements.combinations import Aggregates, Domain, LevelNoise
-from marginweave.measurements.tables import Marginals
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.tables import Marginals
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import code_type, encode_table, value_slots
 from marginweave.publish.tables import read_counts

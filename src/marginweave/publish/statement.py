@@ -9,16 +9,13 @@ from dataclasses import asdict
 from scipy.special import ndtr
 
 from marginweave.accounting.amplification import functional_parameters
+from marginweave.accounting.charges import Charge
 from marginweave.configuration.columns import DateColumn, NumberColumn
 from marginweave.configuration.release import Configuration
-from marginweave.counts.discovery import discovery
-from marginweave.counts.noise import planned_sigmas
-from marginweave.counts.selection import scoring
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.mechanisms.base import l1_sensitivity
-from marginweave.mechanisms.catalogue import pure_noise
-from marginweave.planning.marginals import rounds_of
+from marginweave.measurements.plan import Plan
+from marginweave.mechanisms.catalogue import MECHANISMS
+from marginweave.mechanisms.exponential import Exponential
+from marginweave.observations.combinations import Aggregates
 from marginweave.publish.preparation_words import Bounds, preparation_words
 from marginweave.publish.wording import known_words, stated_confidence, unit_assumption
 from marginweave.released.account import Amounts, EpsilonDelta
@@ -26,7 +23,6 @@ from marginweave.released.earlier import earlier_words
 from marginweave.released.statement import (
     CLAMPED,
     MISSING_BY_RULE,
-    DrawNoise,
     EarlierStatement,
     Guarantee,
     Invariant,
@@ -96,7 +92,7 @@ NO_MARGINALS = MarginalsStatement()
 
 def privacy_statement(
     configuration: Configuration,
-    plan: BudgetPlan,
+    plan: Plan,
     aggregates: Aggregates,
     release: ReleaseFacts,
     bounds: Bounds,
@@ -111,8 +107,8 @@ def privacy_statement(
     """
     stated = promise(configuration, plan, release)
     mechanisms = tuple(
-        row.model_copy(update=dict(_noise(configuration, plan, aggregates, draw)))
-        for row, draw in zip(stated.mechanisms, plan.draws, strict=True)
+        row.model_copy(update=dict(measurement.noise(configuration, aggregates)))
+        for row, measurement in zip(stated.mechanisms, plan.draws, strict=True)
     )
     preparation = tuple(preparation_words(configuration, bounds))
     domain, noise = aggregates.domain, aggregates.noise if configuration.marginals is None else ()
@@ -162,13 +158,13 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
     return statement.model_copy(update=facts)
 
 
-def promise(configuration: Configuration, plan: BudgetPlan, release: ReleaseFacts) -> Promise:
+def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> Promise:
     """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw."""
     return Promise(
         guarantee=_guarantee(configuration, plan),
         observer=_observer(plan, _mu(plan)),
         preparation=tuple(preparation_words(configuration, {})),
-        mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
+        mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.prices.charges),
         composition=_composition(configuration, plan) + earlier_words(configuration),
         assumptions=_assumptions(configuration, release),
         not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
@@ -178,7 +174,7 @@ def promise(configuration: Configuration, plan: BudgetPlan, release: ReleaseFact
     )
 
 
-def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
+def _guarantee(configuration: Configuration, plan: Plan) -> Guarantee:
     """The planned guarantee, by which the release was admitted; `mu` and `rho` are None for (epsilon, delta) alone."""
     privacy, mu = configuration.privacy, _mu(plan)
     return Guarantee(
@@ -195,7 +191,7 @@ def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
     )
 
 
-def _mu(plan: BudgetPlan) -> float | None:
+def _mu(plan: Plan) -> float | None:
     return None if plan.cost.plain else math.sqrt(plan.cost.mu2)
 
 
@@ -213,16 +209,16 @@ def _assumptions(configuration: Configuration, release: ReleaseFacts) -> tuple[s
     )
 
 
-def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
+def _composition(configuration: Configuration, plan: Plan) -> str:
     if configuration.resize is not None and configuration.resize.amplify:
         return AMPLIFIED
-    noise = pure_noise(plan.draws)
+    noise = plan.pure_noise
     if noise is not None:
         return (PARTLY_PURE if plan.delta else PURE).format(noise=noise.title)
     words = COMPOSED
-    if any(draw.mechanism == "exponential" for draw in plan.draws):
+    if any(draw.mechanism is Exponential for draw in plan.draws):
         words += SELECTED
-    if configuration.marginals is not None and rounds_of(configuration) is not None:
+    if configuration.rounds is not None:
         words += IN_ROUNDS
     return words
 
@@ -237,7 +233,7 @@ def _functional(configuration: Configuration) -> EpsilonDelta | None:
     return EpsilonDelta(epsilon=epsilon, delta=delta)
 
 
-def _observer(plan: BudgetPlan, mu: float | None) -> float:
+def _observer(plan: Plan, mu: float | None) -> float:
     """The largest probability that a best guess whether one unit is in the data is right.
 
     Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the discovery
@@ -267,9 +263,9 @@ def _stated_facts(configuration: Configuration) -> list[str]:
     return stated
 
 
-def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
+def _planned(draw: Charge, *, returned: bool) -> Mechanism:
     """A draw as it was planned: the parameter of its mechanism, and its cost."""
-    gaussian = draw.parameter_name == "noise_multiplier"
+    gaussian = MECHANISMS[draw.mechanism].parameter == "noise_multiplier"
     return Mechanism(
         draw=draw.name,
         mechanism=draw.mechanism,
@@ -279,29 +275,3 @@ def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
         state="returned" if returned else "drawn",
         **dict(Amounts(**draw.cost.texts)),
     )
-
-
-def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw) -> DrawNoise:
-    """The noise that a draw had, by its sensitivity; nothing where it has no single sigma.
-
-    The sigma of every marginal is in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
-    records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
-    of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
-    of a marginal.
-    """
-    found = DrawNoise()
-    if draw.kind is DrawKind.MEASURE:
-        sigma = float(planned_sigmas(configuration, plan, draw)[0])
-        found = DrawNoise(sigma=sigma)
-    elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
-        levels = aggregates.noise
-        found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
-    elif draw.kind is DrawKind.VALUES:
-        scale, threshold = discovery(configuration, plan)
-        found = DrawNoise(threshold=threshold, sigma=float(scale))
-    elif draw.kind is DrawKind.SELECT:
-        found = DrawNoise(sensitivity=l1_sensitivity(configuration.stability))
-    elif draw.kind is DrawKind.SCORES:
-        grid = scoring(configuration, plan)
-        found = DrawNoise(sigma=grid.score_sigma, step=1 / grid.steps)
-    return found

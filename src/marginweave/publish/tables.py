@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain
+from marginweave.domain.masks import Clique
 from marginweave.estimate.intervals import Intervals, count_interval
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
-from marginweave.measurements.tables import Clique
+from marginweave.observations.combinations import Aggregates, LevelNoise
 
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}

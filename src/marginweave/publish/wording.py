@@ -13,9 +13,10 @@ from scipy.special import ndtr
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.intervals import LEVEL
 from marginweave.evaluate.bounds import bounding_biases
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.plan import BudgetPlan
+from marginweave.measurements.contribution_bound import ContributionBound
+from marginweave.measurements.plan import Plan
 from marginweave.mechanisms.percentile import rank_error
+from marginweave.observations.combinations import Aggregates
 from marginweave.released.statement import Confidence, Mechanism
 
 _ABOUT = (
@@ -66,7 +67,7 @@ def known_words(configuration: Configuration, *, own: bool) -> list[str]:
     return said
 
 
-def stated_confidence(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> Confidence:
+def stated_confidence(configuration: Configuration, plan: Plan, aggregates: Aggregates) -> Confidence:
     """For privacy.json: the level, how intervals are meant, and what bounding may have taken from each count.
 
     DP: post-processing.
@@ -74,7 +75,9 @@ def stated_confidence(configuration: Configuration, plan: BudgetPlan, aggregates
     return Confidence(
         level=LEVEL,
         intervals=(_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED),
-        bounding=bounding_biases(configuration, plan, aggregates),
+        bounding=bounding_biases(
+            configuration, {bound.length: bound.epsilon for bound in plan.of(ContributionBound)}, aggregates
+        ),
     )
 
 

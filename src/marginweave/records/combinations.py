@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
+from marginweave.domain.combinations import Level
 from marginweave.estimate.normalize import combination_keys, find_rows, part, part_rows
-from marginweave.measurements.combinations import Aggregates, IntArray, Level
+from marginweave.observations.combinations import Aggregates
 
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
@@ -82,7 +84,7 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
     )
 
 
-def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> tuple[IntArray, Index, int]:
+def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> tuple[Integers, Index, int]:
     """Every child's place, its node times the attributes plus the attribute that it adds, in order; children; inner nodes."""
     first = levels[0]
     attributes, attribute_keys = len(first), combination_keys(first.columns, first.values, sizes)
@@ -104,7 +106,7 @@ def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> tuple[IntArray, I
     return joined[order], np.concatenate(children)[order].astype(np.uint32), offset
 
 
-def _numbers(level: Level, offset: int) -> IntArray:
+def _numbers(level: Level, offset: int) -> Integers:
     """Number of each combination of a length: what is frequent stands together, so that it stays in the processor's cache."""
     return offset + np.argsort(np.argsort(-level.counts, kind="stable"))
 
@@ -146,7 +148,7 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
 
 
 def _with_missing(
-    cells: Level, lower: Level, position: int, sizes: tuple[int, ...], optional: NDArray[np.bool_], groups: IntArray
+    cells: Level, lower: Level, position: int, sizes: tuple[int, ...], optional: NDArray[np.bool_], groups: Integers
 ) -> Level:
     """`cells` and the combinations of which `position` is the last missing value: `lower` less their sum over its values."""
     width, missing = len(sizes), np.array(sizes, np.int64)

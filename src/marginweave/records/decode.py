@@ -20,7 +20,8 @@ from marginweave.configuration.columns import Category, ConstantColumn, NumberCo
 from marginweave.configuration.gaps import has_gaps
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
-from marginweave.measurements.combinations import Aggregates, Domain
+from marginweave.domain.labels import Domain
+from marginweave.observations.combinations import Aggregates
 from marginweave.records.order import keep_order
 from marginweave.records.shards import stream
 

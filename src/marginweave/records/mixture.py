@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from marginweave.base.arrays import Flags, Integers, Records
+from marginweave.domain.masks import Clique, StructuralZeros
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.rounding import apportion, round_shares
-from marginweave.measurements.tables import Clique, StructuralZeros
+from marginweave.estimate.rounding import apportion, round_shares
 from marginweave.records.gum.synthesize import replace_dead
 
 

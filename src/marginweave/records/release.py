@@ -22,7 +22,7 @@ from marginweave.configuration.synthesis import (
     MixtureSynthesis,
     SynthesisSettings,
 )
-from marginweave.counts.discovery import Compression, compress_mask
+from marginweave.domain.masks import StructuralZeros
 from marginweave.domain.zeros import broken_records, domain_sizes, released_attributes, structural_masks
 from marginweave.estimate.consistency import make_consistent
 from marginweave.estimate.known import known_marginals, total_of_rows, with_known
@@ -30,9 +30,10 @@ from marginweave.estimate.marginals import all_pairs, compression_of, estimated_
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.totals import exact_parts
-from marginweave.estimate.tuples import tuple_marginals, tuple_measurements
-from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals, Measurement, StructuralZeros
+from marginweave.estimate.tuples import tuple_marginals, tuple_observations
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import Compression, compress_mask
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.prepare.codes import code_type
 from marginweave.records.gum.synthesize import Gum
 from marginweave.records.known import ExactCounts
@@ -50,8 +51,8 @@ class EstimationInput:
     `consistent` gives them in agreement. Both are made where they are asked for: sampling from a fitted model takes neither.
     """
 
-    measured: Callable[[], tuple[Sequence[Measurement], float]]
-    consistent: Callable[[], Sequence[Measurement]]
+    measured: Callable[[], tuple[Sequence[Observation], float]]
+    consistent: Callable[[], Sequence[Observation]]
     sizes: Sequence[int]
     total: float
     masks: Sequence[StructuralZeros]
@@ -255,7 +256,7 @@ def estimation_input(
         masks, compression = compression_of(counts, configuration)
         total = counts.consistent[0].total
 
-        def drawn_marginals() -> tuple[Sequence[Measurement], float]:
+        def drawn_marginals() -> tuple[Sequence[Observation], float]:
             kept = estimated_marginals(counts, configuration)
             drawn = [*measured_marginals(kept, compression), *kept.coarse]
             return with_known(drawn, configuration, total, compression)
@@ -271,11 +272,11 @@ def estimation_input(
     sizes, zeros = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
     total = total_of_rows(configuration) or float(counts.record_count)
 
-    def drawn_tuples() -> tuple[Sequence[Measurement], float]:
-        tables, noisy = with_known(tuple_measurements(counts, sizes), configuration, total)
+    def drawn_tuples() -> tuple[Sequence[Observation], float]:
+        tables, noisy = with_known(tuple_observations(counts, sizes), configuration, total)
         return tables, _CLIPPED * noisy
 
-    def consistent() -> Sequence[Measurement]:
+    def consistent() -> Sequence[Observation]:
         found = tuple_marginals(counts, sizes, zeros)
         known = known_marginals(configuration, found, total)
         return make_consistent([*found, *known], zeros, total=total) if known else found

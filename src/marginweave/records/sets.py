@@ -12,7 +12,8 @@ from marginweave.base.arrays import Codes, Integers, Records, Words
 from marginweave.columns.category import cut_sets, pad_sets
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.combinations import Aggregates, Domain
+from marginweave.domain.labels import Domain
+from marginweave.observations.combinations import Aggregates
 
 
 class SetLayout:

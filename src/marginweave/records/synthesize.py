@@ -15,7 +15,7 @@ from marginweave.base.errors import StageError
 from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.rules.record_search import find_record
 from marginweave.configuration.synthesis import SynthesisSettings
-from marginweave.measurements.combinations import Aggregates
+from marginweave.observations.combinations import Aggregates
 from marginweave.records.combinations import Combinations, count_missing, number_combinations, packed
 from marginweave.records.grow import grow_records
 from marginweave.records.growing_state import Chances, GrowingState, Prohibitions, Rules

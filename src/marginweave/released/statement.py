@@ -21,7 +21,7 @@ from marginweave.released.program import Program
 from marginweave.released.verdict import VerdictSummary
 
 if TYPE_CHECKING:
-    from marginweave.measurements.combinations import Domain  # numpy
+    from marginweave.domain.labels import Domain  # numpy
 
 
 class Guarantee(Described):
@@ -282,7 +282,7 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     @property
     def released_domain(self) -> Domain:
         """The domain of its counts."""
-        from marginweave.measurements.combinations import Domain, UndeclaredCells
+        from marginweave.domain.labels import Domain, UndeclaredCells
 
         found = tuple(
             UndeclaredCells(

@@ -11,10 +11,10 @@ from typing import ParamSpec, Protocol, TypeVar
 from marginweave.accounting.records import State
 from marginweave.base.errors import StageError
 from marginweave.checkpoints.run_folder import RunFolder, holds, staged_release
-from marginweave.draws.references import RunReference, StageResult
 from marginweave.released.manifest import Manifest, StageEntry
 from marginweave.released.program import Program
 from marginweave.released.statement import Programs, ReleaseFacts, ReleaseIdentity
+from marginweave.runs.capabilities import RunReference, StageResult
 from marginweave.runs.continuity import sync_with_ledger
 from marginweave.runs.looks import configured_after_look, is_drafted
 from marginweave.runs.progress import reporter

@@ -47,7 +47,7 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     from marginweave.draws.protocol import check_same_program
 
     program = program_identity()
-    if last_digits := check_same_plan(record, request.plan, program):
+    if last_digits := check_same_plan(record, request.charged_plan, program):
         names = ", ".join(last_digits[:3])
         reporter().note(f"{names} differ from the plan in their last digits; what was reserved is drawn")
     store = DrawStore(request.folder, ledger.keys.checkpoint_key)

@@ -13,16 +13,16 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MAX_MODEL, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.counts.marginals import all_cliques, cells
-from marginweave.counts.noise import counted_sizes, planned_sigmas, public_sizes
-from marginweave.counts.selection import declared_cliques
+from marginweave.domain.masks import Clique
 from marginweave.estimate.totals import exact_parts
-from marginweave.measurements.plan import BudgetPlan, DrawKind
-from marginweave.measurements.tables import Clique
-from marginweave.mechanisms.catalogue import pure_noise
-from marginweave.mechanisms.gaussian import marginal_sigma
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.selection import declared_cliques
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.whole_marginals import WholeMarginals, counted_sizes, public_sizes
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.noise_table import MAX_SIGMA
-from marginweave.planning.marginals import rounds_of
-from marginweave.planning.split import plan_budget
 from marginweave.prepare.repair import Repair
 
 _MAX_FORBIDDEN = 1_000_000
@@ -32,7 +32,7 @@ _MAX_SETS = 200_000
 _MAX_MARGINALS = 20_000
 
 
-def check_size(configuration: Configuration) -> BudgetPlan:
+def check_size(configuration: Configuration) -> Plan:
     """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled.
 
     Returns the plan of its budget.
@@ -44,7 +44,7 @@ def check_size(configuration: Configuration) -> BudgetPlan:
             f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples, aggregate-seeded "
             "records and known tables list one by one; use marginals and another method, coarser bins or fewer values"
         )
-    shared: dict[DrawKind, int] = {}
+    shared: dict[type[WholeMarginals], int] = {}
     if configuration.marginals is None:
         _check_combinations(configuration)
         plan = plan_budget(configuration)
@@ -53,7 +53,7 @@ def check_size(configuration: Configuration) -> BudgetPlan:
         plan = plan_budget(configuration)
         _check_pure_noise(plan, most, sizes)
         one_way = len(sizes) + len(configuration.indicators)
-        shared = {DrawKind.ONE_WAY: one_way, DrawKind.MARGINALS: most.number}
+        shared = {OneWayMarginals: one_way, LargerMarginals: most.number}
     _check_models(configuration, sizes)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
@@ -75,7 +75,7 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings, s
     """How much there is at most; raises InputError where it is too much."""
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
     number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
-    adaptive = rounds_of(configuration)  # its candidates have a limit of their own
+    adaptive = configuration.rounds  # its candidates have a limit of their own
     if number > _MAX_MARGINALS and adaptive is None:
         raise InputError(
             f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
@@ -100,9 +100,9 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings, s
     return _Most(number=max(number, len(cliques)), cells=together, is_chosen=selects)
 
 
-def _check_pure_noise(plan: BudgetPlan, most: _Most, sizes: tuple[int, ...]) -> None:
+def _check_pure_noise(plan: Plan, most: _Most, sizes: tuple[int, ...]) -> None:
     """Refuse marginals with more cells together than noise in plain epsilon is drawn for."""
-    noise = pure_noise(plan.draws)
+    noise = plan.pure_noise
     if noise is None:
         return
     together = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if most.is_chosen else most.cells
@@ -113,14 +113,15 @@ def _check_pure_noise(plan: BudgetPlan, most: _Most, sizes: tuple[int, ...]) -> 
         )
 
 
-def _check_noise(configuration: Configuration, plan: BudgetPlan, shared: Mapping[DrawKind, int]) -> None:
+def _check_noise(configuration: Configuration, plan: Plan, shared: Mapping[type[WholeMarginals], int]) -> None:
     """Refuse noise without a table; so many marginals of a kind as `shared` says may have equal parts of their draw."""
     instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
     for draw in plan.draws:
-        sigmas = list(planned_sigmas(configuration, plan, draw))
-        if draw.mechanism == "rounded-gaussian" and draw.kind in shared:  # what an unequal split falls back to
-            equal = draw.noise_multiplier * math.sqrt(shared[draw.kind])
-            sigmas.append(marginal_sigma(equal, configuration.stability))
+        sigmas = list(draw.forecast(configuration).sigmas)
+        if (
+            isinstance(draw, WholeMarginals) and draw.mechanism is RoundedGaussian
+        ):  # what an unequal split falls back to
+            sigmas.append(draw.equal_sigma(configuration, shared[type(draw)]))
         if max(sigmas, default=0) > MAX_SIGMA:
             raise InputError(
                 f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or use fewer "

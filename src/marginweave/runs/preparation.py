@@ -19,13 +19,13 @@ from marginweave.base.durable import write_once
 from marginweave.base.errors import BudgetError, InputError, OperatorError
 from marginweave.configuration.release import Configuration
 from marginweave.draws.program import program_identity
-from marginweave.draws.references import RunReference
 from marginweave.ledger import Ledger, ReleaseRequest, Witness, opening_for
 from marginweave.ledger.keys import SourceDigest
 from marginweave.ledger.releases import check_correction
-from marginweave.ledger.rules import largest_epsilon
+from marginweave.measurements.largest import largest_epsilon
 from marginweave.released.manifest import Correction, Manifest, RunState
 from marginweave.runs import continuity
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.earlier import check_earlier, keep_earlier
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import NEW_NAME, STOPPED, Request, remember
@@ -239,7 +239,7 @@ def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | No
         ReleaseRequest(
             dataset=configuration.dataset,
             run=request.folder.run,
-            plan=request.plan,
+            plan=request.charged_plan,
             plan_digest=configuration.written_digest,
             source=source,
             unit=configuration.privacy.unit_key,
@@ -262,7 +262,7 @@ def open_ledger(request: Request) -> Ledger:
             ledger.accounts.check(configuration.dataset, "")
         except BudgetError:  # again, to say which command opens what is missing: that takes a plan
             path = request.path if request.path.exists() else None  # of a plan in Python
-            command = opening_for(configuration.dataset, request.plan, path)
+            command = opening_for(configuration.dataset, request.charged_plan, path)
             ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
             ledger.accounts.check(configuration.dataset, command)
         return ledger
@@ -276,7 +276,7 @@ def open_ledger(request: Request) -> Ledger:
 
 def account_for(configuration: Configuration) -> Account:
     """The account that holds one release of a configuration: its cap, its unit, and a box for releases of its plan."""
-    from marginweave.planning.split import plan_budget
+    from marginweave.measurements.split import plan_budget
 
     plan, privacy = plan_budget(configuration), configuration.privacy
     return Account(

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file
 from marginweave.base.errors import InputError, MarginweaveError, StageError
 from marginweave.base.places import EXAMPLE_PREFIX, refuse_long
@@ -23,7 +24,7 @@ from marginweave.sources.kinds import check_kind
 from marginweave.sources.parts import find_from
 
 if TYPE_CHECKING:
-    from marginweave.measurements.plan import BudgetPlan
+    from marginweave.measurements.plan import Plan
 
 _REQUEST = "request.json"
 STOPPED = "stopped.txt"
@@ -45,15 +46,19 @@ class Request:
     certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
     supersedes: str | None = None  # the run that is to be corrected
     earlier: tuple[EarlierRelease, ...] = ()
-    checked_plan: BudgetPlan | None = None  # None where nothing had to be checked: the run has ended
+    checked_plan: Plan | None = None  # None where nothing had to be checked: the run has ended
 
     @cached_property
-    def plan(self) -> BudgetPlan:
-        """The split of the budget, with the terms of each draw, as it is reserved."""
-        from marginweave.counts.noise import with_terms
-        from marginweave.planning.split import plan_budget
+    def plan(self) -> Plan:
+        """The split of the budget."""
+        from marginweave.measurements.split import plan_budget
 
-        return with_terms(self.configuration, self.checked_plan or plan_budget(self.configuration))
+        return self.checked_plan or plan_budget(self.configuration)
+
+    @cached_property
+    def charged_plan(self) -> ChargedPlan:
+        """The same as it is reserved, with the terms of each draw."""
+        return self.plan.charged(self.configuration)
 
     @property
     def is_example(self) -> bool:

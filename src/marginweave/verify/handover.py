@@ -17,20 +17,20 @@ from marginweave.base.durable import PUBLIC_MODE, read_file, staged_file
 from marginweave.base.errors import AuditError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.release import Configuration
-from marginweave.draws.references import RunReference
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.ledger.export import json_lines
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.plans import reserved_plan
 from marginweave.ledger.published_account import published_accounts
 from marginweave.ledger.records import release_of
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from marginweave.publish.statement import promise
 from marginweave.publish.templates import render
 from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Manifest
 from marginweave.released.statement import RejectedStatement, Rejection
 from marginweave.runs.bookkeeping import release_facts
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.continuity import check_outputs
 from marginweave.runs.lookup import decided_run
 from marginweave.runs.published import check_target, write_folder
@@ -137,14 +137,14 @@ def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
 
 def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
     """What was written with its digest as the ledger has it, the resolved configuration, and the plan as it was reserved."""
-    plan = reserved_plan(record, plan_budget(Configuration.from_canonical(manifest.configuration)))
+    plan = reserved_plan(record, plan_budget(Configuration.from_canonical(manifest.configuration)).prices)
     content = {
         "written_sha256": manifest.plan_digest,
         "written": manifest.written,
         "configuration_sha256": manifest.configuration_digest,
         "configuration": manifest.configuration,
         **{name: getattr(plan, name) for name in _PLANNED},
-        "draws": [{**draw.facts, **draw.cost.texts} for draw in plan.draws],
+        "draws": [{**draw.facts, **draw.cost.texts} for draw in plan.charges],
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 

@@ -7,35 +7,35 @@ from tests.faults.fault import Fault
 FAULTS = (
     Fault(
         name="the sum in sigma_k runs to k, not to R",
-        file="src/marginweave/planning/split.py",
+        file="src/marginweave/measurements/split.py",
         text="multipliers = tuple(p / least * scale for p in proportions)",
         instead=(
             "multipliers = tuple(\n"
             "        p * math.sqrt(sum(q**-2 for q in proportions[: k + 1]) / budget) for k, p in enumerate(proportions)\n"
             "    )"
         ),
-        killed_by=("tests/unit/planning/test_k_tuple_plans.py::test_sigma_sum_must_run_to_the_last_length",),
+        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_sigma_sum_must_run_to_the_last_length",),
     ),
     Fault(
         name="delta is used twice, for the threshold and whole for the noise",
-        file="src/marginweave/planning/split.py",
+        file="src/marginweave/measurements/split.py",
         text="epsilon=epsilon, delta=delta - delta_threshold,",
         instead="epsilon=epsilon, delta=delta,",
-        killed_by=("tests/unit/planning/test_k_tuple_plans.py::test_shares_are_shares_of_the_budget[True]",),
+        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_shares_are_shares_of_the_budget[True]",),
     ),
     Fault(
         name="the delta of the threshold is not charged",
-        file="src/marginweave/planning/prices.py",
-        text="cost=replace(draw.cost, delta=amount(delta))",
-        instead="cost=draw.cost",
-        killed_by=("tests/unit/planning/test_k_tuple_plans.py::test_only_private_domains_pay_for_a_threshold",),
+        file="src/marginweave/measurements/base.py",
+        text="cost = replace(cost, delta=amount(delta))",
+        instead="cost = replace(cost)",
+        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_only_private_domains_pay_for_a_threshold",),
     ),
     Fault(
         name="a selection is charged half its epsilon",
         file="src/marginweave/mechanisms/exponential.py",
         text="return Cost(mu2=amount(selection_mu(parameter) ** 2), rho=amount(parameter**2 / 8))",
         instead="return Cost(mu2=amount(selection_mu(parameter / 2) ** 2), rho=amount(parameter**2 / 32))",
-        killed_by=("tests/unit/planning/test_k_tuple_plans.py::test_every_draw_is_priced_in_both_currencies",),
+        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_every_draw_is_priced_in_both_currencies",),
     ),
     Fault(
         name="releases of an account do not add up",
@@ -55,11 +55,11 @@ FAULTS = (
     ),
     Fault(
         name="the shares of DPSyn's marginals are relative to the largest, not to their sum",
-        file="src/marginweave/counts/marginals.py",
-        text="weights / weights.sum()",
-        instead="weights / weights.max()",
+        file="src/marginweave/measurements/marginals.py",
+        text="= weights / weights.sum()",
+        instead="= weights / weights.max()",
         killed_by=(
-            "tests/unit/planning/test_marginal_plans.py::test_the_deviations_of_a_draw_cost_what_its_multiplier_does",
+            "tests/unit/measurements/test_marginal_plans.py::test_the_deviations_of_a_draw_cost_what_its_multiplier_does",
         ),
     ),
     Fault(

@@ -97,7 +97,7 @@ FAULTS = (
     ),
     Fault(
         name="a damaged block of a checkpoint stops every attempt",
-        file="src/marginweave/draws/references.py",
+        file="src/marginweave/runs/capabilities.py",
         text="        store.discard_damaged(stage, key, blocks=True)\n",
         instead="",
         killed_by=("tests/unit/draws/test_anew.py::test_a_damaged_checkpoint_is_computed_anew",),

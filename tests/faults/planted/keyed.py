@@ -75,14 +75,14 @@ FAULTS = (
     ),
     Fault(
         name="the noise of a cell depends on how much memory there is",
-        file="src/marginweave/counts/level.py",
+        file="src/marginweave/measurements/levels.py",
         text="        start += len(cells)\n",
         instead="        start += 0\n",
         killed_by=(_MEMORY,),
     ),
     Fault(
         name="all sets of columns of a level have the same noise",
-        file="src/marginweave/counts/level.py",
+        file="src/marginweave/measurements/levels.py",
         text="_noised(counted, mechanism.sigma, bits, table)",
         instead="_noised(counted, mechanism.sigma, bits, 0)",
         killed_by=("tests/laws/test_keyed_noise.py::test_the_noise_of_a_set_of_columns_has_its_number_and_places",),
@@ -114,14 +114,14 @@ FAULTS = (
     ),
     Fault(
         name="a digest of what a level is given says nothing of its empty candidates",
-        file="src/marginweave/counts/payloads.py",
+        file="src/marginweave/measurements/digests.py",
         text="for keys in (candidates.survivors, candidates.forbidden):",
         instead="for keys in ():",
         killed_by=(_DIGEST,),
     ),
     Fault(
         name="a digest of what a level is given says nothing of its thresholds",
-        file="src/marginweave/counts/payloads.py",
+        file="src/marginweave/measurements/digests.py",
         text="[mechanism.threshold, mechanism.private_threshold, mechanism.raised_from]",
         instead="[]",
         killed_by=(_DIGEST,),

@@ -29,9 +29,9 @@ FAULTS = (
     ),
     Fault(
         name="the plan of single attributes has no part for the tables that sets have more",
-        file="src/marginweave/counts/noise.py",
-        text="        cliques = all_cliques(sizes, 1)\n",
-        instead="        cliques = all_cliques(sizes[: len(configuration.attributes)], 1)\n",
+        file="src/marginweave/measurements/one_way.py",
+        text="return self.split(configuration, all_cliques(sizes, 1), sizes)",
+        instead="return self.split(configuration, all_cliques(sizes[: len(configuration.attributes)], 1), sizes)",
         killed_by=(f"{_UNDECLARED}::test_the_tables_of_sets_share_the_draw_of_single_attributes",),
     ),
     Fault(
@@ -99,7 +99,7 @@ FAULTS = (
     ),
     Fault(
         name="candidates of private bounds end at the largest value that occurs",
-        file="tasks/preprocess.py",
+        file="src/marginweave/measurements/quantile_bounds.py",
         text="return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)",
         instead="return np.bincount(index + 1, minlength=2).astype(np.int64)",
         killed_by=(

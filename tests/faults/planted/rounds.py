@@ -9,7 +9,7 @@ _PRICE = "tests/laws/test_rounds.py::test_every_share_is_measured_at_its_price"
 FAULTS = (
     Fault(
         name="the score of a candidate moves half as far",
-        file="src/marginweave/counts/rounds.py",
+        file="src/marginweave/measurements/rounds.py",
         text="return STEPS * l1_sensitivity(stability)",
         instead="return STEPS // 2 * l1_sensitivity(stability)",
         killed_by=(
@@ -19,44 +19,45 @@ FAULTS = (
     ),
     Fault(
         name="the weight of a candidate is no part of the sensitivity",
-        file="src/marginweave/counts/rounds.py",
+        file="src/marginweave/measurements/rounds.py",
         text=" * max(weight(settings, clique) for clique in candidates)",
         instead="",
         killed_by=("tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",),
     ),
     Fault(
-        name="a marginal is chosen past the ledger",
-        file="tasks/aggregate/rounds.py",
-        text="            payload, _ = draw_once(self.reference, draw, partial(prepare, draw.epsilon))\n",
-        instead='            seeds = __import__("marginweave.mechanisms.randomness", fromlist=["fresh_bits"])\n'
-        "            fresh = seeds.fresh_bits()\n"
-        '            payload = prepare(draw.epsilon).make(fresh, b"")\n',
-        killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
+        name="a marginal is chosen at twice the epsilon that is charged",
+        file="src/marginweave/measurements/round_draws.py",
+        text="select_candidate(counts.scores, counts.sensitivity, self.epsilon, bits)",
+        instead="select_candidate(counts.scores, counts.sensitivity, 2 * self.epsilon, bits)",
+        killed_by=("tests/laws/test_rounds.py::test_the_choice_is_drawn_with_the_planned_epsilon",),
     ),
     Fault(
         name="of the choices of a round one is charged",
-        file="src/marginweave/planning/prices.py",
-        text="[selection_draw(DrawKind.SELECT, epsilon, (number, pick)) for pick in range(1, batch + 1)]",
-        instead="[selection_draw(DrawKind.SELECT, epsilon, (number, 1))]",
-        killed_by=("tests/unit/planning/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",),
+        file="src/marginweave/measurements/prices.py",
+        text="[RoundChoice.priced(Exponential, epsilon, number, pick) for pick in range(1, batch + 1)]",
+        instead="[RoundChoice.priced(Exponential, epsilon, number, 1)]",
+        killed_by=(
+            "tests/unit/measurements/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",
+        ),
     ),
     Fault(
         name="an annealed round has half the noise for the price of one share",
-        file="src/marginweave/counts/marginal_rows.py",
-        text="parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)",
-        instead="parts = split_noise(noise, draw.parameter / 2, cliques, sizes, allocation)",
+        file="src/marginweave/measurements/whole_marginals.py",
+        text="return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)",
+        instead="return split_noise(self.count_noise(configuration), self.parameter / 2, cliques, sizes, allocation)",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
-        file="src/marginweave/counts/marginal_rows.py",
-        text="parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)",
-        instead="parts = split_noise(noise, draw.parameter, cliques[:1], sizes, allocation) * len(cliques)",
+        file="src/marginweave/measurements/whole_marginals.py",
+        text="return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)",
+        instead="return len(cliques) * split_noise("
+        "self.count_noise(configuration), self.parameter, cliques[:1], sizes, allocation)",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="what several shares have measured is stated with too little noise",
-        file="src/marginweave/counts/rounds.py",
+        file="src/marginweave/observations/means.py",
         text="deviation=float(weights.sum() ** -0.5)",
         instead="deviation=float(weights.sum() ** -0.5) / 2",
         killed_by=("tests/laws/test_rounds.py::test_shares_together_have_the_noise_that_is_told",),

@@ -16,28 +16,28 @@ _MANY = "tests/laws/test_zero_cells.py::test_many_cells_pass_as_often_and_as_far
 FAULTS = (
     Fault(
         name='the "+ 1" of the threshold is missing',
-        file="src/marginweave/planning/thresholds.py",
+        file="src/marginweave/measurements/thresholds.py",
         text="table.upper_tail(threshold - count)",
         instead="table.upper_tail(threshold)",
         killed_by=(_SMALLEST, _EXPOSED),
     ),
     Fault(
         name="the root of Delta_1 is missing in the threshold",
-        file="src/marginweave/planning/thresholds.py",
+        file="src/marginweave/measurements/thresholds.py",
         text="max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))",
         instead="max(exposed(threshold, 1, records), exposed(threshold, records, 1))",
         killed_by=(_SMALLEST, _EXPOSED),
     ),
     Fault(
         name="theta is ignored in the threshold",
-        file="src/marginweave/planning/thresholds.py",
+        file="src/marginweave/measurements/thresholds.py",
         text="max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))",
         instead="exposed(threshold, 1, contributions)",
         killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
     ),
     Fault(
         name="a noisy count above the printed rho_1 is released, where it has to reach the integer T",
-        file="src/marginweave/planning/thresholds.py",
+        file="src/marginweave/measurements/thresholds.py",
         text="    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)\n",
         instead=(
             "    quantile = -ndtri(-math.expm1(math.log1p(-delta_threshold) / contributions))\n"
@@ -47,7 +47,7 @@ FAULTS = (
     ),
     Fault(
         name="counts are suppressed by what they are exactly",
-        file="src/marginweave/counts/level.py",
+        file="src/marginweave/measurements/levels.py",
         text=(
             "        for cells, noised in _noised(counted, mechanism.sigma, bits, table):\n"
             "            kept = noised >= threshold\n"
@@ -62,7 +62,7 @@ FAULTS = (
     ),
     Fault(
         name="cells in which nobody is get no noise",
-        file="src/marginweave/counts/level.py",
+        file="src/marginweave/measurements/levels.py",
         text="if not private:",
         instead="if False:",
         killed_by=(_EMPTY_VALUES, _EMPTY_PAIRS),
@@ -90,14 +90,14 @@ FAULTS = (
     ),
     Fault(
         name="a cell that occurs is released a second time, as an empty one",
-        file="src/marginweave/counts/level.py",
+        file="src/marginweave/measurements/levels.py",
         text="zeros = passing[are_zero]",
         instead="zeros = passing",
         killed_by=(_JOINT,),
     ),
     Fault(
         name="an adaptive threshold does not grow with the noise",
-        file="src/marginweave/planning/thresholds.py",
+        file="src/marginweave/measurements/thresholds.py",
         text="return max(0.0, -float(sigma) * ndtri(probability))",
         instead="return max(0.0, -float(ndtri(probability)))",
         killed_by=("tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",),

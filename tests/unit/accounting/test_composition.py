@@ -14,7 +14,7 @@ from marginweave.accounting.accountants import gdp_epsilon, zcdp_epsilon
 from marginweave.accounting.composition import account_epsilon, composed_epsilon
 from marginweave.base.budget import NOTHING, BasicAmount, Cost, amount
 from marginweave.base.errors import InputError
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from tests.support.budget_plans import configuration
 
 DELTA = Decimal("1e-6")

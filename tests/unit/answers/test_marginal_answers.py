@@ -18,12 +18,12 @@ from marginweave.base.errors import InputError
 from marginweave.base.progress import LISTENER
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
+from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.flows.cli.query import query
 from marginweave.inference.opened import Release
-from marginweave.measurements.combinations import Domain, UndeclaredCells
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.noisy_marginals import measure_merged
 
@@ -56,11 +56,11 @@ def opened(
             np.where(north, 0, sex),
         )
 
-    def counted(clique: tuple[int, ...]) -> Measurement:
+    def counted(clique: tuple[int, ...]) -> Observation:
         counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(rows[a] for a in clique), 1)
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
-        return Measurement(attributes=clique, counts=counts + noise, deviation=sd)
+        return Observation(attributes=clique, counts=counts + noise, deviation=sd)
 
     one_way = tuple(counted((a,)) for a in range(len(sizes)))
     domain = Domain(names=tuple(places), labels=labels, undeclared=tuple(undeclared))

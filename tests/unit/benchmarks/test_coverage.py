@@ -9,7 +9,7 @@ import pytest
 from benchmarks.accuracy.coverage import Tally, codes, published
 from benchmarks.accuracy.coverage_page import covered, section
 from benchmarks.accuracy.tables import Table
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 
 TABLE = Table(
     header=("sex", "town"),

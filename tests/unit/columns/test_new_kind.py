@@ -20,7 +20,7 @@ from marginweave.columns.base import ColumnValues, Uniform, binned
 from marginweave.configuration.columns import Column, MeasuredColumn
 from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.clean import clean_frame
 from marginweave.records.decode import decode_table

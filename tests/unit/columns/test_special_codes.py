@@ -15,13 +15,13 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
+from marginweave.measurements.quantile_bounds import _without_codes
 from marginweave.prepare.clean import clean_frame, clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.prepare.encode import imputation_weights
 from marginweave.records.decode import decode_table
 from marginweave.schemas.contracts import broken_rules, clean_schema, output_schema
-from marginweave.tasks.preprocess import _without_codes
 from tests.support.configurations import configuration, raw
 
 RATIO = {"type": "number", "bounds": [0, 500], "bins": 5, "decimals": 0, "missing": ["", "998"]}

@@ -12,7 +12,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.load import load_configuration, resolve
 from marginweave.configuration.release import Configuration
 from marginweave.forecast.noise import known_forecast
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from marginweave.publish.statement import promise
 from tests.support.configurations import configuration, raw
 from tests.support.published import FACTS

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from marginweave.counts import overflow
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.level import LevelMechanism
-from marginweave.counts.overflow import Expectation, keep_most, raise_threshold
+from marginweave.domain.combinations import Level
 from marginweave.estimate.intervals import selected_interval
-from marginweave.measurements.combinations import Level, LevelNoise
+from marginweave.measurements import overflow
+from marginweave.measurements.levels import LevelMechanism
+from marginweave.measurements.overflow import Expectation, keep_most, raise_threshold
 from marginweave.mechanisms.gaussian import add_noise
+from marginweave.observations.combinations import LevelNoise
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from
 

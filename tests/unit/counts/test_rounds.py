@@ -12,20 +12,13 @@ from hypothesis import strategies as st
 
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts.payloads import pack_pick, pack_tables, unpack_pick, unpack_tables
-from marginweave.counts.rounds import (
-    Round,
-    candidate_sets,
-    expected_noise,
-    merge_measurements,
-    next_pace,
-    next_round,
-    shares_of,
-    weight,
-)
+from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.measurements.rounds import Round, candidate_sets, next_pace, next_round, shares_of, weight
+from marginweave.observations.means import expected_noise, merge_observations
+from marginweave.observations.payloads import pack_pick, pack_tables, unpack_pick, unpack_tables
+from marginweave.observations.tables import Observation
 
 SIZES = (2, 3, 5, 7)
 
@@ -74,10 +67,10 @@ def test_a_round_of_one_share_each_is_the_fixed_schedule() -> None:
 
 def test_repeated_measurements_weigh_by_their_inverse_variances() -> None:
     """Deviations 2 and 4: weights 4 to 1 but for rounding; those of one set only, in order of first appearance."""
-    one = Measurement(attributes=(0,), counts=np.array([100, 0], np.int64), deviation=2.0)
-    two = Measurement(attributes=(0,), counts=np.array([0, 100], np.int64), deviation=4.0)
-    other = Measurement(attributes=(0, 1), counts=np.array([[1, 2], [3, 4]], np.int64), deviation=3.0)
-    mean, same = merge_measurements([one, other, two])
+    one = Observation(attributes=(0,), counts=np.array([100, 0], np.int64), deviation=2.0)
+    two = Observation(attributes=(0,), counts=np.array([0, 100], np.int64), deviation=4.0)
+    other = Observation(attributes=(0, 1), counts=np.array([[1, 2], [3, 4]], np.int64), deviation=3.0)
+    mean, same = merge_observations([one, other, two])
     precision = 1 / (4 + 1 / 12) + 1 / (16 + 1 / 12)
     assert mean.counts.dtype == np.int64
     assert mean.counts.tolist() == [round(100 / (4 + 1 / 12) / precision), round(100 / (16 + 1 / 12) / precision)]
@@ -96,7 +89,7 @@ def test_what_rounds_keep_is_read_back() -> None:
         assert clique == name
         assert np.array_equal(found, table)
     one_way = [
-        Measurement(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0) for a, size in enumerate(SIZES)
+        Observation(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0) for a, size in enumerate(SIZES)
     ]
     masks = [Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [True, True, True]]))]
     model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=3))

@@ -12,31 +12,32 @@ from hypothesis import strategies as st
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError
 from marginweave.configuration.marginals import MarginalSettings
-from marginweave.counts.discovery import compress_codes, compress_mask, compress_measurement, plan_compression
 from marginweave.counts.marginals import cells
-from marginweave.counts.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
-from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.domain.masks import Mask
+from marginweave.measurements.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
+from marginweave.mechanisms.base import CountNoise
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.laplace import DiscreteLaplace
-from marginweave.planning.prices import gaussian_draw, priced_draw
+from marginweave.observations.compression import compress_codes, compress_mask, compress_observation, plan_compression
+from marginweave.observations.tables import Observation
 from marginweave.records.release import expand_records
 
 SIZES = (2, 3, 5, 7)
 
 
-def one_way(seed: int, sizes: tuple[int, ...] = SIZES) -> list[Measurement]:
+def one_way(seed: int, sizes: tuple[int, ...] = SIZES) -> list[Observation]:
     rng = np.random.default_rng(seed)
-    return [Measurement(attributes=(a,), counts=rng.integers(-20, 90, n), deviation=10.0) for a, n in enumerate(sizes)]
+    return [Observation(attributes=(a,), counts=rng.integers(-20, 90, n), deviation=10.0) for a, n in enumerate(sizes)]
 
 
 def test_rare_values_are_merged_and_common_ones_keep_their_order() -> None:
     """3 sigma is 30: values 1 and 3 go together, as the last code; a single rare value stays alone."""
-    lone = Measurement(attributes=(0,), counts=np.array([5, 80]), deviation=10.0)
-    many = Measurement(attributes=(1,), counts=np.array([80, 29, 30, -4, 50]), deviation=10.0)
+    lone = Observation(attributes=(0,), counts=np.array([5, 80]), deviation=10.0)
+    many = Observation(attributes=(1,), counts=np.array([80, 29, 30, -4, 50]), deviation=10.0)
     compression = plan_compression([lone, many])
     assert [new.tolist() for new in compression.codes] == [[0, 1], [0, 3, 1, 3, 2]]
     assert compression.sizes == (2, 4)
-    assert compress_measurement(many, compression).counts.tolist() == [80, 30, 50, 25]
+    assert compress_observation(many, compression).counts.tolist() == [80, 30, 50, 25]
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -53,7 +54,7 @@ def test_records_come_back_in_the_codes_that_they_were_merged_into(seed: int) ->
 
 def test_merged_values_are_told_apart_by_their_counts() -> None:
     """10 against 20 of 30 000 and nothing below zero: within 5.2 standard deviations, false alarm 2e-7."""
-    compression = plan_compression([Measurement(attributes=(0,), counts=np.array([900, 10, 20, -9]), deviation=10.0)])
+    compression = plan_compression([Observation(attributes=(0,), counts=np.array([900, 10, 20, -9]), deviation=10.0)])
     expanded = expand_records(np.ones((30_000, 1), np.int32), compression, np.random.default_rng(4))
     drawn = np.bincount(expanded[:, 0], minlength=4)
     assert drawn[0] == drawn[3] == 0
@@ -118,17 +119,15 @@ def test_what_fits_leaves_out_the_largest_and_no_more(sizes: list[int], most: in
         assert cells(pair, sizes) >= max((cells(k, sizes) for k in kept), default=0)
 
 
-@pytest.mark.parametrize(
-    "draw", [priced_draw(DiscreteLaplace, DrawKind.MARGINALS, 5.0), gaussian_draw(DrawKind.MARGINALS, 0.2)]
-)
+@pytest.mark.parametrize(("mechanism", "parameter"), [(DiscreteLaplace, 5.0), (RoundedGaussian, 0.2)])
 @pytest.mark.parametrize("merge", ["none", 1 << 26])
-def test_whatever_is_selected_can_be_drawn(draw: PlannedDraw, merge: str | int) -> None:
+def test_whatever_is_selected_can_be_drawn(mechanism: type[CountNoise], parameter: float, merge: str | int) -> None:
     """Scores that say all, of pairs up to 9 million cells: what is chosen and merged keeps the limit of its noise."""
     sizes = (2, 30, 500, 700, 3000, 9000)
-    pairs = scored_pairs(sizes, draw)
-    stability = Stability(records=1, neighbors="add-remove")
+    pairs = scored_pairs(sizes, mechanism)
+    noise = mechanism(Stability(records=1, neighbors="add-remove"))
     settings = MarginalSettings.model_validate({"merge_cells": merge})
-    chosen = selected_cliques(settings, sizes, np.full(len(pairs), 1e12), draw, stability)
+    chosen = selected_cliques(settings, sizes, np.full(len(pairs), 1e12), noise, parameter)
     assert chosen
-    assert sum(cells(clique, sizes) for clique in chosen) <= most_cells(draw)
-    assert all(cells(pair, sizes) <= most_cells(draw) for pair in pairs)
+    assert sum(cells(clique, sizes) for clique in chosen) <= most_cells(mechanism)
+    assert all(cells(pair, sizes) <= most_cells(mechanism) for pair in pairs)

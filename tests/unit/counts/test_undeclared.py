@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.configuration.release import Configuration
-from marginweave.counts.undeclared import FALSE_ALARMS, counted_undeclared, measured_undeclared
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import (
@@ -24,8 +25,9 @@ from marginweave.estimate.marginals import (
 )
 from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.forecast.noise import preparation_forecast
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise, UndeclaredCells
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.tables import Marginals, Observation
+from marginweave.observations.undeclared import FALSE_ALARMS, counted_undeclared, measured_undeclared
 from marginweave.released.verdict import Publication, Verdict
 from tests.support.configurations import configuration
 
@@ -54,10 +56,10 @@ def _drawn(config: Configuration, records: dict[str, int], noise: float = SD) ->
     pair = np.zeros(sizes[:2])
     np.add.at(pair, (rows[0], rows[1]), 1)
     measured = tuple(
-        Measurement(attributes=(a,), counts=c.astype(np.int64), deviation=noise) for a, c in enumerate(one_way)
+        Observation(attributes=(a,), counts=c.astype(np.int64), deviation=noise) for a, c in enumerate(one_way)
     )
     domain = _domain(config, undeclared=measured_undeclared(config, measured))
-    larger = Measurement(attributes=(0, 1), counts=pair.astype(np.int64), deviation=noise)
+    larger = Observation(attributes=(0, 1), counts=pair.astype(np.int64), deviation=noise)
     return Marginals(domain=domain, one_way=measured, larger=(larger,))
 
 
@@ -69,7 +71,7 @@ def test_a_code_is_kept_where_noise_does_not_explain_its_count() -> None:
         for count in range(200)
         if measured_undeclared(
             config,
-            [Measurement(attributes=(a,), counts=np.array([5, count]), deviation=SD) for a in range(4)],
+            [Observation(attributes=(a,), counts=np.array([5, count]), deviation=SD) for a in range(4)],
         )[0].kept
     )
     chance = stats.norm.sf((limit - 0.5) / SD)  # of a count of 0, rounded
@@ -79,8 +81,8 @@ def test_a_code_is_kept_where_noise_does_not_explain_its_count() -> None:
 def test_larger_tables_decide_as_well() -> None:
     """One that knows better finds what the single attribute hides: the mean by precision, with the noise of both."""
     config = configuration(columns={n: {"type": "category", "values": ["x"]} for n in "ab"}, missing=[])
-    alone = [Measurement(attributes=(a,), counts=np.array([900, 10]), deviation=300.0) for a in range(2)]
-    pair = Measurement(attributes=(0, 1), counts=np.array([[800, 20], [90, 30]]), deviation=4.0)
+    alone = [Observation(attributes=(a,), counts=np.array([900, 10]), deviation=300.0) for a in range(2)]
+    pair = Observation(attributes=(0, 1), counts=np.array([[800, 20], [90, 30]]), deviation=4.0)
     hidden = measured_undeclared(config, alone)[0]
     assert not hidden.found
     found = measured_undeclared(config, alone, [pair])[0]
@@ -99,7 +101,7 @@ def test_no_table_of_a_release_hides_what_others_count(seed: int, share: float, 
     rows = [np.where(rng.random(2000) < share, 2, rng.integers(0, 2, 2000)) for _ in range(2)]
     exact = [np.bincount(r, minlength=3) for r in rows] + [np.histogram2d(*rows, bins=(range(4), range(4)))[0]]
     drawn = [
-        Measurement(attributes=a, counts=c + np.rint(rng.normal(0, d, c.shape)).astype(np.int64), deviation=d)
+        Observation(attributes=a, counts=c + np.rint(rng.normal(0, d, c.shape)).astype(np.int64), deviation=d)
         for a, c, d in zip([(0,), (1,), (0, 1)], exact, [noise, noise, 10.0], strict=True)
     ]
     for cells, row in zip(measured_undeclared(config, drawn[:2], drawn[2:]), rows, strict=True):

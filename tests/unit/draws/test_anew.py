@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marginweave.checkpoints.store import Store
-from marginweave.draws.references import CheckpointReference, StageResult
+from marginweave.runs.capabilities import CheckpointReference, StageResult
 
 KEY = bytes(range(32))
 BLOCKS = [b"first block", b"second block"]

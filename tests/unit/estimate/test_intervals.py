@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from marginweave.base.errors import InputError
 from marginweave.estimate.intervals import Intervals, count_interval, release_intervals, selected_interval
 from marginweave.estimate.normalize import normalize
-from marginweave.measurements.combinations import Aggregates, LevelNoise
 from marginweave.mechanisms.noise_table import noise_table
+from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.publish.tables import counts_table, csv_bytes, read_counts
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.noisy_counts import domain_of

@@ -10,23 +10,25 @@ import numpy as np
 import pytest
 
 from marginweave.base.errors import InputError
-from marginweave.counts.discovery import count_values, discover_labels
-from marginweave.counts.payloads import (
-    measurement_bytes,
-    pack_labels,
-    pack_marginals,
-    pack_measurements,
-    unpack_labels,
-    unpack_marginals,
-    unpack_measurements,
-)
+from marginweave.counts.released_rows import count_values
+from marginweave.domain.masks import Mask
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.measurements.tables import Marginals, Mask, Measurement
+from marginweave.measurements.private_values import discover_labels
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.observations.payloads import (
+    observation_bytes,
+    pack_labels,
+    pack_marginals,
+    pack_observations,
+    unpack_labels,
+    unpack_marginals,
+    unpack_observations,
+)
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.prepare.codes import EncodedTable
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.publish.tables import counts_table
@@ -221,11 +223,11 @@ def test_bytes_are_read_back_and_fit_into_the_room_that_is_set_aside() -> None:
     settings = config()
     drawn = normalize_marginals(marginals(settings), settings)
     assert same(unpack_marginals(pack_marginals(drawn)), drawn)
-    packed = pack_measurements(drawn.one_way)
-    assert len(packed) <= measurement_bytes([m.counts for m in drawn.one_way])
-    assert [m.attributes for m in unpack_measurements(packed)] == [(0,), (1,), (2,), (3,)]
-    many = tuple(Measurement(attributes=(a,), counts=np.zeros(2, np.int64), deviation=1.5) for a in range(500))
-    assert len(pack_measurements(many)) <= measurement_bytes([m.counts for m in many])
+    packed = pack_observations(drawn.one_way)
+    assert len(packed) <= observation_bytes([m.counts for m in drawn.one_way])
+    assert [m.attributes for m in unpack_observations(packed)] == [(0,), (1,), (2,), (3,)]
+    many = tuple(Observation(attributes=(a,), counts=np.zeros(2, np.int64), deviation=1.5) for a in range(500))
+    assert len(pack_observations(many)) <= observation_bytes([m.counts for m in many])
     labels = {1: ("ä", "\x7f|", "x" * 300)}
     assert unpack_labels(pack_labels(labels)) == labels
 

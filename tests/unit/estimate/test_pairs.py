@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import SynthesisSettings
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import all_pairs, marginal_counts, normalize_marginals
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.observations.tables import Marginals, Observation
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.synthesized import synthesize_codes
@@ -46,10 +46,10 @@ def measured(config: Configuration, cliques: Cliques, seed: int, sd: float = 3.0
     base = rng.geometric(0.4, rows) - 1
     codes = [np.minimum(base + rng.integers(0, 2, rows), size - 1) for size in sizes]
 
-    def drawn(clique: tuple[int, ...]) -> Measurement:
+    def drawn(clique: tuple[int, ...]) -> Observation:
         counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(codes[a] for a in clique), 1)
-        return Measurement(
+        return Observation(
             attributes=clique, counts=counts + np.rint(rng.normal(0, sd, counts.shape)).astype(np.int64), deviation=sd
         )
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import normalized_mutual_info_score
 
+from marginweave.domain.labels import Domain
 from marginweave.evaluate.association import cramers_v, normalized_mutual_information, spearman
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.measurements.combinations import Domain
 from tests.support.known import known
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 

@@ -11,7 +11,8 @@ import pytest
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.counts.rounds import expected_noise
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.evaluate.bounds import (
@@ -23,9 +24,12 @@ from marginweave.evaluate.bounds import (
 )
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.verdict import verdict
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
-from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.contribution_bound import ContributionBound
+from marginweave.measurements.plan import Plan
+from marginweave.measurements.split import plan_budget
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.means import expected_noise
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.publish.wording import stated_confidence
 from tests.support.configurations import configuration
 
@@ -47,9 +51,9 @@ def test_the_bound_is_the_closed_form_of_aim() -> None:
 def two_columns(complete: bool = True, rare: int = 90) -> Marginals:
     """Marginals of two columns over 200 records, or fewer with a small `rare`, that agree exactly."""
     table = np.array([[50, 20, rare // 2, 0], [30, 10, rare // 2, 0], [0, 0, 0, 0]], np.int64)
-    one = Measurement(attributes=(0,), counts=table.sum(axis=1), deviation=3.0, complete=complete)
-    other = Measurement(attributes=(1,), counts=table.sum(axis=0), deviation=6.0, complete=complete)
-    pair = Measurement(attributes=(0, 1), counts=table, deviation=2.0, complete=complete)
+    one = Observation(attributes=(0,), counts=table.sum(axis=1), deviation=3.0, complete=complete)
+    other = Observation(attributes=(1,), counts=table.sum(axis=0), deviation=6.0, complete=complete)
+    pair = Observation(attributes=(0, 1), counts=table, deviation=2.0, complete=complete)
     domain = Domain(names=("sex", "region"), labels=(("f", "m"), ("n", "s", "w")))
     return Marginals(domain=domain, one_way=(one, other), larger=(pair,))
 
@@ -141,11 +145,15 @@ def aggregates(bound: int, config: Configuration, length: int = 2) -> Aggregates
     )
 
 
+def epsilons(plan: Plan) -> dict[int, float]:
+    return {bound.length: bound.epsilon for bound in plan.of(ContributionBound)}
+
+
 def test_the_bias_is_known_where_the_percentile_was_bought() -> None:
     """0 at the public cap; otherwise (1 - q) (n + 1/2 + z sd) + (2 x .99 / epsilon) ln(6 / .025), rounded down."""
     config = configuration(aggregate={"percentile": 99})
     plan, told = plan_budget(config), aggregates(4, config)
-    first, second = bounding_biases(config, plan, told)
+    first, second = bounding_biases(config, epsilons(plan), told)
     assert (first.records, first.confidence) == (0, 1.0)
     epsilon = plan.by_name["percentile-2"].parameter
     expected = 0.01 * (1000.5 + 1.959964 * 20) + 2 * 0.99 / epsilon * math.log(6 / 0.025)
@@ -170,7 +178,7 @@ def test_the_bias_is_known_where_the_percentile_was_bought() -> None:
 )
 def test_the_bias_is_not_known_where_rows_or_values_were_left_out(changes: dict[str, Any], words: str) -> None:
     config = configuration(aggregate={"percentile": 99}, **changes)
-    for bias in bounding_biases(config, plan_budget(config), aggregates(2, config)):
+    for bias in bounding_biases(config, epsilons(plan_budget(config)), aggregates(2, config)):
         assert (bias.records, bias.confidence) == (None, None)
         assert bias.words.startswith("not known: ")
         assert words in bias.words
@@ -186,21 +194,21 @@ def test_the_bias_is_not_known_where_rows_or_values_were_left_out(changes: dict[
 )
 def test_what_is_never_cut_is_known(changes: dict[str, Any]) -> None:
     config = configuration(aggregate={"percentile": 99}, **changes)
-    biases = bounding_biases(config, plan_budget(config), aggregates(2, config))
+    biases = bounding_biases(config, epsilons(plan_budget(config)), aggregates(2, config))
     assert [b.confidence for b in biases] == [1.0, 0.95]
 
 
 def test_marginals_cut_nothing_and_the_cap_needs_no_percentile() -> None:
     config = configuration(aggregate={"percentile": "none"})
     told = aggregates(config.contribution_cap(2), config)
-    assert [b.records for b in bounding_biases(config, plan_budget(config), told)] == [0, 0]
+    assert [b.records for b in bounding_biases(config, epsilons(plan_budget(config)), told)] == [0, 0]
     with pytest.raises(InputError, match="percentile"):
         most_cut_records(config, 0.1, told, 2)
     marginals = configuration(columns=TWO, aggregate=MARGINALS)
-    assert [b.records for b in bounding_biases(marginals, plan_budget(marginals), aggregates(1, marginals))] == [0, 0]
+    assert [b.records for b in bounding_biases(marginals, {}, aggregates(1, marginals))] == [0, 0]
     tags = {"type": "set", "separator": ";", "values": ["a", "b", "c"], "max_values": 2}
     cut = configuration(columns={**TWO, "tags": tags}, aggregate=MARGINALS)
-    assert {b.records for b in bounding_biases(cut, plan_budget(cut), aggregates(1, cut))} == {None}
+    assert {b.records for b in bounding_biases(cut, {}, aggregates(1, cut))} == {None}
 
 
 @pytest.mark.parametrize(("bound", "threshold", "error"), [(1, 5, 5.0), (1, 40, 40.0), (0, 5, 2000.0)])

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.domain.labels import Domain
 from marginweave.evaluate import cells as counting
 from marginweave.evaluate.cells import Cells, Comparison, Records, Released, number_set
-from marginweave.measurements.combinations import Domain
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 
 WIDTHS = (1, 3, 1, 2)

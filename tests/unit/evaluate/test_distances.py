@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from marginweave.evaluate.agreement import noise_distance, sampled_sets
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.measurements.combinations import LevelNoise
+from marginweave.observations.combinations import LevelNoise
 from tests.support.known import known
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
+from marginweave.domain.combinations import Level
 from marginweave.estimate.normalize import normalize
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.measurements.combinations import Level
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, noisy_counts, tally
 
 TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=1, max_size=25)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.domain.labels import Domain
 from marginweave.evaluate.rules import add_rules, broken_rules
-from marginweave.measurements.combinations import Domain
 from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration
 

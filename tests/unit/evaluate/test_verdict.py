@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.configuration.columns import NumberColumn
-from marginweave.counts.discovery import Compression
+from marginweave.domain.combinations import Level
+from marginweave.domain.labels import Domain
 from marginweave.evaluate.advice import BeyondNoise, known_apart
 from marginweave.evaluate.distances import expected_errors, merged_shares, set_errors, unchosen_errors
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
 from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.compression import Compression
 from marginweave.released.evaluation import MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, Verdict, grade
 from tests.support.configurations import configuration

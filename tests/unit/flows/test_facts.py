@@ -17,7 +17,7 @@ from marginweave.configuration.load import load_configuration
 from marginweave.flows.cli.app import _invoke, app
 from marginweave.ledger import Ledger
 from marginweave.ledger.boxes import admitted
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from tests.support.people_table import people
 from tests.support.places import EXAMPLES
 from tests.support.plain_runs import run_plainly

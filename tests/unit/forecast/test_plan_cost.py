@@ -14,7 +14,7 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.forecast.cost import SERVER, RunCost, run_cost
 from marginweave.forecast.sizes import planned_tables, size_forecast
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from tests.support.configurations import configuration, raw
 from tests.support.known import known
 

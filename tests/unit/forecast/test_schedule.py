@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.accounting.accounts import Account, Box, Policy, Spent
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
 from marginweave.flows.prefect.schedules import Schedule
 from marginweave.forecast.account import MOST_RUNS, Outlook, _words, outlook
 from marginweave.ledger.boxes import box_for, total_with
 from marginweave.ledger.rules import period_epsilon
-from marginweave.measurements.plan import BudgetPlan
 from tests.support.releases import gaussian, small_plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -48,12 +48,12 @@ def for_3000_days(start: datetime = NOW):
     return itertools.takewhile(lambda time: time <= NOW + 3000 * DAY, daily(start))
 
 
-def asked(plan: BudgetPlan) -> tuple[Cost, BasicAmount]:
+def asked(plan: ChargedPlan) -> tuple[Cost, BasicAmount]:
     """What a release of the plan costs and states."""
     return plan.cost, plan.statement
 
 
-def one_by_one(account: Account, plan: BudgetPlan, times) -> tuple[list[datetime], datetime]:
+def one_by_one(account: Account, plan: ChargedPlan, times) -> tuple[list[datetime], datetime]:
     """The runs that a ledger would admit, reserved and settled one after the other, and the first over the cap."""
     spent, admitted, periods = Spent(), [], {}
     reserved = asked(plan)
@@ -93,7 +93,7 @@ def test_the_outlook_is_what_a_ledger_would_admit(epsilon, mu2, additive, per) -
     assert found.last == (admitted[-1] if admitted else None)
 
 
-def _amount(account: Account, plan: BudgetPlan, spent: Spent = Spent()) -> Outlook:  # noqa: B008 - frozen
+def _amount(account: Account, plan: ChargedPlan, spent: Spent = Spent()) -> Outlook:  # noqa: B008 - frozen
     return outlook(account, spent, Spent(), plan, daily, NOW)
 
 
@@ -105,7 +105,7 @@ def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> N
     box = Box(allowance=BasicAmount(epsilon=Decimal("0.5")))
     in_plain = replace(
         small_plan(("one-way",), cost=gaussian(0.01)),
-        draws=(replace(small_plan(("one-way",)).draws[0], cost=plain),),
+        charges=(replace(small_plan(("one-way",)).charges[0], cost=plain),),
     )
     found = _amount(replace(ACCOUNT, box=box), in_plain)
     assert (found.amount, found.runs) == ("allowance", 5)

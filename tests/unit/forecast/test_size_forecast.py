@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.defaults import automatic_aggregate, counts_words
-from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
 from marginweave.forecast.sizes import SIZES, size_forecast
-from marginweave.measurements.plan import DrawKind
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
+from marginweave.measurements.whole_marginals import WholeMarginals, public_sizes
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate": {"method": "marginals", "cliques": {"all": 3}}, "synthesize": {"method": "mixture"}}
@@ -33,9 +32,8 @@ def test_the_distance_is_that_of_noise_combined_by_precision() -> None:
     plan, sizes = plan_budget(config), public_sizes(config)
     queries = [
         (clique, float(sigma))
-        for draw in plan.draws
-        if draw.kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS)
-        for clique, sigma in zip(planned_cliques(config, draw.kind), planned_sigmas(config, plan, draw), strict=True)
+        for draw in plan.of(WholeMarginals)
+        for clique, sigma in zip(draw.cliques(config), draw.sigmas(config), strict=True)
     ]
     made: dict[int, list[float]] = {1: [], 2: []}
     for length in (1, 2):

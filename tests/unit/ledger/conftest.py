@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from marginweave.accounting.accounts import Account
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.budget import Neighbors
 from marginweave.ledger import Ledger, LedgerLocation, create_tables, ledger_location
-from marginweave.measurements.plan import BudgetPlan
 from tests.support.postgres import Server, postgres_server
 from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan
 
-MakePlan = Callable[..., BudgetPlan]
+MakePlan = Callable[..., ChargedPlan]
 Reserve = Callable[..., ReleaseRecord]
 
 
@@ -113,7 +113,7 @@ def plan() -> MakePlan:
         mu2: float = 0.01,
         cost_delta: float = 0.0,
         neighbors: Neighbors = "add-remove",
-    ) -> BudgetPlan:
+    ) -> ChargedPlan:
         cost = gaussian(mu2, cost_delta)
         return small_plan(draws, cost=cost, epsilon=epsilon, delta=delta, neighbors=neighbors)
 

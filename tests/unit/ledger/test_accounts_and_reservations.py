@@ -77,7 +77,7 @@ def test_reservation_books_every_draw(ledger, reserve, plan, location) -> None:
     """One row for the release and one for each draw, in the plan's order, with exact costs as text."""
     record = reserve()
     assert _kinds(location)[2:] == [(State.RESERVED, name) for name in (None, "count", "level-1", "level-2")]
-    assert [draw.cost for draw in record.draws] == [draw.cost for draw in plan().draws]
+    assert [draw.cost for draw in record.draws] == [draw.cost for draw in plan().charges]
     assert record.charged == plan().cost
     assert record == ledger.releases.find("first") == ledger.releases.of("affairs")[0]
     with sqlite3.connect(location) as connection:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.accounts import Account, Box
+from marginweave.accounting.charges import Charge, ChargedPlan
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord, now
 from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.base.errors import AuditError, BudgetError, InputError
@@ -21,7 +22,6 @@ from marginweave.ledger import Ledger, accounts
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.tables import columns_of, event_of
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 
 ALLOWANCE = BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
 Ask = Callable[..., ReleaseRecord]
@@ -43,14 +43,14 @@ def ask(people: Ledger, reserve) -> Ask:
 
     def call(name: str, epsilon: str, delta: str = "1e-9", draws: int = 1, dataset: str = "people"):
         cost = Cost(plain=BasicAmount(epsilon=Decimal(epsilon), delta=Decimal(delta)))
-        plan = BudgetPlan(
+        plan = ChargedPlan(
             epsilon=float(epsilon) * draws,
             delta=float(Decimal(delta) * draws),
             neighbors="add-remove",
             delta_threshold=0.0,
             spent_epsilon=float(epsilon) * draws,
-            draws=tuple(
-                PlannedDraw(kind=DrawKind.LEVEL, place=(k,), mechanism="rounded-gaussian", parameter=1.0, cost=cost)
+            charges=tuple(
+                Charge(name=f"level-{k}", length=k, mechanism="rounded-gaussian", parameter=1.0, cost=cost)
                 for k in range(1, draws + 1)
             ),
         )

@@ -15,8 +15,8 @@ from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.replay import Replay
-from marginweave.ledger.rules import largest_epsilon
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.largest import largest_epsilon
+from marginweave.measurements.split import plan_budget
 from tests.support.budget_plans import configuration
 from tests.support.releases import FULL, gaussian, small_plan
 
@@ -132,13 +132,13 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
     assert 0.05 < largest < 1
 
     def fits(epsilon: float) -> bool:
-        plan = plan_budget(configuration(private=private, epsilon=epsilon))
+        plan = plan_budget(configuration(private=private, epsilon=epsilon)).prices
         return admitted(total.account, total.spent, plan.cost, plan.statement) is not None
 
     assert fits(largest)
     assert not fits(largest * 1.011)
     with pytest.raises(BudgetError) as refused:
-        reserve("second", dataset="people", plan=plan_budget(asked), source="people", largest=lambda *_: largest)
+        reserve("second", dataset="people", plan=plan_budget(asked).prices, source="people", largest=lambda *_: largest)
     said = str(refused.value)
     assert said.index(f"privacy.epsilon: {largest:g}") < said.index(
         "promise to all in the table: marginweave ledger cap"
@@ -151,7 +151,9 @@ def test_where_delta_is_missing_no_epsilon_helps_and_that_is_said(ledger, reserv
     asked = configuration(private=True, delta_threshold_share=0.2)
     with pytest.raises(BudgetError, match=r"delta for thresholds .* With no epsilon .*; a smaller privacy\.delta"):
         reserve(
-            "second", plan=plan_budget(asked), largest=lambda account, spent: largest_epsilon(asked, account, spent)
+            "second",
+            plan=plan_budget(asked).prices,
+            largest=lambda account, spent: largest_epsilon(asked, account, spent),
         )
 
 

@@ -47,7 +47,7 @@ def fitting(ledger, reserve, tmp_path: Path) -> RunAndRelease:
         source="people.csv",
         source_digest=DIGEST,
         created=NOW,
-        stages={"count records": stage},
+        stages={"aggregate count": stage},
     )
     booked = replace(record, plan_digest=manifest.plan_digest, source_digest=DIGEST)
     return RunAndRelease(folder=folder, manifest=manifest, record=booked)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.accounts import Account, Policy
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.base.errors import AuditError, BudgetError
 from marginweave.flows.cli.app import app
@@ -23,21 +24,20 @@ from marginweave.ledger import Ledger, LedgerLocation, opening_for, releases
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.keys import load_key
-from marginweave.ledger.rules import largest_epsilon
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.largest import largest_epsilon
+from marginweave.measurements.split import plan_budget
 from marginweave.runs.preparation import open_ledger
 from marginweave.runs.request import Request, read_request
 from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 
 
-def laplace_plan(epsilon: float = 0.3, **changes: object) -> BudgetPlan:
+def laplace_plan(epsilon: float = 0.3, **changes: object) -> ChargedPlan:
     """Two draws of Laplace noise with epsilon together, or with scores of pairs beside them."""
     settings = {"aggregate__cliques": {"all": 2}, **changes}
     return plan_budget(
         configuration(aggregate__method="marginals", aggregate__noise="laplace", privacy__epsilon=epsilon, **settings)
-    )
+    ).prices
 
 
 @pytest.fixture
@@ -87,10 +87,10 @@ def test_a_price_below_the_epsilon_is_found(
 ) -> None:
     """By one unit of the last digit, written past the rules."""
     plan = laplace_plan()
-    epsilon = plan.draws[1].cost.plain.epsilon.next_minus()
-    cheap = replace(plan.draws[1], cost=Cost(plain=BasicAmount(epsilon=epsilon)))
+    epsilon = plan.charges[1].cost.plain.epsilon.next_minus()
+    cheap = replace(plan.charges[1], cost=Cost(plain=BasicAmount(epsilon=epsilon)))
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
-    reserve("cheap", dataset="people", plan=replace(plan, draws=(plan.draws[0], cheap)), source="people")
+    reserve("cheap", dataset="people", plan=replace(plan, charges=(plan.charges[0], cheap)), source="people")
     with pytest.raises(AuditError, match="draw marginals costs less than discrete-laplace with parameter"):
         audit_ledger(location, load_key(location, {}, ""))
 
@@ -111,7 +111,7 @@ def test_an_account_for_a_configuration_holds_its_release(
     )
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     monkeypatch.setattr("marginweave.configuration.load.load_configuration", lambda _: config)
-    words = shlex.split(opening_for("people", plan_budget(config), tmp_path / "people.yaml"))
+    words = shlex.split(opening_for("people", plan_budget(config).prices, tmp_path / "people.yaml"))
     assert words[:5] == ["marginweave", "ledger", "open", "people", "--for"]
     opened = CliRunner().invoke(app, words[1:])
     assert opened.exit_code == 0, opened.output
@@ -132,7 +132,7 @@ def test_an_account_for_laplace_noise_alone_says_so(
     command = ["ledger", "open", "people", "--for", str(laplace.path), "--epsilon", "1000000"]
     opened = CliRunner().invoke(app, command)
     assert "releases with Laplace noise alone (aggregate: {method: marginals, noise: laplace})" in opened.output
-    reserve("first", dataset="people", plan=laplace.plan, source="people")
+    reserve("first", dataset="people", plan=laplace.charged_plan, source="people")
     gaussian = _request(tmp_path)
     words = "opened for releases with Laplace noise alone, .* write aggregate: {method: marginals, noise: laplace}$"
     with pytest.raises(BudgetError, match=words):
@@ -165,7 +165,7 @@ def pure(ledger: Ledger, account: Account) -> Ledger:
 def test_an_account_without_delta_says_what_it_admits(pure: Ledger, reserve, private: bool) -> None:
     """No epsilon and no smaller delta helps a Gaussian release; the first one is shown the cap that would, later ones none."""
     asked = configuration(**({"columns__region": {"type": "category", "domain": "private"}} if private else {}))
-    ask = {"dataset": "people", "source": "people", "plan": plan_budget(asked)}
+    ask = {"dataset": "people", "source": "people", "plan": plan_budget(asked).prices}
     words = r"was opened with delta 0, and admits only releases with privacy: \{delta: 0\} and .*noise: laplace\}"
     with pytest.raises(
         BudgetError,

@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.accounting.charges import Charge, ChargedPlan
 from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.base.errors import AuditError, InputError
 from marginweave.ledger import releases
@@ -19,18 +21,17 @@ from marginweave.ledger.keys import load_key
 from marginweave.ledger.plans import check_plan
 from marginweave.ledger.records import stated
 from marginweave.ledger.replay import Replay
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.exponential import selection_mu
-from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
-from tests.support.releases import FULL, WrittenDraw, gaussian, small_plan
+from tests.support.releases import FULL, gaussian, small_plan
 
-Change = Callable[[BudgetPlan], BudgetPlan]
+Change = Callable[[ChargedPlan], ChargedPlan]
 
 
-def _draw(**changes: object) -> Change:
+def _draw(**changes: Any) -> Change:
     """The first draw, changed."""
-    return lambda plan: replace(plan, draws=(WrittenDraw.of(plan.draws[0], **changes), *plan.draws[1:]))
+    return lambda plan: replace(plan, charges=(replace(plan.charges[0], **changes), *plan.charges[1:]))
 
 
 def _selection(mu2: float, rho: float) -> Change:
@@ -116,10 +117,10 @@ def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
 def test_a_plain_charge_may_use_all_of_its_delta() -> None:
     """Nothing is converted, so no delta must be left for it."""
     cost = Cost(plain=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
-    draw = PlannedDraw(kind=DrawKind.COUNT, mechanism="rounded-gaussian", parameter=1.0, cost=cost)
-    check_plan(replace(small_plan(), draws=(draw,), epsilon=0.5, delta=1e-7))
+    draw = Charge(name="count", mechanism="rounded-gaussian", parameter=1.0, cost=cost)
+    check_plan(replace(small_plan(), charges=(draw,), epsilon=0.5, delta=1e-7))
     with pytest.raises(InputError, match="more than the stated"):
-        check_plan(replace(small_plan(), draws=(draw,), epsilon=0.4999, delta=1e-7))
+        check_plan(replace(small_plan(), charges=(draw,), epsilon=0.4999, delta=1e-7))
 
 
 @pytest.mark.parametrize("change", [{"epsilon": "Infinity"}, {"delta": "1"}, {"epsilon": "0"}, {"epsilon": "NaN"}])
@@ -150,7 +151,7 @@ def test_an_auditor_takes_no_endless_cap(ledger, change: dict[str, str], kind: s
 def test_every_plan_of_the_planner_is_believed(**asked: object) -> None:
     """Whatever the configuration, what `plan_budget` makes passes, and stating a little less than is spent does not."""
     try:
-        plan = plan_budget(configuration(reporting_length=3, **asked))  # pyright: ignore[reportArgumentType]
+        plan = plan_budget(configuration(reporting_length=3, **asked)).prices  # pyright: ignore[reportArgumentType]
     except InputError:
         return
     check_plan(plan)

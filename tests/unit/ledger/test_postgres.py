@@ -10,10 +10,10 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from marginweave.accounting.accounts import Account
+from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import State
 from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger import Ledger, connection, create_tables, creation, ledger_location, opening_command
-from marginweave.measurements.plan import BudgetPlan
 from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system
@@ -27,7 +27,7 @@ def _create(environment: Environment, account: Account) -> Ledger:
     return made
 
 
-def _release(ledger: Ledger, plan: BudgetPlan) -> None:
+def _release(ledger: Ledger, plan: ChargedPlan) -> None:
     """A whole release: two draws committed, one given back, published, evaluated."""
     reserve_release(ledger, plan)
     ledger.draws.take_lease("first", "lease")

@@ -18,7 +18,7 @@ from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import epsilon_left
 from marginweave.ledger.keys import load_key
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
 from tests.support.configurations import PRIVATE, configuration
 
 PAIRS = {"all": 2}
@@ -35,8 +35,8 @@ def pure(noise: str = "laplace", **changes: Any) -> Configuration:
 def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: str) -> None:
     """All draws are Laplace noise, whatever `auto` would choose with a delta; their epsilons are the stated one."""
     config = pure(noise, privacy__neighbors=neighbors)
-    plan = plan_budget(config)
-    assert {draw.mechanism for draw in plan.draws} == {"discrete-laplace"}
+    plan = plan_budget(config).prices
+    assert {draw.mechanism for draw in plan.charges} == {"discrete-laplace"}
     assert (plan.delta, plan.delta_threshold, plan.cost.mu2, plan.cost.delta, plan.cost.plain.delta) == (0, 0, 0, 0, 0)
     assert plan.spent_epsilon <= 1 == pytest.approx(plan.spent_epsilon)
     assert composed_epsilon(plan.cost, Decimal(0))[0] == plan.spent_epsilon
@@ -81,7 +81,7 @@ def without_delta(ledger: Ledger, account: Account) -> Ledger:
 
 def test_an_account_without_delta_holds_pure_releases_alone(without_delta, location, reserve, plan) -> None:
     """Two of epsilon 1 fill it exactly, by the plain sum; Gaussian noise never fits; an auditor agrees with every row."""
-    asked = plan_budget(pure())
+    asked = plan_budget(pure()).prices
     with pytest.raises(BudgetError, match="was opened with delta 0, and admits only releases with"):
         reserve("gaussian", dataset="pure", plan=plan(mu2=0.005, epsilon=1.0), source="pure")
     for number in ("first", "second"):
@@ -96,7 +96,7 @@ def test_an_account_without_delta_holds_pure_releases_alone(without_delta, locat
 
 def test_pure_releases_compose_with_others_in_an_account_that_has_a_delta() -> None:
     """Their epsilon is added to the conversion of mu^2, at delta 0 with mu^2 nothing is valid."""
-    ours, gaussian = plan_budget(pure()), plan_budget(configuration())
+    ours, gaussian = plan_budget(pure()).prices, plan_budget(configuration()).prices
     cost = ours.cost + gaussian.cost
     stated = BasicAmount(epsilon=Decimal(2), delta=Decimal("1e-6"))
     assert account_epsilon(cost, stated, Decimal("1e-6")) == (2, "plain")

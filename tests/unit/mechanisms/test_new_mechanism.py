@@ -16,20 +16,19 @@ from marginweave.base.arrays import Integers
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.counts.noise import with_terms
-from marginweave.counts.payloads import unpack_measurements
 from marginweave.estimate.intervals import count_interval
 from marginweave.forecast.noise import forecast, noise_forecast
 from marginweave.ledger.plans import check_plan
-from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.base import CountNoise, l1_sensitivity
 from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.randomness import DrawBits
-from marginweave.planning.split import plan_budget
-from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.observations.payloads import unpack_observations
 from tests.support.configurations import configuration
 from tests.support.level_draws import category, table_of
-from tests.support.stage_draws import ENCODED, MARGINALS, Stages
+from tests.support.stage_draws import MARGINALS, MeasuredTable
 
 SIZE = 20_000
 
@@ -94,27 +93,26 @@ def geometric() -> Configuration:
 def test_it_is_planned_priced_and_told() -> None:
     """All of epsilon, in plain, for its draws; the ledger refuses one that costs less; forecasts call it by its title."""
     config = geometric()
-    plan = with_terms(config, plan_budget(config))
-    one_way, larger = plan.draw(DrawKind.ONE_WAY), plan.draw(DrawKind.MARGINALS)
-    assert one_way.mechanism == larger.mechanism == Geometric.name
+    plan = plan_budget(config)
+    one_way, larger = plan.draw(OneWayMarginals), plan.draw(LargerMarginals)
+    assert one_way.mechanism is larger.mechanism is Geometric
     assert plan.cost.plain.epsilon == Decimal(repr(config.privacy.epsilon))
-    assert {"allocation", "marginals", "noise"} <= one_way.terms.keys()
-    check_plan(plan)
+    assert {"allocation", "marginals", "noise"} <= one_way.terms(config).keys()
+    check_plan(plan.prices)
     less = replace(larger, cost=Cost(plain=BasicAmount(epsilon=larger.cost.plain.epsilon / 2)))
     with pytest.raises(InputError, match=f"draw marginals costs less than {Geometric.name}"):
-        check_plan(replace(plan, draws=(one_way, less)))
+        check_plan(replace(plan, draws=(one_way, less)).prices)
     assert noise_forecast(config)[0].startswith("Noise: geometric, charged to the account's allowance")
     assert all(row.noise.startswith("geometric, sd ") for row in forecast(config)[0])
 
 
-def test_its_noise_is_drawn_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_noise_is_drawn_as_it_says(tmp_path: Path) -> None:
     """20,000 cells of one record or none: the standard deviation that the marginal claims, within 5 of its standard errors.
 
     The mean square of so many cells is within 5.1 sqrt(5 / 20000) of itself (kurtosis 6) but for 5e-7.
     """
-    stages = Stages(geometric(), table_of([[1], [2]], (SIZE, 3)), tmp_path, monkeypatch)
-    marginals_task.measure_one_way(stages.reference, ENCODED)
-    wide, narrow = unpack_measurements(stages.drawn["one-way"])
+    table = MeasuredTable(geometric(), table_of([[1], [2]], (SIZE, 3)), tmp_path)
+    wide, narrow = unpack_observations(table.draw("one-way"))
     assert wide.noise == narrow.noise == Geometric.name
     assert abs(float((wide.counts**2).mean()) / wide.deviation**2 - 1) < 5.1 * math.sqrt(5 / SIZE)
     inside = count_interval(np.array([100]), 4.0, noise=wide.noise)

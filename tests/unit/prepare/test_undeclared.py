@@ -16,12 +16,11 @@ from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.counts.noise import planned_sigmas, with_terms
 from marginweave.domain.zeros import broken_records, domain_sizes, gaps_told_apart, one_way_sizes, structural_masks
 from marginweave.estimate.marginals import normalize_marginals
-from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.base import l1_sensitivity
-from marginweave.planning.split import plan_budget
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable
 from marginweave.records.decode import decode_table
@@ -237,11 +236,11 @@ def test_the_tables_of_sets_share_the_draw_of_single_attributes() -> None:
     """It costs what it did, what is reserved counts them, and three tables have the noise of four."""
     left_out = {"signs": {**SIGNS, "outside": "null"}, "sex": SEX}
     without = configuration(columns=left_out, **EQUAL)
-    plans = [with_terms(config, plan_budget(config)) for config in (WITH_SET, without)]
-    draws = [plan.draw(DrawKind.ONE_WAY) for plan in plans]
-    assert [draw.terms["marginals"] for draw in draws] == [4, 3]
+    plans = [plan_budget(config) for config in (WITH_SET, without)]
+    draws = [plan.draw(OneWayMarginals) for plan in plans]
+    assert [draw.terms(config)["marginals"] for draw, config in zip(draws, (WITH_SET, without), strict=True)] == [4, 3]
     assert draws[0].parameter == draws[1].parameter
-    more, fewer = planned_sigmas(WITH_SET, plans[0], draws[0]), planned_sigmas(without, plans[1], draws[1])
+    more, fewer = draws[0].sigmas(WITH_SET), draws[1].sigmas(without)
     assert len(more) == len(fewer) == 3
     assert float(more[0]) / float(fewer[0]) == pytest.approx(math.sqrt(4 / 3), rel=0.01)
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
+from marginweave.domain.combinations import Level
+from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.percentile import rank_error
-from marginweave.planning.split import plan_budget
+from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.publish.statement import promise
 from marginweave.publish.wording import invented, reader_warnings
 from tests.support.configurations import configuration

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pytest
 
 from marginweave.configuration.question import read_question
+from marginweave.domain.labels import Domain
 from marginweave.estimate.intervals import release_intervals
 from marginweave.evaluate.verdict import verdict
-from marginweave.measurements.combinations import Domain, LevelNoise
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.split import plan_budget
+from marginweave.observations.combinations import LevelNoise
 from marginweave.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
 from marginweave.publish.conclusions import conclusions
 from marginweave.publish.figures import association_figure, distribution_figure, strongest_pairs, worst_marginals_figure

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.counts.discovery import discovery
-from marginweave.counts.selection import scoring
+from marginweave.domain.labels import Domain
 from marginweave.forecast.noise import forecast
-from marginweave.measurements.combinations import Aggregates, Domain
-from marginweave.planning.split import plan_budget
+from marginweave.measurements.pair_scores import PairScores
+from marginweave.measurements.private_values import PrivateValues
+from marginweave.measurements.split import plan_budget
+from marginweave.observations.combinations import Aggregates
 from marginweave.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, promise
 from tests.support.configurations import configuration
 from tests.support.published import FACTS, stated
@@ -37,9 +38,10 @@ def test_values_and_selection_have_the_noise_and_threshold_of_the_plan(neighbors
     for name in ("values", "selection"):
         assert planned[name].noise == f"sd {told[name].sigma:.1f}"
     assert planned["values"].threshold == str(told["values"].threshold)
-    deviation, threshold = discovery(config, plan)
+    values = plan.draw(PrivateValues)
+    deviation, threshold = values.sigma(config), values.threshold(config)
     assert (told["values"].sigma, told["values"].threshold) == (float(deviation), threshold)
-    grid = scoring(config, plan)
+    grid = plan.draw(PairScores).grid(config)
     assert (told["selection"].sigma or 0) * grid.steps == pytest.approx(float(grid.sigma))
     for name in ("one-way", "marginals"):
         assert (told[name].sigma, told[name].threshold) == (None, None)

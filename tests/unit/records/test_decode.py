@@ -15,7 +15,7 @@ from scipy.stats import chi2
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration
 

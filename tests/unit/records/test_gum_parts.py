@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from marginweave.base.errors import InputError
+from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.start import mutual_information, spanning_tree
-from marginweave.measurements.rounding import apportion
-from marginweave.measurements.tables import Mask
+from marginweave.estimate.rounding import apportion
 from marginweave.records.gum.synthesize import Drawing, draw_tree, maximal, plan_graph, replace_dead, update_rate
 
 

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.binned import longest_gap
-from marginweave.measurements.combinations import Domain
+from marginweave.domain.labels import Domain
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.records.decode import decode_table

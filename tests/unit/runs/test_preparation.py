@@ -9,7 +9,7 @@ import pytest
 from marginweave.base.errors import InputError
 from marginweave.configuration import defaults
 from marginweave.configuration.load import load_configuration
-from marginweave.draws.references import RunReference
+from marginweave.runs.capabilities import RunReference
 from marginweave.runs.preparation import attended, prepare_run
 from marginweave.runs.request import read_request
 from tests.support.configurations import FAIR

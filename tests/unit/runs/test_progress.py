@@ -28,8 +28,8 @@ def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[
     stream = io.StringIO()
     monkeypatch.setattr(progress.sys, "stdout", stream)
     with suppress(BaseException), reporting(None, "visits-1", "visits") as reporter:
-        reporter.started("aggregate k=1")
-        reporter.finished("aggregate k=1", ("level-1",), 0.12345)
+        reporter.started("aggregate level-1")
+        reporter.finished("aggregate level-1", ("level-1",), 0.12345)
         reporter.started("collect")
         if error is not None:
             raise error
@@ -40,7 +40,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[
     return found
 
 
-STAGE = {"event": "stage", "stage": "aggregate k=1", "seconds": 0.123, "charged": ["level-1"]}
+STAGE = {"event": "stage", "stage": "aggregate level-1", "seconds": 0.123, "charged": ["level-1"]}
 
 
 def test_a_stage_says_what_it_took_and_charged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,16 @@ import pytest
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts.payloads import pack_aggregates, pack_marginals
-from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.domain.labels import Domain
 from marginweave.estimate.marginals import Spread, normalize_marginals
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.evaluate.agreement import error_parts, expected_shares
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
-from marginweave.measurements.combinations import Domain
+from marginweave.observations.payloads import pack_aggregates, pack_marginals
 from marginweave.records import release
 from marginweave.released.evaluation import ErrorParts
+from marginweave.runs.capabilities import DerivedReference, StageResult
 from marginweave.tasks.decode import decode
 from marginweave.tasks.evaluate import evaluate
 from marginweave.tasks.synthesize import fit_model, synthesize

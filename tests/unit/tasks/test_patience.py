@@ -11,14 +11,14 @@ from prefect.states import Failed
 from marginweave.base.errors import BudgetError, InputError, MachineError, StageError
 from marginweave.flows.release import as_task
 from marginweave.flows.stages import with_patience
-from marginweave.tasks.aggregate.combinations import aggregate_level, collect_draws, count_records
+from marginweave.tasks.aggregate import aggregate, collect
 from marginweave.tasks.budget import reserve_budget
 from marginweave.tasks.publish import publish
 from marginweave.tasks.stage import quiet, stage
 from marginweave.tasks.validate import validate
 
 
-@pytest.mark.parametrize("drawing", [count_records, aggregate_level, collect_draws, reserve_budget])
+@pytest.mark.parametrize("drawing", [aggregate, collect, reserve_budget])
 def test_stages_that_draw_or_charge_are_never_retried(drawing: Callable[..., object]) -> None:
     assert as_task(drawing).retries == 0
 

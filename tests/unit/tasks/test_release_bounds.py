@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.columns import NumberColumn
+from marginweave.measurements.quantile_bounds import candidate_histogram, released_bounds
 from marginweave.mechanisms.gaussian import select_percentile
 from marginweave.mechanisms.percentile import rank_scores
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.prepare.clean import clean_table
-from marginweave.tasks.preprocess import candidate_histogram, released_bounds
 from tests.support.configurations import configuration
 
 GRID = (0.0, 1.0, 2.5, 4.0, 10.0)

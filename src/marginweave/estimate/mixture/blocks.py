@@ -16,7 +16,7 @@ import numpy as np
 from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
-from marginweave.measurements.tables import Clique, Mask, StructuralZeros
+from marginweave.domain.masks import Clique, Mask, StructuralZeros
 
 # Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
 JOINED = 1 << 14

@@ -16,7 +16,7 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.estimate.mixture.model import is_whole
 from marginweave.estimate.mixture.objective import Curvature, Objective
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, Float32s
-from marginweave.measurements.rounding import to_simplex
+from marginweave.estimate.rounding import to_simplex
 
 # How much shorter than its best the step of a component is in the first pass, a third of it in the third: what is short of the
 # best follows the noise less (3 in place of 6: three-way TVD 1 to 3 % more at epsilon 1, adult_cat 1 % less; a fifth faster).

@@ -14,7 +14,7 @@ from marginweave.base.arrays import Floats
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.tables import CensoredMeasurement, Measurement
+from marginweave.observations.tables import CensoredObservation, Observation
 
 # From the model on, its counts are as near as their noise, so a fit would end at once. It makes so many passes instead.
 PASSES = 3
@@ -22,7 +22,7 @@ PASSES = 3
 
 def draw_models(
     model: Mixture,
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Observation],
     number: int,
     generator: np.random.Generator,  # post-processing
 ) -> Iterator[Mixture]:
@@ -42,7 +42,7 @@ def draw_models(
         yield fit_mixture(drawn, model.sizes, model.total, masks, settings, model, noise=0.0)
 
 
-def expected_counts(m: Measurement, table: Floats, total: float) -> Floats:
+def expected_counts(m: Observation, table: Floats, total: float) -> Floats:
     """What a measurement is expected to be where a table over its attributes, of `total` records, is the truth."""
     for axis, level in enumerate(m.levels):
         if level is not None:
@@ -52,7 +52,7 @@ def expected_counts(m: Measurement, table: Floats, total: float) -> Floats:
     return np.asarray(table / m.scale(total), np.float64)
 
 
-def _noisy(m: Measurement, table: Floats, total: float, generator: np.random.Generator) -> Measurement:
+def _noisy(m: Observation, table: Floats, total: float, generator: np.random.Generator) -> Observation:
     """A measurement of a table as it might have been: with fresh noise, and hidden where it is below the cut then."""
     counts = expected_counts(m, table, total)  # of a released model: post-processing
     if m.noise == "discrete-laplace":
@@ -60,7 +60,7 @@ def _noisy(m: Measurement, table: Floats, total: float, generator: np.random.Gen
     else:
         noise = generator.normal(0.0, m.deviation, counts.shape)
     counts = np.asarray(counts + noise, np.float64)
-    if isinstance(m, CensoredMeasurement):
+    if isinstance(m, CensoredObservation):
         there = m.released | m.hidden
         return replace(m, counts=counts, released=there & (counts >= m.cut), hidden=there & (counts < m.cut))
     return replace(m, counts=counts)

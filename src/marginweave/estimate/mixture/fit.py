@@ -15,14 +15,15 @@ from marginweave.base.errors import InputError
 from marginweave.base.parallel import LocalEngine
 from marginweave.base.progress import listener
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.masks import StructuralZeros
 from marginweave.estimate.mixture.blocks import block_supports
 from marginweave.estimate.mixture.descent import Boxes, Descent
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.mixture.objective import Objective
 from marginweave.estimate.mixture.start import TreeStart
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, Float32s
-from marginweave.measurements.rounding import apportion, nearest_column
-from marginweave.measurements.tables import CensoredMeasurement, Measurement, StructuralZeros
+from marginweave.estimate.rounding import apportion, nearest_column
+from marginweave.observations.tables import CensoredObservation, Observation
 
 
 def normal(shares: Floats) -> Floats:
@@ -41,7 +42,7 @@ _MOST_COLUMNS = 64  # Gram matrices of two fits of 800 components take 5 MB a co
 
 
 def settled(
-    settings: MixtureSynthesis, measurements: Sequence[Measurement], columns: int, total: float
+    settings: MixtureSynthesis, measurements: Sequence[Observation], columns: int, total: float
 ) -> MixtureSynthesis:
     """The settings; where nobody set components or fits, those that suit the mean count of a cell, in sigmas of its noise."""
     as_they_come = all(getattr(settings, key) == MixtureSynthesis.model_fields[key].default for key in _PRECISE)
@@ -58,7 +59,7 @@ Start = tuple[Float32s, Float32s, Boxes]  # shares, shape (cells of all blocks, 
 
 
 def fit_mixture(
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Observation],
     sizes: Sequence[int],
     total: float,
     masks: Sequence[StructuralZeros],
@@ -130,7 +131,7 @@ def fit_mixture(
 
 
 def _cold_start(
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Observation],
     model: Mixture,
     settings: MixtureSynthesis,
 ) -> list[Start]:
@@ -198,7 +199,7 @@ def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> l
 
 
 def check_marginals(
-    measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[StructuralZeros]
+    measurements: Sequence[Observation], sizes: Sequence[int], masks: Sequence[StructuralZeros]
 ) -> None:
     """Raise InputError unless marginals and masks have the shapes that `sizes` say, and every attribute is in a marginal."""
     shaped = [(m.attributes, m.shape) for m in measurements]
@@ -214,7 +215,7 @@ _CALIBRATIONS = (
 )
 
 
-def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
+def calibrate_one_way(model: Mixture, measurements: Sequence[Observation]) -> Mixture:
     """The model with every attribute calibrated to its own counts, as far as it is farther from these than noise explains.
 
     Own method; evidence: docs/sources/estimation.md. A fit that ends before its counts are as near as their noise allows leaves
@@ -241,7 +242,7 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
     return replace(model, weights=weights, shares=tuple(shares))
 
 
-def _trust(model: Mixture, measurements: Sequence[Measurement]) -> dict[int, float]:
+def _trust(model: Mixture, measurements: Sequence[Observation]) -> dict[int, float]:
     """How much a table of an attribute alone says of its counts, beside the model.
 
     Where chi^2 of all such tables is at most their number of cells, as for the truth, the model is as near as can be seen, and
@@ -253,7 +254,7 @@ def _trust(model: Mixture, measurements: Sequence[Measurement]) -> dict[int, flo
     chi, cells = 0.0, 0
     for m in measurements:
         if len(m.attributes) == 1:
-            known = m.released if isinstance(m, CensoredMeasurement) else np.ones(len(m.counts), np.bool_)
+            known = m.released if isinstance(m, CensoredObservation) else np.ones(len(m.counts), np.bool_)
             distance = (m.counts - model.marginal(m.attributes) / m.scale(model.total))[known] / m.deviation
             chi, cells = chi + float(distance @ distance), cells + len(distance)
         for attribute, size in zip(m.attributes, m.counts.shape, strict=True):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
+from marginweave.domain.masks import Clique, Mask, NeverTogether, StructuralZeros, allowed_cells
 from marginweave.estimate.mixture.blocks import Block, tie
-from marginweave.measurements.tables import Clique, Mask, NeverTogether, StructuralZeros, allowed_cells
 
 
 @njit(cache=True, nogil=True)

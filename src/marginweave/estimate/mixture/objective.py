@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.values import MAX_CELLS
+from marginweave.domain.masks import Mask, StructuralZeros
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
-from marginweave.measurements.tables import Mask, Measurement, StructuralZeros
+from marginweave.observations.tables import Observation
 
 # Targets that have their lead, all features but the last, in common, and whose last features lie side by side.
 Group = list[FeatureTarget]
@@ -35,7 +36,7 @@ class Objective:
     """
 
     def __init__(
-        self, layout: FeatureLayout, measurements: Sequence[Measurement], masks: Sequence[StructuralZeros], total: float
+        self, layout: FeatureLayout, measurements: Sequence[Observation], masks: Sequence[StructuralZeros], total: float
     ) -> None:
         self.total = F32(total)
         targets = [layout.measured(m, total) for m in measurements]

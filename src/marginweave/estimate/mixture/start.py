@@ -9,9 +9,10 @@ from itertools import combinations, product
 import numpy as np
 
 from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.domain.masks import Clique
 from marginweave.estimate.mixture.blocks import Block
-from marginweave.measurements.rounding import project_simplex
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement
+from marginweave.estimate.rounding import project_simplex
+from marginweave.observations.tables import CensoredObservation, Observation
 
 
 def spanning_tree(attributes: int, pairs: Mapping[Clique, Floats]) -> tuple[Clique, ...]:
@@ -55,7 +56,7 @@ class TreeStart:
     """
 
     def __init__(
-        self, measurements: Sequence[Measurement], blocks: Sequence[Block], sizes: Sequence[int], total: float
+        self, measurements: Sequence[Observation], blocks: Sequence[Block], sizes: Sequence[int], total: float
     ) -> None:
         self._blocks = blocks
         best = _best_sources(measurements)
@@ -123,14 +124,14 @@ class TreeStart:
         return values, np.where(given.any(axis=1, keepdims=True), given, self._base[block])
 
 
-def _best_sources(measurements: Sequence[Measurement]) -> dict[Clique, Measurement]:
+def _best_sources(measurements: Sequence[Observation]) -> dict[Clique, Observation]:
     """For every attribute and pair inside the measurements the one whose sums over it have the least noise."""
 
-    def variance(m: Measurement, part: Clique) -> float:
+    def variance(m: Observation, part: Clique) -> float:
         kept = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
         return m.deviation**2 * m.counts.size / float(kept)
 
-    found: dict[Clique, Measurement] = {}
+    found: dict[Clique, Observation] = {}
     for m in measurements:
         finest = [a for a in m.attributes if a not in m.coarser]
         for part in (*combinations(finest, 1), *combinations(finest, 2)):
@@ -139,10 +140,10 @@ def _best_sources(measurements: Sequence[Measurement]) -> dict[Clique, Measureme
     return found
 
 
-def _table(best: Measurement, attributes: Clique, total: float) -> Floats:
+def _table(best: Observation, attributes: Clique, total: float) -> Floats:
     """The nearest counts that are not negative and add up to the total; what was not counted shares the rest."""
     counts = best.counts.astype(np.float64)
-    if isinstance(best, CensoredMeasurement) and not best.released.all():
+    if isinstance(best, CensoredObservation) and not best.released.all():
         counts = np.where(best.released, counts, 0.0)
         counts[~best.released] = max(total - counts.sum(), 0.0) / np.count_nonzero(~best.released)
     others = tuple(axis for axis, a in enumerate(best.attributes) if a not in attributes)

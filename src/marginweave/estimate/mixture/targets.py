@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.domain.masks import Clique
 from marginweave.estimate.mixture.blocks import Block
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement
+from marginweave.observations.tables import CensoredObservation, Observation
 
 
 def expected_below(mean: Floats, sigma: Floats | float, cut: Floats | float) -> Floats:
@@ -161,11 +162,11 @@ class FeatureLayout:
             sigma=sigma,
         )
 
-    def measured(self, m: Measurement, total: float) -> FeatureTarget:
+    def measured(self, m: Observation, total: float) -> FeatureTarget:
         """A measurement as a target; an incomplete one is first scaled up to the record count, with its noise."""
         scale = m.scale(total)
         counts, sigma = m.counts * scale, m.deviation * scale
         weight = np.full(m.counts.shape, sigma**-2)
-        if isinstance(m, CensoredMeasurement):
+        if isinstance(m, CensoredObservation):
             return self.target(m.attributes, counts, weight * m.released, hidden=m.hidden, cut=m.cut, sigma=sigma)
         return self.target(m.attributes, counts, weight, sigma=sigma, coarser=m.coarser)

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Integers, Records
-from marginweave.measurements.tables import Mask, StructuralZeros
+from marginweave.domain.masks import Mask, StructuralZeros
 
 Array = NDArray[np.float64]
 

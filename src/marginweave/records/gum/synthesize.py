@@ -14,11 +14,12 @@ from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.rules.record_search import find_record, tied_parts
 from marginweave.configuration.synthesis import GumSynthesis
+from marginweave.domain.masks import Clique, Mask, StructuralZeros, alike
 from marginweave.estimate.consistency import Holders
 from marginweave.estimate.mixture.fit import check_marginals
 from marginweave.estimate.mixture.start import spanning_tree
-from marginweave.measurements.rounding import apportion
-from marginweave.measurements.tables import Clique, Mask, Measurement, StructuralZeros, alike
+from marginweave.estimate.rounding import apportion
+from marginweave.observations.tables import Observation
 from marginweave.records.gum.kernel import Pace, Target, Zeros, residual, strides, update
 
 
@@ -210,7 +211,7 @@ class Gum:
 
     def __init__(
         self,
-        measurements: Sequence[Measurement],
+        measurements: Sequence[Observation],
         sizes: Sequence[int],
         settings: GumSynthesis,
         masks: Sequence[StructuralZeros] = (),
@@ -288,10 +289,10 @@ def update_rate(schedule: str, done: int) -> float:
 class _Marginals:
     """Counts of any clique inside a measurement."""
 
-    def __init__(self, measurements: Sequence[Measurement]) -> None:
+    def __init__(self, measurements: Sequence[Observation]) -> None:
         self._all, self._holders = measurements, Holders([m.attributes for m in measurements])
 
-    def source(self, clique: Clique) -> Measurement:
+    def source(self, clique: Clique) -> Observation:
         """The marginal of this clique, or the one around it that needs the fewest cells summed."""
         holders = (self._all[i] for i in self._holders.of(clique))
         return min(holders, key=lambda m: (m.counts.size, m.deviation))

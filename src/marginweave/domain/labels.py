@@ -1,0 +1,61 @@
+"""The attributes of a table with their public or released values, and what was found outside of these."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndeclaredCells:
+    """How many records have a cell of the attribute `name` that is not as declared: as counted, and what noise leaves of it.
+
+    `deviation` is that of the noise of `count`, in records, `low` and `high` are an interval at 95 %. `found` says whether
+    there are more than noise explains, `kept` whether estimates and records have the code of such cells; else what was counted
+    there is ignored. `of_set`: `name` is a set, and such cells hold a value that is not declared, which is left out of records.
+    """
+
+    name: str
+    count: int
+    deviation: float
+    low: int
+    high: int
+    found: bool
+    kept: bool
+    of_set: bool = False
+
+    def words(self, records: float, called: str) -> str:
+        """What share of so many records has such cells, for a reader."""
+        count, low, high = (100 * min(one / max(records, 1.0), 1.0) for one in (self.count, self.low, self.high))
+        digits = 0 if count >= 10 else 1
+        low = math.floor(low * 10**digits) / 10**digits
+        high = math.ceil(high * 10**digits) / 10**digits
+        if not self.found:
+            return f"Noise explains all that was counted of {called} outside the declared values: at most {high:.{digits}f} %"
+        share = f"{count:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
+        if self.of_set:
+            return f"About {share} of records hold a value of {called} that was not declared, and that is left out"
+        return f"About {share} of {called} were not among the declared values"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """Column names and, for each, the labels of its values; code v of a column is `labels[column][v]`.
+
+    A missing value has the code one past the last label. Only public or released labels ever stand here. `undeclared` has
+    each attribute a cell of which may not be as declared.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    undeclared: tuple[UndeclaredCells, ...] = ()
+
+    @property
+    def with_undeclared(self) -> tuple[str, ...]:
+        """The attributes whose missing code stands for cells that are not as declared."""
+        return tuple(cells.name for cells in self.undeclared if cells.kept)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each column, the missing value not counted."""
+        return tuple(len(values) for values in self.labels)

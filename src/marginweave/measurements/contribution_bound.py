@@ -1,0 +1,86 @@
+"""How many combinations of one length a record is counted in at most: a percentile, bought for each length."""
+
+from __future__ import annotations
+
+from marginweave.base.arrays import Integers
+from marginweave.base.budget import Stability
+from marginweave.base.digests import counts_digest
+from marginweave.checkpoints.codecs import pack_number
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
+from marginweave.measurements.survivors import candidates_of, has_candidates, released_blocks
+from marginweave.mechanisms.base import Sensitivity
+from marginweave.mechanisms.gaussian import select_percentile
+from marginweave.mechanisms.percentile import rank_error, score_sensitivity
+from marginweave.mechanisms.randomness import DrawBits
+
+
+class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
+    """Delta_k, from 1 to its public cap: near the percentile of `aggregate.percentile` of the combinations that records hold.
+
+    Exponential mechanism on ranks (`select_percentile`). DP: epsilon-DP.
+    """
+
+    template = "percentile-{}"
+    title = "contribution bound, length {}"
+    share_key = "aggregate.percentile_share"
+
+    @property
+    def length(self) -> int:
+        """The length k."""
+        return self.place[0]
+
+    @staticmethod
+    def percentile(configuration: Configuration) -> float:
+        """The percentile that is bought."""
+        percentile = configuration.percentile
+        assert percentile is not None
+        return percentile
+
+    def sensitivity(self, configuration: Configuration) -> Sensitivity:
+        """How far a unit moves any score."""
+        moved = score_sensitivity(self.percentile(configuration), self.view.stability(configuration))
+        return Sensitivity(l1=moved, l2_squared=moved**2)
+
+    def terms(self, configuration: Configuration) -> Terms:
+        """Percentile, public cap, and sensitivity of the scores."""
+        return {
+            "percentile": str(self.percentile(configuration)),
+            "cap": configuration.contribution_cap(self.length),
+            "sensitivity": self.sensitivity(configuration).l1,
+        }
+
+    def forecast(self, configuration: Configuration) -> Forecast:
+        """By how many ranks the choice may be off."""
+        unit, most = self.view.stability(configuration), configuration.contribution_cap(self.length)
+        return Forecast(short=f"rank ± {rank_error(self.percentile(configuration), unit, self.epsilon, most):.0f}")
+
+    def is_needed(self, drawn: Drawn) -> bool:
+        """Whether there are combinations of its length."""
+        return has_candidates(drawn, self.length)
+
+    def unreached(self, drawn: Drawn) -> bytes:
+        """The public cap."""
+        return pack_number(drawn.configuration.contribution_cap(self.length))
+
+    def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, float, Stability]]:
+        """How many records hold how many combinations, up to the cap; private."""
+        from marginweave.counts.bounded_counts import contribution_histogram  # numba, which a plan does without
+
+        configuration = drawn.configuration
+        blocks = released_blocks(rows, drawn, self.length)
+        cap = configuration.contribution_cap(self.length)
+        with rows.engine() as engine:
+            histogram = contribution_histogram(
+                blocks, candidates_of(drawn, blocks, self.length), cap, engine, rows.memory
+            )
+        return Exact(
+            counts=(histogram, self.percentile(configuration), self.view.stability(configuration)),
+            digest=counts_digest([histogram]),
+            used=self.terms(configuration),
+        )
+
+    def draw(self, exact: Exact[tuple[Integers, float, Stability]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
+        """The chosen bound."""
+        histogram, percentile, unit = exact.counts
+        return pack_number(select_percentile(histogram, percentile, self.epsilon, unit, bits))

@@ -1,0 +1,37 @@
+"""All kinds of measurements: a new one has its line here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.contribution_bound import ContributionBound
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.pair_scores import PairScores
+from marginweave.measurements.private_values import PrivateValues
+from marginweave.measurements.quantile_bounds import HighBound, LowBound
+from marginweave.measurements.record_count import RecordCount
+from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.tuple_level import TupleLevel
+
+KINDS: tuple[type[Measurement[Any]], ...] = (
+    LowBound,
+    HighBound,
+    RecordCount,
+    ContributionBound,
+    TupleLevel,
+    PrivateValues,
+    OneWayMarginals,
+    PairScores,
+    LargerMarginals,
+    RoundChoice,
+    RoundMarginals,
+)
+
+
+def kind_named(name: str) -> type[Measurement[Any]] | None:
+    """The kind of a draw that was recorded by its name; None of what was charged for homes that are lost."""
+    template = re.sub(r"-[0-9]+", "-{}", name)
+    return next((kind for kind in KINDS if kind.template == template), None)

@@ -1,0 +1,207 @@
+"""Splits the budget of a release of marginals over its draws, with Gaussian or Laplace noise on their counts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+from typing import Any
+
+from marginweave.accounting.accountants import SLACK, budget_mu2, gaussian_multiplier
+from marginweave.accounting.selection_composition import shared_budget
+from marginweave.configuration.default_records import public_codes
+from marginweave.configuration.marginals import AllCliques
+from marginweave.configuration.release import Configuration
+from marginweave.measurements import prices as planned
+from marginweave.measurements.base import Measurement
+from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.one_way import OneWayMarginals
+from marginweave.measurements.pair_scores import PairScores
+from marginweave.measurements.plan import pure_noise
+from marginweave.measurements.prices import Kind, SharedBudget
+from marginweave.measurements.private_values import PrivateValues
+from marginweave.measurements.quantile_bounds import HighBound, LowBound
+from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.mechanisms.base import CountNoise
+from marginweave.mechanisms.catalogue import chosen_noise
+from marginweave.mechanisms.exponential import selection_epsilon
+from marginweave.mechanisms.gaussian import RoundedGaussian
+from marginweave.mechanisms.laplace import DiscreteLaplace, gaussian_variance, laplace_variance
+
+# The draws of whole marginals, on which Laplace noise is possible.
+_COUNTS = (OneWayMarginals, LargerMarginals)
+
+
+# Draws that have a share together, under the kind of the first.
+_TOGETHER = {
+    HighBound: LowBound,
+    RoundChoice: PairScores,
+    RoundMarginals: LargerMarginals,
+}
+
+
+_SHORT = Context(prec=9, rounding=ROUND_FLOOR)
+
+
+def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[Measurement[Any]]:
+    """The draws of marginals in order, with the noise that `aggregate.noise` says. `evaluation`, where it is bought, is last.
+
+    The last one of marginals has what the shares leave.
+
+    `gaussian`: shares are of the budget, of mu^2.
+
+    `laplace`: epsilon is divided by `epsilon_shares`. `one-way` and `marginals` get discrete Laplace noise and are
+    (epsilon_i, 0)-DP. The others (private bounds and values, scores of pairs, the evaluation) stay as they are, as Laplace
+    noise is worst where one record is in many counts; with epsilon_0, the sum of their shares, they are (epsilon_0, delta)-DP
+    together.
+    Whatever the order of the draws, all are (epsilon_0 + sum_i epsilon_i, delta)-DP: trade-off functions compose adaptively,
+    in any order (Dong, Roth and Su 2022, theorem 3.2), and both parts bound their own. Which marginals share the joint
+    epsilon of a draw may therefore be known as late as the draw.
+
+    Marginals that are chosen in rounds have draws `select-R-J` and `measure-R` in turn, of equal prices (`round_draws`), in the
+    place of `selection` and `marginals`.
+
+    `auto`: whichever has the smaller variance by DPSyn's rule: Laplace where 2 (m S_1 / epsilon)^2 < m S_2^2 / mu^2, of the m
+    marginals of the last draw, which share equally. Laplace where delta is 0; Gaussian where there are more cells than Laplace
+    noise is drawn for, or none, and where private values or bounds or scores are drawn, as the number of marginals or their
+    cells are not public then.
+    DP: a function of the configuration alone. Raises InputError for shares that leave nothing.
+    """
+    setting = configuration.marginal_settings.noise
+    if setting != "auto" or not budget.delta:
+        return _draws(configuration, budget, chosen_noise("laplace" if setting == "auto" else setting))
+    gaussian, cells = _draws(configuration, budget, RoundedGaussian), public_cells(configuration)
+    if cells is None or not 0 < sum(cells) <= DiscreteLaplace.most_cells:
+        return gaussian
+    laplace, number, unit = _draws(configuration, budget, DiscreteLaplace), len(cells), configuration.stability
+    last = max(i for i, draw in enumerate(gaussian) if type(draw) in _COUNTS)
+    is_better = laplace_variance(number, laplace[last].parameter, unit) < gaussian_variance(
+        number, gaussian[last].parameter, unit
+    )
+    return laplace if is_better else gaussian
+
+
+def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
+    """Cells of each marginal of the last draw, where all of them are public; None where something else is drawn before them.
+
+    DP: arithmetic on public sizes.
+    """
+    settings = configuration.marginal_settings
+    if not marginal_shares(configuration).keys() <= set(_COUNTS):
+        return None
+    sizes = public_codes(configuration.attributes)
+    if isinstance(settings.cliques, tuple):
+        return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
+    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
+    cells = tuple(chosen.cells(settings.levels(tuple(sizes.values()), configuration.attributes)))
+    is_last = not settings.has_larger(len(configuration.attributes))
+    return (*cells, *public_codes(configuration.indicators).values()) if is_last else cells
+
+
+def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
+    """The share of each kind of draw, in order. Raises InputError as `marginal_draws`.
+
+    All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their
+    measurements under `MARGINALS`.
+    """
+    settings, attributes = configuration.marginal_settings, len(configuration.attributes)
+    shares: dict[Kind, float] = {PrivateValues: settings.values_share} if configuration.private_columns else {}
+    last: Kind = OneWayMarginals
+    if settings.has_larger(attributes):
+        shares[OneWayMarginals], last = settings.one_way_share, LargerMarginals
+        if settings.selects(attributes):
+            shares[PairScores] = settings.selection_share
+    bounds = planned.bounds_shares(configuration)
+    left = 1 - sum(shares.values()) - sum(bounds.values())
+    planned.check_left(left, {**shares, **bounds}, "marginals")
+    return {**bounds, **shares, last: left}
+
+
+def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[Any]]) -> list[float]:
+    """The share of each planned draw: of mu^2, or of epsilon where there is Laplace noise. DP: arithmetic on public numbers."""
+    shares = marginal_shares(configuration)
+    if pure_noise(draws) is not None:
+        shares = epsilon_shares(shares)
+    kinds = [_TOGETHER.get(type(draw), type(draw)) for draw in draws]
+    number = Counter(kinds)
+    return [shares[kind] / number[kind] for kind in kinds]
+
+
+def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
+    """Shares of epsilon that keep the proportions of the noise that `marginal_shares`, of mu^2, have: their square roots.
+
+    Gaussian noise grows with 1/sqrt(share), Laplace noise with 1/share. What has no Laplace noise is one part, the square
+    root of its shares together, and is divided as they are. DP: arithmetic on public numbers.
+    """
+    others = sum(share for name, share in shares.items() if name not in _COUNTS)
+    whole = math.sqrt(others) + sum(math.sqrt(share) for name, share in shares.items() if name in _COUNTS)
+    return {
+        name: (math.sqrt(share) if name in _COUNTS else math.sqrt(others) * share / others) / whole
+        for name, share in shares.items()
+    }
+
+
+def _draws(configuration: Configuration, budget: SharedBudget, noise: type[CountNoise]) -> list[Measurement[Any]]:
+    """The draws of each kind, in order: with `noise` on marginals, and what their part of the budget buys."""
+    shares, rounds = marginal_shares(configuration), configuration.rounds
+    bounds, picks = 2 * len(configuration.private_bounds), rounds.rounds * rounds.batch if rounds else 0
+    if noise.is_pure:
+        bought = _pure_parts(shares, budget, noise)
+    else:
+        # only those of rounds compose by their exact curves
+        choices = [(picks, shares[PairScores]), (bounds, shares.get(LowBound, 0.0))] if rounds else []
+        whole = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
+        bought = {kind: share * whole for kind, share in shares.items()}
+    draws: list[Measurement[Any]] = []
+    for kind, part in bought.items():
+        if kind is LowBound:
+            draws += planned.bounds_draws(configuration, selection_epsilon(math.sqrt(part / bounds)))
+        elif rounds is not None and kind is PairScores:
+            continue  # choices and measurements take turns
+        elif rounds is not None and kind is LargerMarginals:
+            each = selection_epsilon(math.sqrt(bought[PairScores] / picks))
+            multiplier = gaussian_multiplier(part / rounds.rounds)
+            draws += planned.round_draws(rounds.rounds, rounds.batch, each, multiplier)
+        elif kind in _COUNTS:
+            parameter = part if noise.is_pure else gaussian_multiplier(part)
+            draws.append(kind.priced(noise, parameter))
+        else:
+            delta = (
+                {}
+                if kind is not PrivateValues
+                else {"delta": budget.delta_threshold, "threshold_delta": budget.delta_threshold}
+            )
+            draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part), **delta))
+    return draws
+
+
+def _pure_parts(shares: Mapping[Kind, float], budget: SharedBudget, noise: type[CountNoise]) -> dict[Kind, float]:
+    """The epsilon of each draw of marginals, in plain; of the others the parts of the budget, mu^2, for what is left."""
+    shares, left, bought = epsilon_shares(shares), Fraction(repr(budget.epsilon)), dict.fromkeys(shares, 0.0)
+    others = sum(share for kind, share in shares.items() if kind not in _COUNTS)
+    if others:
+        epsilon = _nine_digits(others * budget.epsilon)
+        planned.check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
+        whole = budget_mu2(epsilon, budget.delta) * SLACK
+        bought |= {kind: share / others * whole for kind, share in shares.items() if kind not in _COUNTS}
+        left -= Fraction(repr(epsilon))
+    last = OneWayMarginals
+    if LargerMarginals in shares:
+        bought[last] = _nine_digits(shares[last] * budget.epsilon)
+        left -= Fraction(repr(bought[last]))
+        last = LargerMarginals
+    bought[last] = _float_below(left)
+    return bought
+
+
+def _nine_digits(epsilon: float) -> float:
+    """`epsilon` rounded down to nine digits: what is charged adds up to a number that can be read."""
+    return float(_SHORT.create_decimal_from_float(epsilon))
+
+
+def _float_below(value: Fraction) -> float:
+    """The nearest double, or the one below, so that the decimal it prints as is at most `value`."""
+    nearest = float(value)
+    return nearest if Fraction(repr(nearest)) <= value else math.nextafter(nearest, 0)

@@ -1,0 +1,137 @@
+"""Private bounds: two quantiles of each column that has them, bought before anything is binned."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from marginweave.base.arrays import Integers
+from marginweave.base.arrow import compute as pc
+from marginweave.base.digests import counts_digest
+from marginweave.checkpoints.codecs import pack_number, unpack_number
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.columns.number import MAX_CANDIDATES
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, RowView, Terms
+from marginweave.mechanisms.base import Sensitivity
+from marginweave.mechanisms.gaussian import select_percentile
+from marginweave.mechanisms.percentile import rank_error, score_sensitivity
+from marginweave.mechanisms.randomness import DrawBits
+
+LOW_PERCENTILE = 1.0
+HIGH_PERCENTILE = 99.0
+
+
+class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
+    """One quantile of the values of a column, by its public position (from 1), on a public grid.
+
+    Exponential mechanism on ranks (`select_percentile`). DP: epsilon-DP.
+    """
+
+    title = "bounds of columns"
+    share_key = "aggregate.bounds_share"
+    view = RowView.CLEAN
+    percentile: ClassVar[float]
+
+    def column(self, configuration: Configuration) -> tuple[str, NumberColumn]:
+        """The name of the column, and what is declared of it."""
+        name, column = list(configuration.columns.items())[self.place[0] - 1]
+        assert isinstance(column, NumberColumn)
+        return name, column
+
+    def sensitivity(self, configuration: Configuration) -> Sensitivity:
+        """How far a unit moves any score."""
+        moved = score_sensitivity(self.percentile, self.view.stability(configuration))
+        return Sensitivity(l1=moved, l2_squared=moved**2)
+
+    def terms(self, configuration: Configuration) -> Terms:
+        """Quantile, number of candidates, and sensitivity of the scores."""
+        return {
+            "percentile": str(self.percentile),
+            "candidates": len(self.column(configuration)[1].bound_candidates),
+            "sensitivity": self.sensitivity(configuration).l1,
+        }
+
+    def forecast(self, configuration: Configuration) -> Forecast:
+        """By how many ranks the choice may be off."""
+        unit = self.view.stability(configuration)
+        return Forecast(short=f"rank ± {rank_error(HIGH_PERCENTILE, unit, self.epsilon, MAX_CANDIDATES):.0f}")
+
+    def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Configuration]]:
+        """How many values each candidate covers (`candidate_histogram`); private."""
+        name, column = self.column(drawn.configuration)
+        histogram = np.zeros(len(column.bound_candidates) + 1, np.int64)
+        for block in rows.clean():
+            values = _without_codes(block.table.column(name).combine_chunks(), column)
+            histogram += candidate_histogram(values, column.bound_candidates)
+        used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(drawn.configuration).l1}
+        return Exact(counts=(histogram, drawn.configuration), digest=counts_digest([histogram]), used=used)
+
+    def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
+        """The number of the chosen candidate, from 1."""
+        histogram, configuration = exact.counts
+        unit = self.view.stability(configuration)
+        return pack_number(select_percentile(histogram, self.percentile, self.epsilon, unit, bits))
+
+
+class LowBound(QuantileBound):
+    """The lower of the two."""
+
+    template = "bounds-{}-low"
+    percentile = LOW_PERCENTILE
+
+
+class HighBound(QuantileBound):
+    """The upper of the two."""
+
+    template = "bounds-{}-high"
+    percentile = HIGH_PERCENTILE
+
+
+BOUNDS = (LowBound, HighBound)
+"""Both quantiles of a column, in the order of their draws."""
+
+
+def bought_bounds(drawn: Drawn) -> dict[str, tuple[float, float]]:
+    """The released bounds of every column that has private ones. DP: post-processing."""
+    bounds = {}
+    for name in drawn.configuration.private_bounds:
+        place = column_position(drawn.configuration, name)
+        low, high = (unpack_number(drawn.payload(drawn.plan.draw(kind, place))) for kind in BOUNDS)
+        _, column = drawn.plan.draw(LowBound, place).column(drawn.configuration)
+        bounds[name] = released_bounds(low, high, column.bound_candidates)
+    return bounds
+
+
+def column_position(configuration: Configuration, column: str) -> int:
+    """The position of a column, from 1: public, and fit for a file name."""
+    return list(configuration.columns).index(column) + 1
+
+
+def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> Integers:
+    """How many values lie above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
+
+    Entry 0 is empty: candidates are counted from 1, as `select_percentile` does, and values outside the public range were
+    clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
+    A row is in one entry at most. Private.
+    """
+    index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
+    index = np.minimum(index, len(candidates) - 1)
+    return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
+
+
+def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:
+    """The bounds from the numbers (from 1) of the two chosen candidates; swapped if they came out the wrong way round.
+
+    Equal ones stay equal: the column itself widens what is too narrow for its bins (`NumberColumn.with_bounds`).
+    DP: post-processing.
+    """
+    return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
+
+
+def _without_codes(values: pa.Array, column: NumberColumn) -> pa.Array:
+    """The numbers that are no special codes. Private."""
+    return pc.if_else(pc.is_in(values, value_set=pa.array(column.special, pa.float64())), None, values)

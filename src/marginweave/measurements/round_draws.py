@@ -1,0 +1,326 @@
+"""The draws of marginals that are chosen in rounds: a choice for each, and measurements, a share of the budget each.
+
+Which round comes next, what it chooses among and how many shares it takes follow from committed draws alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.arrays import Integers
+from marginweave.base.digests import counts_digest, text_digest
+from marginweave.configuration.marginals import AdaptiveCliques
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts.marginals import count_marginals, in_passes
+from marginweave.domain.masks import Clique
+from marginweave.measurements import rounds
+from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
+from marginweave.measurements.one_way import OneWayMarginals, compressed_rows, drawn_one_way
+from marginweave.measurements.rounds import STEPS, Round
+from marginweave.measurements.whole_marginals import MarginalCounts, SharedNoise, public_sizes
+from marginweave.mechanisms.base import Sensitivity, l1_sensitivity
+from marginweave.mechanisms.gaussian import marginal_sigma, select_candidate
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import compress_mask, compress_observation
+from marginweave.observations.means import chosen_misfit, estimate_total, expected_noise, merge_observations
+from marginweave.observations.payloads import pack_pick, pack_tables, unpack_observations, unpack_pick, unpack_tables
+from marginweave.observations.tables import ChosenMisfit, Observation
+from marginweave.released.statement import DrawNoise
+
+if TYPE_CHECKING:
+    from marginweave.estimate.mixture.model import Mixture  # numba, which a plan does without
+
+# A model that chooses needs less than one that records are made of; each round goes on from the one before.
+_MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
+
+
+def _terms(configuration: Configuration) -> Terms:
+    """What choices and measurements of rounds are reserved with."""
+    return {
+        "settings": _settings(configuration).model_dump(mode="json"),
+        "unit": STEPS * l1_sensitivity(configuration.stability),
+        "allocation": configuration.marginal_settings.allocation,
+    }
+
+
+def _settings(configuration: Configuration) -> AdaptiveCliques:
+    settings = configuration.rounds
+    assert settings is not None
+    return settings
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CandidateScores:
+    """The scores of the candidates that a round has not chosen yet, in steps, and how far a unit moves any. Private.
+
+    `left` are their places among all `candidates`; `pace` is that of the round, which its choices are written with.
+    """
+
+    scores: Integers
+    left: Integers
+    candidates: tuple[Clique, ...]
+    sensitivity: int
+    pace: int
+
+
+class RoundChoice(Measurement[CandidateScores]):
+    """Choice number `place[1]` of round `place[0]`, among the candidates that the round has not chosen yet.
+
+    Exponential mechanism on `candidate_scores`. DP: epsilon-DP.
+    """
+
+    template = "select-{}-{}"
+    title = "choices of marginals"
+    share_key = "aggregate.selection_share"
+
+    def sensitivity(self, configuration: Configuration) -> Sensitivity:
+        """How far a unit moves any score, in steps, where no candidate has more weight than another."""
+        moved = STEPS * l1_sensitivity(self.view.stability(configuration))
+        return Sensitivity(l1=moved, l2_squared=moved**2, steps=STEPS)
+
+    def terms(self, configuration: Configuration) -> Terms:
+        """The settings of rounds."""
+        return _terms(configuration)
+
+    def forecast(self, configuration: Configuration) -> Forecast:
+        """By how many records the distance of the best marginal may be missed."""
+        settings, sizes = _settings(configuration), public_sizes(configuration)
+        lengths = range(2, min(settings.adaptive, len(sizes)) + 1)
+        candidates = sum(math.comb(len(sizes), length) for length in lengths)
+        moved = l1_sensitivity(self.view.stability(configuration))
+        return Forecast(short=f"L1 ± {2 * moved / self.epsilon * math.log(candidates / 0.05):.0f}")
+
+    def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
+        """How far a unit moves the distance of a marginal."""
+        return DrawNoise(sensitivity=l1_sensitivity(self.view.stability(configuration)))
+
+    def is_due(self, drawn: Drawn) -> bool:
+        """Whether its round is the next one, and it the next choice of it."""
+        number, pick = self.place
+        if drawn.is_committed(self):
+            return True
+        known = Rounds(drawn)
+        before = pick == 1 or drawn.is_committed(drawn.plan.draw(RoundChoice, number, pick - 1))
+        return before and pick <= known.batch and known.next is not None and known.next.number == number
+
+    def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[CandidateScores]:
+        """The scores by the exact marginals of all candidates, which are counted once."""
+        known = Rounds(drawn)
+        planned = known.next
+        assert planned is not None
+        scores = rows.remember(f"scores of round {planned.number}", lambda: known.scores(rows, planned))
+        picks = known.picks(planned.number)
+        left = np.array([i for i, clique in enumerate(known.candidates) if clique not in picks])
+        sensitivity = rounds.score_sensitivity(
+            known.settings, known.candidates, self.view.stability(drawn.configuration)
+        )
+        return Exact(
+            counts=CandidateScores(
+                scores=scores[left], left=left, candidates=known.candidates, sensitivity=sensitivity, pace=planned.pace
+            ),
+            digest=text_digest([str(known.candidates), str(planned), counts_digest([left, scores])]),
+            used={"sensitivity": sensitivity},
+        )
+
+    def draw(self, exact: Exact[CandidateScores], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
+        """The chosen marginal."""
+        counts = exact.counts
+        place = counts.left[select_candidate(counts.scores, counts.sensitivity, self.epsilon, bits)]
+        return pack_pick(counts.candidates[place], counts.pace)
+
+
+class RoundMarginals(SharedNoise):
+    """Share number `place[0]` of all rounds: the marginals of the round that it falls into, measured once with it."""
+
+    template = "measure-{}"
+    title = "chosen marginals"
+
+    def sigma(self, configuration: Configuration) -> float:
+        """Standard deviation of the noise of a cell where a whole batch has the share equally."""
+        multiplier = self.noise_multiplier * math.sqrt(_settings(configuration).batch)
+        return float(marginal_sigma(multiplier, self.view.stability(configuration)))
+
+    def terms(self, configuration: Configuration) -> Terms:
+        """The settings of rounds."""
+        return _terms(configuration)
+
+    def forecast(self, configuration: Configuration) -> Forecast:
+        """The noise of a cell."""
+        return Forecast(sigmas=(self.sigma(configuration),), unit="cell")
+
+    def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
+        """That of a cell where a batch has it equally."""
+        return DrawNoise(sigma=self.sigma(configuration))
+
+    def is_due(self, drawn: Drawn) -> bool:
+        """Whether its round has made its choices, and the share before it is drawn."""
+        if drawn.is_committed(self):
+            return True
+        known, (share,) = Rounds(drawn), self.place
+        planned = known.next
+        if (
+            planned is None
+            or not planned.first <= share <= planned.last
+            or len(known.picks(planned.number)) < known.batch
+        ):
+            return False
+        return share == planned.first or drawn.is_committed(drawn.plan.draw(RoundMarginals, share - 1))
+
+    def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
+        """The exact marginals that the round has chosen."""
+        known = Rounds(drawn)
+        assert known.next is not None
+        picks = known.picks(known.next.number)
+        found = {clique: table for clique, table in known.tables(rows) if clique in picks}
+        return self.exact(drawn.configuration, picks, known.sizes, [found[clique] for clique in picks])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Finished:
+    """A round whose draws are committed."""
+
+    round: Round
+    picks: tuple[Clique, ...]
+    observations: tuple[Observation, ...]
+    draws: tuple[Measurement[Any], ...]
+
+
+class Rounds:
+    """The rounds of a release: their candidates, what is known before the first, and what their committed draws say.
+
+    `next` is the round that is under way or comes next, None where no share or no candidate is left. DP: post-processing.
+    """
+
+    def __init__(self, drawn: Drawn) -> None:
+        """Read what is committed."""
+        one_way = drawn_one_way(drawn)
+        compression = one_way.estimated_compression
+        self.drawn, self.settings = drawn, _settings(drawn.configuration)
+        self.one_way = [compress_observation(m, compression) for m in one_way.estimated]
+        self.masks = [compress_mask(mask, compression) for mask in one_way.masks]
+        self.sizes, self.ignored = one_way.estimated_sizes, one_way.ignored
+        self.candidates = drawn.remember("candidates", lambda: rounds.candidate_sets(self.settings, self.sizes))
+        self.batch = min(self.settings.batch, len(self.candidates))
+        self.finished = self._finished()
+        self.next = self._next()
+
+    def picks(self, number: int) -> tuple[Clique, ...]:
+        """What a round has chosen so far."""
+        committed = takewhile(self.drawn.is_committed, self._choices(number))
+        return tuple(unpack_pick(self.drawn.payload(choice))[0] for choice in committed)
+
+    def scores(self, rows: PrivateRows, planned: Round) -> Integers:
+        """The scores of all candidates, as if a round's marginals had its shares equally; private."""
+        share = self.drawn.plan.draw(RoundMarginals, planned.first)
+        multiplier = share.noise_multiplier * math.sqrt(self.batch / planned.shares)
+        sigma = float(marginal_sigma(multiplier, self.drawn.configuration.stability))
+        kept = ((clique, table[tuple(slice(self.sizes[a]) for a in clique)]) for clique, table in self.tables(rows))
+        return rounds.candidate_scores(kept, self.model(self.finished).marginal, self.settings, sigma)
+
+    def tables(self, rows: PrivateRows) -> Iterator[tuple[Clique, Integers]]:
+        """The exact marginals of all candidates, by few passes over the rows once, then block by block. Private."""
+
+        def compute() -> Iterator[bytes]:
+            merged = compressed_rows(rows, self.drawn)
+            for some in in_passes(self.candidates, merged.sizes):
+                yield pack_tables(dict(zip(some, count_marginals(merged, merged.sizes, some), strict=True)))
+
+        for block in rows.kept("candidates", [self.drawn.plan.draw(OneWayMarginals)], compute):
+            yield from unpack_tables(block)
+
+    def model(self, finished: Sequence[_Finished]) -> Mixture:
+        """The model of what is measured after these rounds, from the one before. DP: post-processing."""
+        from marginweave.estimate.mixture.fit import fit_mixture
+        from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
+
+        def compute() -> bytes:
+            larger = [self._estimated(m) for one in finished for m in one.observations]
+            measured = merge_observations([*self.one_way, *larger])
+            resize = self.drawn.configuration.resize
+            total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
+            start = self.model(finished[:-1]) if finished else None
+            return pack_mixture(fit_mixture(measured, self.sizes, total, self.masks, _MODEL, start))
+
+        follows = [self.drawn.plan.draw(OneWayMarginals), *(draw for one in finished for draw in one.draws)]
+        return unpack_mixture(self.drawn.derived("model", follows, compute))
+
+    def misfit(self) -> ChosenMisfit | None:
+        """How far chosen sets were from the models that chose them; None where nothing was chosen."""
+        if not self.finished:
+            return None
+        numbers = range(len(self.finished))
+        return ChosenMisfit(self._misfit_of(numbers), self._misfit_of(reversed(numbers)))
+
+    def observed(self) -> tuple[Observation, ...]:
+        """All that rounds have measured, the mean of what was measured more than once."""
+        return merge_observations([m for one in self.finished for m in one.observations])
+
+    def _misfit_of(self, numbers: Iterable[int]) -> float:
+        """That of the first of these rounds: a quarter of all sets, or a round."""
+        least = math.ceil(sum(len(one.picks) for one in self.finished) / 4)
+        chosen = list[tuple[Observation, NDArray[np.float64]]]()
+        for number in numbers:
+            if len(chosen) < least:
+                model = self.model(self.finished[:number])
+                measured = map(self._estimated, self.finished[number].observations)
+                chosen += [(m, model.marginal(m.attributes)) for m in measured]
+        return chosen_misfit(chosen)
+
+    def _finished(self) -> list[_Finished]:
+        """The rounds of which all draws are committed."""
+        found: list[_Finished] = []
+        last: Round | None = None
+        while self.candidates and (last is None or last.last < self.settings.rounds):
+            choices = self._choices(1 if last is None else last.number + 1)
+            if not all(map(self.drawn.is_committed, choices)):
+                break
+            picks, paces = zip(*(unpack_pick(self.drawn.payload(choice)) for choice in choices), strict=True)
+            planned = rounds.next_round(last, paces[0], self.settings.rounds)
+            shares = [self.drawn.plan.draw(RoundMarginals, n) for n in range(planned.first, planned.last + 1)]
+            if not all(map(self.drawn.is_committed, shares)):
+                break
+            read = (m for share in shares for m in unpack_observations(self.drawn.payload(share)))
+            observations = merge_observations(list(read))
+            found.append(_Finished(round=planned, picks=picks, observations=observations, draws=(*choices, *shares)))
+            last = planned
+        return found
+
+    def _next(self) -> Round | None:
+        last = self.finished[-1].round if self.finished else None
+        if not self.candidates or (last is not None and last.last >= self.settings.rounds):
+            return None
+        return rounds.next_round(last, self._pace(last), self.settings.rounds)
+
+    def _pace(self, last: Round | None) -> int:
+        """The pace of the round after `last`: that of its first choice if it has begun, else by how far the model moved."""
+        first = self._choices(1 if last is None else last.number + 1)[0]
+        if self.drawn.is_committed(first):
+            return unpack_pick(self.drawn.payload(first))[1]
+        if last is None:
+            return 1
+        if not self.settings.annealing:
+            return last.pace
+        return self.drawn.remember(f"pace after round {last.number}", lambda: self._annealed(last))
+
+    def _annealed(self, last: Round) -> int:
+        before, after, ended = self.model(self.finished[:-1]), self.model(self.finished), self.finished[-1]
+        moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in ended.picks)
+        noise = sum(expected_noise(m.deviation, m.counts.size) for m in map(self._estimated, ended.observations))
+        return rounds.next_pace(last.pace, moved, noise)
+
+    def _choices(self, number: int) -> list[RoundChoice]:
+        """The planned choices of a round."""
+        return [self.drawn.plan.draw(RoundChoice, number, pick) for pick in range(1, self.batch + 1)]
+
+    def _estimated(self, observation: Observation) -> Observation:
+        """An observation without the cells of codes that are not kept."""
+        return observation.without_last(self.ignored)

@@ -1,0 +1,128 @@
+"""Marginals chosen in rounds: what a round may choose, how far a model is from each, and how many shares it takes.
+
+Score. AIM (McKenna, Mullins, Sheldon and Miklau 2022, arXiv 2201.12677, algorithm 2) scores a set r of attributes by
+w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r): the exact marginal M_r against the model's m_r, less the expected error of
+measuring its n_r cells. Everything but M_r is public or released.
+
+Grid. m_r and the last term are rounded to multiples of 1/1024 before they meet M_r, and w_r is an integer: a score is an exact
+integer, and no float ever touches a private count.
+
+Sensitivity. A unit of theta records moves M_r by a vector u >= 0 with |u|_1 <= theta where it comes or goes, by u - v, |u|_1,
+|v|_1 <= theta, where it is replaced: theta, or 2 theta, in L1. By the triangle inequality ||M_r - m_r||_1 moves by no more,
+whatever m_r is, and the score by w_r times that; the largest w_r holds for all candidates.
+
+Shares. The plan has a fixed number of equal shares, each a draw with a price. A round takes one at first, four times as many
+where rounds teach no more than noise. A round of m shares measures its marginals once with each; the mean of m measurements
+has 1/sqrt(m) of the noise, as one measurement with m shares would have. So what earlier rounds have found decides what a draw
+measures, never what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.budget import Stability
+from marginweave.configuration.marginals import AdaptiveCliques
+from marginweave.configuration.values import MAX_CELLS
+from marginweave.counts.marginals import all_cliques
+from marginweave.domain.masks import Clique
+from marginweave.measurements.selection import fitting
+from marginweave.mechanisms.base import l1_sensitivity
+from marginweave.observations.means import expected_noise
+
+_ANNEALING = 4
+
+
+STEPS = 1024
+"""Distances are multiples of 1/STEPS record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """A round that is planned: it takes `shares` from number `first` on; `pace` is what it would take of plenty."""
+
+    number: int
+    pace: int
+    first: int
+    shares: int
+
+    @property
+    def last(self) -> int:
+        """Its last share."""
+        return self.first + self.shares - 1
+
+
+def shares_of(pace: int, left: int) -> int:
+    """How many of the shares that are left a round takes: `pace`, or all where no further round of that pace would be left.
+
+    Algorithm 3 of AIM, by shares. DP: arithmetic on released numbers.
+    """
+    return left if left < 2 * pace else pace
+
+
+def next_pace(pace: int, moved: float, noise: float) -> int:
+    """The pace of the next round: four times as many shares where the model `moved` no farther than the `noise` of the last.
+
+    DP: post-processing.
+    """
+    return pace * _ANNEALING if moved <= noise else pace
+
+
+def next_round(before: Round | None, pace: int, shares: int) -> Round:
+    """The round after `before` (None: the first one), of `shares` that all rounds have together."""
+    number, first = (1, 1) if before is None else (before.number + 1, before.last + 1)
+    return Round(number=number, pace=pace, first=first, shares=shares_of(pace, shares - first + 1))
+
+
+def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Clique, ...]:
+    """All sets of 2 to k attributes with at most `max_cells` cells, shorter ones first, but for the largest if they are many.
+
+    All of them together have at most 2^26 cells, which are counted once. An attribute with a single value tells nothing.
+    DP: arithmetic on released sizes.
+    """
+    longest = min(settings.adaptive, len(sizes))
+    found = [c for length in range(2, longest + 1) for c in all_cliques(sizes, length, settings.max_cells)]
+    return fitting([c for c in found if min(sizes[a] for a in c) > 1], sizes, MAX_CELLS)
+
+
+def weight(settings: AdaptiveCliques, clique: Clique) -> int:
+    """w_r: by AIM the sum over the workload of |r and s|, which counts each attribute of r as often as a set s has it.
+
+    In the workload of all sets of 2 to k attributes that is equally often for all, so that w_r is the number of attributes in
+    r, but for a common factor that changes no choice. DP: arithmetic on public numbers.
+    """
+    return len(clique) if settings.weights == "workload" else 1
+
+
+def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], stability: Stability) -> int:
+    """How far one unit moves any score, in its steps: the largest weight times theta, or 2 theta under replace-one.
+
+    DP: arithmetic on released sizes.
+    """
+    return STEPS * l1_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
+
+
+def candidate_scores(
+    tables: Iterable[tuple[Clique, NDArray[np.int64]]],
+    expected: Callable[[Clique], NDArray[np.float64]],
+    settings: AdaptiveCliques,
+    sigma: float,
+) -> NDArray[np.int64]:
+    """The score of every candidate, in steps, shape (candidates,). Private.
+
+    Args:
+        tables: the exact marginal of each candidate.
+        expected: what the model says of it.
+        settings: of the rounds.
+        sigma: of the noise that a cell will have, if it is measured.
+    """
+    scores = []
+    for clique, exact in tables:
+        apart = np.abs(exact * STEPS - np.rint(expected(clique) * STEPS).astype(np.int64)).sum()
+        error = round(STEPS * expected_noise(sigma, exact.size))
+        scores.append(weight(settings, clique) * (int(apart) - error))
+    return np.array(scores, np.int64)

@@ -1,0 +1,145 @@
+"""Draws of whole marginals, which share the noise of their draw, of one kind a release."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from marginweave.base.arrays import Counts
+from marginweave.base.digests import counts_digest, fractions_digest, text_digest
+from marginweave.checkpoints.codecs import pack_codes, unpack_codes
+from marginweave.configuration.release import Configuration
+from marginweave.domain.masks import Clique
+from marginweave.domain.zeros import domain_sizes
+from marginweave.measurements.base import Exact, Forecast, Measurement, Terms
+from marginweave.measurements.marginals import measure_marginals, split_noise
+from marginweave.mechanisms.base import CountNoise, Sensitivity
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.observations.payloads import observation_bytes, pack_observations
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MarginalCounts:
+    """The exact marginals of some sets of attributes, and the part of the noise that each has. Private."""
+
+    noise: CountNoise
+    cliques: Sequence[Clique]
+    parts: Sequence[Fraction]
+    tables: Sequence[Counts]
+
+
+class SharedNoise(Measurement[MarginalCounts]):
+    """Marginals that have the noise of one draw together, by the cells of each as `aggregate.allocation` says.
+
+    A row is in one cell of each. DP: the price of its mechanism at the joint parameter (`measure_marginals`).
+    """
+
+    def count_noise(self, configuration: Configuration) -> CountNoise:
+        """Its noise."""
+        assert issubclass(self.mechanism, CountNoise)
+        return self.mechanism(self.view.stability(configuration))
+
+    def sensitivity(self, configuration: Configuration) -> Sensitivity:
+        """That of one marginal: a row is in one of its cells."""
+        return Sensitivity.of_rows(self.view.stability(configuration))
+
+    def split(
+        self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int]
+    ) -> tuple[Fraction, ...]:
+        """The part of its noise that each of these marginals has, with so many codes of each attribute."""
+        allocation = configuration.marginal_settings.allocation
+        return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)
+
+    def exact(
+        self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]
+    ) -> Exact[MarginalCounts]:
+        """The exact `tables`, with the part of the noise that each has by its cells, with `sizes` codes of each attribute."""
+        noise, parts = self.count_noise(configuration), self.split(configuration, cliques, sizes)
+        return Exact(
+            counts=MarginalCounts(noise=noise, cliques=cliques, parts=parts, tables=tables),
+            digest=text_digest([str(cliques), counts_digest(tables)]),
+            used=dict(noise.terms(parts)),
+            size=observation_bytes(tables),
+        )
+
+    def seal(self, exact: Exact[MarginalCounts]) -> Callable[[], bytes] | None:
+        """Noise of a library that takes no key, before the charge."""
+        counts = exact.counts
+        if not counts.noise.takes_no_key:
+            return None
+        return lambda: pack_codes(counts.noise.presample([table.size for table in counts.tables], counts.parts))
+
+    def draw(self, exact: Exact[MarginalCounts], bits: DrawBits, sealed: bytes) -> bytes:
+        """Every marginal with noise on all of its cells."""
+        counts = exact.counts
+        ready = unpack_codes(sealed) if counts.noise.takes_no_key else None
+        noisy = measure_marginals(counts.noise, counts.tables, counts.cliques, counts.parts, bits, ready)
+        return pack_observations(list(noisy))
+
+
+class WholeMarginals(SharedNoise):
+    """Marginals of which it is known before the first draw what shares their noise, but where pairs are selected."""
+
+    @classmethod
+    @abstractmethod
+    def cliques(cls, configuration: Configuration) -> tuple[Clique, ...]:
+        """The marginals, over attributes and levels of `counted_sizes`; none where they are not known yet."""
+
+    def parts(self, configuration: Configuration) -> tuple[Fraction, ...]:
+        """The part of the noise that each of `cliques` has, and behind them whatever else shares it."""
+        return self.split(configuration, self.cliques(configuration), counted_sizes(configuration))
+
+    def sigmas(self, configuration: Configuration) -> tuple[Fraction | float, ...]:
+        """Standard deviation of the noise of a cell of each of `cliques`. DP: arithmetic on public numbers."""
+        number = len(self.cliques(configuration))
+        return tuple(map(self.count_noise(configuration).sigma, self.parts(configuration)[:number]))
+
+    def sigma_alone(self, configuration: Configuration) -> float:
+        """That of a marginal that has the draw alone: the least there can be."""
+        noise = self.count_noise(configuration)
+        return float(noise.sigma(noise.parts(self.parameter, [1.0])[0]))
+
+    def terms(self, configuration: Configuration) -> Terms:
+        """How noise is shared, and where the marginals are public, their number and the digest of its parts."""
+        terms: Terms = {"allocation": configuration.marginal_settings.allocation}
+        if not configuration.private_columns and self.is_public(configuration):
+            parts = self.parts(configuration)
+            terms |= {"marginals": len(parts), "noise": fractions_digest(parts)}
+        return terms
+
+    def is_public(self, configuration: Configuration) -> bool:
+        """Whether the marginals and their cells follow from the configuration, private domains left aside."""
+        return bool(self.cliques(configuration))
+
+    def forecast(self, configuration: Configuration) -> Forecast:
+        """The noise of a cell, or of one of a marginal that has the draw alone, where their number is not known."""
+        sigmas = tuple(map(float, self.sigmas(configuration)))
+        if not sigmas:
+            return Forecast(sigmas=(self.sigma_alone(configuration),), unit="cell", is_shared=True)
+        return Forecast(sigmas=sigmas, unit="cell")
+
+    def exact(
+        self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]
+    ) -> Exact[MarginalCounts]:
+        """As `SharedNoise.exact`; the parts of the noise are compared with what was reserved, where that is known."""
+        found = super().exact(configuration, cliques, sizes, tables)
+        used = {**found.used, "noise": fractions_digest(found.counts.parts)}
+        return Exact(counts=found.counts, digest=found.digest, used=used, size=found.size)
+
+    def equal_sigma(self, configuration: Configuration, number: int) -> float:
+        """The noise of a cell where so many marginals share it equally, which an unequal split falls back to."""
+        noise = self.count_noise(configuration)
+        return float(noise.sigma(noise.parts(self.parameter, [1 / number])[0]))
+
+
+def public_sizes(configuration: Configuration) -> tuple[int, ...]:
+    """Number of codes of each attribute, the missing value included; of a private domain only that one is known."""
+    return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
+
+
+def counted_sizes(configuration: Configuration) -> tuple[int, ...]:
+    """`public_sizes`, and behind them those of the levels that larger marginals are counted at (`BinLevels`)."""
+    sizes, settings = public_sizes(configuration), configuration.marginals
+    return sizes if settings is None else settings.levels(sizes, configuration.attributes).sizes

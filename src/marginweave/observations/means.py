@@ -1,0 +1,76 @@
+"""Means of observations: of several of one table, of the totals of many, and how far noise is from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.errors import InputError
+from marginweave.domain.masks import Clique
+from marginweave.observations.tables import Observation
+
+
+def estimate_total(measurements: Sequence[Observation]) -> float:
+    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c sigma^2.
+
+    Incomplete marginals are biased low and count only where there are no others; never below 0. DP: post-processing.
+    Raises InputError without measurements.
+    """
+    if not measurements:
+        raise InputError("measurements (0) must be at least 1")
+    used = [m for m in measurements if m.complete] or list(measurements)
+    weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
+    totals = np.array([m.total for m in used])
+    return max(0.0, float(weights @ totals / weights.sum()))
+
+
+_ROUNDING = 1 / 12
+"""Variance of rounding, which a noisy count has beside that of its Gaussian."""
+
+
+def expected_noise(sigma: float, cells: int) -> float:
+    """The mean L1 norm of Gaussian noise on so many cells: sqrt(2/pi) sigma cells. DP: arithmetic on public numbers."""
+    return math.sqrt(2 / math.pi) * sigma * cells
+
+
+def merge_observations(measurements: Sequence[Observation]) -> tuple[Observation, ...]:
+    """One measurement for each set of attributes: the mean of its measurements by their inverse variances, rounded.
+
+    The mean of rounded Gaussian counts of variances v_i = sigma_i^2 + 1/12 has the variance V = 1 / sum 1/v_i. Rounded, it
+    counts as a rounded Gaussian of sigma sqrt(V), whose own rounding is the 1/12 that every noisy count has. In order of
+    first appearance. DP: post-processing.
+    """
+    together: dict[Clique, list[Observation]] = {}
+    for m in measurements:
+        together.setdefault(m.attributes, []).append(m)
+    return tuple(group[0] if len(group) == 1 else _mean(group) for group in together.values())
+
+
+def _mean(group: Sequence[Observation]) -> Observation:
+    weights = np.array([1 / (m.deviation**2 + _ROUNDING) for m in group])
+    summed = np.tensordot(weights, np.stack([m.counts for m in group]), axes=1)
+    counts = np.rint(summed / weights.sum()).astype(np.int64)
+    return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
+
+
+def beyond_noise(m: Observation, expected: NDArray[np.float64]) -> float:
+    """How far beyond the noise of measuring it a set was from what a model `expected` of it, in records (L1).
+
+    Of a distance D and the expected norm N of the noise it is what `candidate_scores` compares, D - N, and at least 0. The
+    square of a measured distance is that of the noise more than that of the true one. DP: post-processing.
+    """
+    measured = float(np.abs(m.counts - expected).sum())
+    noise = expected_noise(m.deviation, m.counts.size)
+    return max(math.sqrt(max(measured**2 - noise**2, 0.0)) - noise, 0.0)
+
+
+def chosen_misfit(chosen: Sequence[tuple[Observation, NDArray[np.float64]]]) -> float:
+    """How far beyond their noise chosen sets were from the model that chose them: a TVD, the mean of the sets.
+
+    `chosen` has for each its measurement and what the model said of it. DP: post-processing.
+    """
+    return float(np.mean([beyond_noise(m, expected) / (2 * float(expected.sum())) for m, expected in chosen]))

@@ -1,1 +1,0 @@
-"""Splits the budget of a release among its draws."""

@@ -1,0 +1,50 @@
+"""Stage `aggregate`: one draw of the plan; and the collection of what was drawn."""
+
+from __future__ import annotations
+
+import json
+
+from marginweave.measurements.collected import collected_combinations, collected_marginals
+from marginweave.measurements.quantile_bounds import bought_bounds
+from marginweave.observations.payloads import pack_aggregates, pack_marginals
+from marginweave.runs.capabilities import BOUNDS, RunReference, StageResult
+from marginweave.runs.drawing import RunDraws, draw_once
+
+from ..schemas.contracts import check_aggregates
+from .stage import stage
+
+
+@stage("aggregate", run_name="aggregate {name}")
+def aggregate(reference: RunReference, counted: StageResult, name: str) -> StageResult:
+    """Count the rows of a measurement exactly, charge, add noise and commit.
+
+    DP: the planned cost of the draw, one ledger event.
+    """
+    return draw_once(reference, reference.plan.by_name[name], counted)
+
+
+@stage("collect bounds")
+def collect_bounds(reference: RunReference) -> StageResult:
+    """The private bounds that were drawn: from here on `resolved` has them in their place. DP: post-processing."""
+    bounds = bought_bounds(RunDraws(reference))
+    return reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(bounds, sort_keys=True).encode())
+
+
+@stage("collect")
+def collect(reference: RunReference) -> StageResult:
+    """One set of counts from the committed draws and earlier releases; from here on no stage is given a private file.
+
+    DP: post-processing.
+    """
+    drawn = RunDraws(reference)
+    results = [drawn.result(one) for one in reference.plan.draws if drawn.is_committed(one)]
+    public = reference.derived
+
+    def compute() -> bytes:
+        if reference.configuration.marginals is not None:
+            return pack_marginals(collected_marginals(drawn, public.read_kept))
+        aggregates = collected_combinations(drawn)
+        check_aggregates(aggregates, "collect")
+        return pack_aggregates(aggregates)
+
+    return public.checkpoint("collect", results, compute)
