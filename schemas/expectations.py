@@ -7,34 +7,45 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from marginweave.base.errors import InputError
+from marginweave.checkpoints.codecs import plain_table
 from marginweave.sources.suites import read_suite
+
+from .contracts import arrow_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class Suite:
-    """A suite of expectations that is run on frames, one after the other; raises InputError as `read_suite`."""
+    """A suite of expectations that is run on tables, one after the other; raises InputError as `read_suite`."""
 
     def __init__(self, path: Path, *, raw_input: bool) -> None:
-        self._path = path
+        self._path, self._raw_input = path, raw_input
         self._expectations = read_suite(path, raw_input=raw_input)
 
-    def broken(self, frame: pd.DataFrame) -> list[str]:
+    def broken(self, table: pa.Table) -> list[str]:
         """What does not hold, each as its column and type: it is run with BOOLEAN_ONLY results, and all else is dropped.
 
         Raises:
-            InputError: Great Expectations cannot run it on this frame.
+            InputError: Great Expectations cannot run it on this table.
         """
         try:
             batch, suite = self._prepared
-            outcome = batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
+            parameters = {"dataframe": self._frame(table)}
+            outcome = batch.get_batch(parameters).validate(suite, result_format="BOOLEAN_ONLY")
         except Exception as error:
             fault = type(error).__name__
         else:
             return [_named(result.expectation_config) for result in outcome.results if not result.success]
         raise InputError(f"expectation suite ({self._path}) cannot be run by Great Expectations ({fault})")
+
+    def _frame(self, table: pa.Table) -> pd.DataFrame:
+        """Cells of the source as they are; records as pandas reads them from a file, which expectations of a type rely on."""
+        frame: pd.DataFrame = arrow_frame(plain_table(table)) if self._raw_input else table.to_pandas()
+        return frame
 
     @cached_property
     def _prepared(self) -> tuple[Any, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
+from marginweave.domain.membership import check_levels
 from marginweave.measurements.collected import collected_combinations, collected_marginals
 from marginweave.measurements.quantile_bounds import bought_bounds
 from marginweave.observations.payloads import pack_aggregates, pack_marginals
 from marginweave.runs.capabilities import BOUNDS, RunReference, StageResult
 from marginweave.runs.drawing import RunDraws, draw_once
 
-from ..schemas.contracts import check_aggregates
 from .stage import stage
 
 
@@ -44,7 +44,7 @@ def collect(reference: RunReference) -> StageResult:
         if reference.configuration.marginals is not None:
             return pack_marginals(collected_marginals(drawn, public.read_kept))
         aggregates = collected_combinations(drawn)
-        check_aggregates(aggregates, "collect")
+        check_levels(aggregates.levels, aggregates.domain.sizes, "collect")
         return pack_aggregates(aggregates)
 
     return public.checkpoint("collect", results, compute)

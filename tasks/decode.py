@@ -13,8 +13,8 @@ from marginweave.checkpoints.codecs import pack_table, unpack_codes, unpack_tabl
 from marginweave.records.decode import decode_table, label_counts, typed_table
 from marginweave.runs.capabilities import DerivedReference, StageResult
 
-from ..schemas.contracts import check_contract, output_schema
 from ..schemas.expectations import Suite
+from ..schemas.records import records_contract
 from .normalize import load_counts, released_counts
 from .stage import stage
 
@@ -40,13 +40,13 @@ def decode(
         configuration = reference.estimated(whole.domain)
         counts = released_counts(whole, configuration)
         domain, known = counts.domain, label_counts(counts)
-        contract, tables = output_schema(configuration), []
+        contract, tables = records_contract(configuration), []
 
         def decoded(block: int) -> bytes:
             codes = unpack_codes(blocks[block])
             seed, types = configuration.synthesize.seed, reference.types
             table = decode_table(codes, domain, configuration, seed, block, known, types=types)
-            check_contract(contract, table.to_pandas(), "decode")
+            contract.check(table)
             return pack_table(typed_table(table, domain, configuration, types))
 
         for packed in LocalEngine().map(decoded, range(len(blocks))):
@@ -55,7 +55,7 @@ def decode(
                 tables.append(unpack_table(packed).replace_schema_metadata(None))
         if suite is not None:
             # the whole table, as the suite may have rules about all of a column
-            broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables).to_pandas())
+            broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables))
             if broken:
                 rules = "; ".join(broken)
                 raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marginweave.configuration.release import Configuration
+from marginweave.domain.membership import check_codes
 from marginweave.prepare import codes as coding
 from marginweave.prepare.clean import CleanBlocks
 from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.encode import encode_blocks
 from marginweave.runs.capabilities import RunReference, StageResult
 
-from ..schemas.contracts import check_codes
 from .stage import stage
 
 

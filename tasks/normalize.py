@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from marginweave.configuration.release import Configuration
+from marginweave.domain.membership import check_levels
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.estimate.normalize import normalize
 from marginweave.observations.combinations import Aggregates
@@ -10,7 +11,6 @@ from marginweave.observations.payloads import pack_aggregates, pack_marginals, u
 from marginweave.observations.tables import Marginals
 from marginweave.runs.capabilities import DerivedReference, StageResult
 
-from ..schemas.contracts import check_aggregates
 from .stage import stage
 
 
@@ -34,7 +34,7 @@ def normalize_counts(reference: DerivedReference, collected: StageResult) -> Sta
         if isinstance(counts, Marginals):
             return pack_marginals(normalize_marginals(counts, reference.estimated(counts.domain)))
         normalized = normalize(counts)
-        check_aggregates(normalized, "normalize")
+        check_levels(normalized.levels, normalized.domain.sizes, "normalize")
         return pack_aggregates(normalized)
 
     return reference.checkpoint("normalize", [collected], compute)

@@ -8,11 +8,11 @@ from marginweave.checkpoints.codecs import (
     Unpacked,
     unpack_table,
 )
-from marginweave.prepare.clean import CleanBlock, clean_frame, pack_clean
+from marginweave.prepare.clean import CleanBlock, pack_clean
 from marginweave.prepare.rows import prepare_blocks
 from marginweave.runs.capabilities import RunReference, StageResult
 
-from ..schemas.contracts import check_contract, clean_schema
+from ..schemas.clean import clean_contract
 from .stage import stage
 
 
@@ -20,12 +20,12 @@ from .stage import stage
 def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
     """The clean table: at most theta rows or one record of everybody, missing values explicit, numbers inside bounds."""
     configuration, folder = reference.configuration, reference.folder.private
-    schema = clean_schema(configuration)
+    contract = clean_contract(configuration)
 
     def blocks() -> Iterator[CleanBlock]:
         raw = Unpacked(unpack_table, reference.load_blocks(validated))
         for block in prepare_blocks(raw, configuration, reference.key_file.read_bytes(), folder):
-            check_contract(schema, clean_frame(block.table), "preprocess")
+            contract.check(block.table)
             yield block
 
     return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks()))

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from marginweave.checkpoints.codecs import pack_codes
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.membership import check_codes
 from marginweave.domain.zeros import released_attributes
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 from marginweave.runs.capabilities import DerivedReference, StageResult
 
-from ..schemas.contracts import check_codes
 from .normalize import load_counts
 from .stage import stage
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marginweave.base.errors import InputError
-from marginweave.checkpoints.codecs import compact_table, in_blocks, pack_table, plain_table
+from marginweave.checkpoints.codecs import compact_table, in_blocks, pack_table
 from marginweave.drafts.tally import Usability
 from marginweave.runs.capabilities import RunReference, StageResult
 from marginweave.sources.source import TableSource
 
-from ..schemas.contracts import broken_rules, input_schema, refuse
 from ..schemas.expectations import Suite
+from ..schemas.source import source_contract
 from .stage import stage
 
 
@@ -28,10 +28,8 @@ def validate(reference: RunReference) -> StageResult:
     files = [file for file in reference.suites[:1] if file is not None]
 
     def compute() -> Iterator[bytes]:
-        import pandas as pd
-
         configuration = reference.configuration
-        schema, suite = input_schema(configuration), Suite(files[0], raw_input=True) if files else None
+        contract, suite = source_contract(configuration), Suite(files[0], raw_input=True) if files else None
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
         usability = Usability(configuration)
@@ -41,16 +39,14 @@ def validate(reference: RunReference) -> StageResult:
             for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
                 raw = compact_table(block)
                 # all rules look at one row, so blocks are held against them one by one
-                counted = raw.select(list(configuration.raw_names)).to_pandas(types_mapper=pd.ArrowDtype)
-                rules |= broken_rules(schema, counted)
+                rules |= contract.broken(raw.select(list(configuration.raw_names)))
                 if reference.stops:
                     usability.add(raw)
                 if suite is not None:
-                    plain = plain_table(raw).to_pandas(types_mapper=pd.ArrowDtype)
-                    expectations |= dict.fromkeys(suite.broken(plain))
+                    expectations |= dict.fromkeys(suite.broken(raw))
                 yield pack_table(raw)
         _check_unchanged(reference, source)
-        refuse("validate", rules)
+        contract.refuse(rules)
         if expectations:
             broken = "; ".join(expectations)
             raise InputError(f"validate: the source does not meet the suite of expectations: {broken}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from marginweave.base.errors import MarginweaveError, printable
-from marginweave.checkpoints.codecs import plain_table
 from marginweave.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
@@ -146,10 +145,7 @@ class Inspection:
             table = block.select(list(dict.fromkeys((*configuration.raw_names, *self._computed))))
             self.rules.append((broken_rules(table, configuration), block.num_rows))
         if self.suite is not None and block.num_rows:
-            import pandas as pd
-
-            raw = plain_table(block.select(configuration.source_names))
-            self.unmet |= dict.fromkeys(self.suite.broken(raw.to_pandas(types_mapper=pd.ArrowDtype)))
+            self.unmet |= dict.fromkeys(self.suite.broken(block.select(configuration.source_names)))
 
     def id_rows(self) -> list[CheckedRow]:
         """The columns whose ids repeat as those of people do, or that are declared to be ids and repeat."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -24,7 +23,7 @@ from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.repair import Repair
 from marginweave.records.mixture import repair_structural_zeros, sample_stratified
-from marginweave.schemas.contracts import check_contract, input_schema
+from marginweave.schemas.source import source_contract
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import METHODS, synthesized
 
@@ -62,12 +61,12 @@ def test_no_record_lacks_all_values(method: str) -> None:
 @pytest.mark.parametrize("cell", ["", " ; ", None])
 def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
     """Before the first draw, and the error says rule and column; nothing is made up in its place."""
-    schema = input_schema(declared())
-    check_contract(schema, pd.DataFrame({"dx": ["a", "a;b;c"], "sex": ["f", "m"]}), "validate")
+    contract = source_contract(declared())
+    contract.check(pa.table({"dx": ["a", "a;b;c"], "sex": ["f", "m"]}))
     with pytest.raises(
         InputError, match="column 'dx' breaks the rule 'every cell has a value, and every value is declared'"
     ):
-        check_contract(schema, pd.DataFrame({"dx": ["a", cell], "sex": ["f", "m"]}), "validate")
+        contract.check(pa.table({"dx": ["a", cell], "sex": ["f", "m"]}))
 
 
 @pytest.mark.parametrize(

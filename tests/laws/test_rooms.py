@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+from tests.support.one_tree import module_of, unpacked_wheel
 from tests.support.rooms import (
     BLOCK,
     PAGE,
@@ -16,6 +17,7 @@ from tests.support.rooms import (
     imports_of_modules,
     imports_of_rooms,
     is_ours,
+    room_of,
     rooms_that_know,
 )
 
@@ -26,7 +28,7 @@ MAY_KNOW = {
     "rich": {"flows", "runs"},
     "pandera": {"schemas"},
     "great_expectations": {"schemas"},
-    "pandas": {"schemas", "front", "inference", "forecast", "runs", "flows", "tasks", "prepare"},
+    "pandas": {"schemas", "front", "inference", "forecast", "runs", "flows"},
     "sqlalchemy": {"ledger"},
     "sqlite3": {"ledger"},
     "opendp": {"mechanisms"},
@@ -56,6 +58,21 @@ def test_a_circle_is_found() -> None:
 def test_a_library_is_known_where_it_is_needed(library: str) -> None:
     """Nobody else knows it, and what is listed is true."""
     assert rooms_that_know(library) == MAY_KNOW[library]
+
+
+def test_rows_go_from_stage_to_stage_without_frames() -> None:
+    """A frame is what a contract or a suite looks at, or what a script gives and is given."""
+    for_scripts = {"front", "inference", "forecast"}
+    texts = {file.relative_to(unpacked_wheel()): file.read_text("utf-8") for file in unpacked_wheel().rglob("*.py")}
+    converts = {module_of(file.as_posix()) for file, text in texts.items() if ".to_pandas(" in text}
+    knows = converts | {module for module, names in imports_of_modules().items() if "pandas" in names}
+    assert {module for module in knows if room_of(module) not in for_scripts} == {
+        "marginweave.flows.notebook",
+        "marginweave.runs.frame_cells",
+        "marginweave.runs.frames",
+        "marginweave.schemas.contracts",
+        "marginweave.schemas.expectations",
+    }
 
 
 def test_importing_runs_nothing_and_needs_no_prefect() -> None:

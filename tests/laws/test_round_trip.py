@@ -12,10 +12,10 @@ from marginweave.base.errors import StageError
 from marginweave.checkpoints.codecs import pack_table, unpack_table
 from marginweave.configuration.columns.periods import parse_instant
 from marginweave.domain.labels import Domain
+from marginweave.domain.membership import check_codes
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.records.decode import decode_table
-from marginweave.schemas.contracts import check_codes
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.tables import FixedWords, prepare_rows

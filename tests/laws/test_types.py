@@ -24,7 +24,7 @@ from marginweave.prepare.codes import encode_table
 from marginweave.publish.synthetic import write_synthetic
 from marginweave.records.decode import decode_table, typed_table
 from marginweave.runs.frames import frame_types
-from marginweave.schemas.contracts import check_contract, output_schema
+from marginweave.schemas.records import records_contract
 from marginweave.sources.source import TableSource
 from tests.support.configurations import configuration
 
@@ -118,7 +118,7 @@ def released(codes: list[int], seed: int, *, typed: bool = True) -> tuple[pa.Tab
     ]
     types = TYPES if typed else {}
     table = decode_table(given, domain, config, seed, types=types)
-    check_contract(output_schema(config), table.to_pandas(), "decode")
+    records_contract(config).check(table)
     return typed_table(table, domain, config, types), cells
 
 

@@ -17,7 +17,7 @@ from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
-from marginweave.schemas.contracts import check_contract, input_schema
+from marginweave.schemas.source import source_contract
 from marginweave.sources.source import TableSource
 from tests.support.command_line import CommandLine
 from tests.support.places import DATA, EXAMPLES, REPOSITORY
@@ -63,11 +63,11 @@ def check_table(release: Path, config: Path, rows: int) -> pd.DataFrame:
     assert records.column_names == list(configuration.output_names)
     # |noise| > 12 sd has a probability below 1e-30; the sd at these epsilons is below 10
     assert abs(records.num_rows - rows) < 120
-    contract = input_schema(strict(configuration))
+    contract = source_contract(strict(configuration))
     names = list(configuration.names)
     for name in ("synthetic.csv", "synthetic.parquet"):
         source = TableSource(str(release / name), SourceFile(file=name)).table(names)
-        check_contract(contract, source.to_pandas(types_mapper=pd.ArrowDtype), "validate")
+        contract.check(source)
     frame: pd.DataFrame = records.to_pandas()
     return frame
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from marginweave.configuration.load import load_configuration
-from marginweave.schemas.contracts import check_contract, input_schema
+from marginweave.schemas.source import source_contract
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
 
@@ -103,7 +103,7 @@ def test_every_kind_of_column_is_released_and_decoded(marginweave: CommandLine, 
         release / "synthetic.csv",
         convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(made.column_names, pa.string())),
     )
-    check_contract(input_schema(configuration), texts.select(configuration.raw_names).to_pandas(), "validate")
+    source_contract(configuration).check(texts.select(configuration.raw_names))
     statement = json.loads((release / "privacy.json").read_text())
     assert list(statement["domain"]) == ["sex", "town", "zone", "age", "job", "insured", "visit", "signs", "days"]
     assert statement["noise"][2]["contribution_bound"] <= configuration.contribution_cap(3) == 112

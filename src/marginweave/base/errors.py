@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Set
 from pathlib import Path
 
 from marginweave.base.formats import older_fault
@@ -103,6 +104,13 @@ def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> 
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
+
+
+def refuse_broken(stage: str, broken: Set[tuple[str, str]], error: type[MarginweaveError] = StageError) -> None:
+    """Refuse what breaks rules, each given with its column: raises `error`, which names stage, columns and rules, no value."""
+    if broken:
+        rules = (f"column {column!r} breaks the rule '{rule}'" for column, rule in sorted(broken))
+        raise error(f"{stage}: " + "; ".join(rules))
 
 
 def refuse_older(what: str, found: object, known: int) -> None:

@@ -25,6 +25,8 @@ from marginweave.configuration.values import ValueMatcher
 from marginweave.mechanisms.randomness import CellWords
 
 Kind = TypeVar("Kind", bound=MeasuredColumn)
+LABELED = pa.dictionary(pa.int32(), pa.string())
+"""The type of clean values that are labels."""
 Uniform: TypeAlias = Callable[[int], Floats]
 """So many independent uniform draws of [0, 1): of a public generator, for post-processing alone."""
 
@@ -66,6 +68,16 @@ class ColumnValues(ABC, Generic[Kind]):
     counts: Floats | None = None
     kind: pa.DataType | None = None
 
+    @property
+    @abstractmethod
+    def clean_type(self) -> pa.DataType:
+        """The type of what `clean` makes, by which the contract of the clean table knows it."""
+
+    @property
+    @abstractmethod
+    def declared_type(self) -> pa.DataType:
+        """The type of what `declare` makes, by which the contract of the records knows it."""
+
     @abstractmethod
     def clean(self, values: pa.Array) -> pa.Array:
         """Cells of the source as clean values; missing is null."""
@@ -78,8 +90,11 @@ class ColumnValues(ABC, Generic[Kind]):
         texts, positions = distinct_texts(values)
         absent, trimmed = ValueMatcher(self.missing), [text.strip() for text in texts.to_pylist()]
         missing = np.array([absent.index(text) >= 0 for text in trimmed], np.bool_)
-        accepted = np.array([self.column.accepts(text) for text in trimmed], np.bool_)
-        return Judged.of_texts(texts, positions, missing, ~(missing | accepted))
+        return Judged.of_texts(texts, positions, missing, ~(missing | self._accepted(trimmed)))
+
+    def _accepted(self, texts: Sequence[str]) -> Flags:
+        """Which trimmed texts are values of the column, missing or not."""
+        return np.array([self.column.accepts(text) for text in texts], np.bool_)
 
     @abstractmethod
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:

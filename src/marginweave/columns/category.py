@@ -11,7 +11,8 @@ import pyarrow as pa
 from marginweave.base.arrays import Codes, Flags, Integers, Words
 from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import StageError
-from marginweave.columns.base import ColumnValues, Kind, Uniform, distinct_texts
+from marginweave.columns.base import LABELED, ColumnValues, Kind, Uniform, distinct_texts
+from marginweave.columns.kept_rules import kept_texts
 from marginweave.configuration.columns import OTHER, BooleanColumn, MeasuredColumn, SetColumn
 from marginweave.configuration.columns.base import NOT_DECLARED, RULE_LABELS
 from marginweave.configuration.columns.category import FALSE_VALUES, TRUE_VALUES
@@ -21,6 +22,16 @@ from marginweave.mechanisms.randomness import CellWords
 
 class CategoryValues(ColumnValues[Kind]):
     """Values that are labels: of a public domain, or of a private one those that the table holds."""
+
+    @property
+    def clean_type(self) -> pa.DataType:
+        """Texts behind a dictionary."""
+        return LABELED
+
+    @property
+    def declared_type(self) -> pa.DataType:
+        """Texts."""
+        return pa.string()
 
     def clean(self, values: pa.Array) -> pa.Array:
         """Texts to labels; nulls preserved (docs/sources/data-processing.md: outside the domain follows `outside`).
@@ -70,6 +81,11 @@ class CategoryValues(ColumnValues[Kind]):
 class BooleanValues(CategoryValues[BooleanColumn]):
     """False and true, which are released as booleans."""
 
+    @property
+    def declared_type(self) -> pa.DataType:
+        """Booleans."""
+        return pa.bool_()
+
     def declare(self, values: pa.Array) -> pa.Array:
         """Booleans."""
         return pc.equal(values.indices, 1)
@@ -115,6 +131,20 @@ _COLUMN = 32  # bits of a slot that a value has
 
 class SetValues(ColumnValues[SetColumn]):
     """Cells of several values."""
+
+    @property
+    def clean_type(self) -> pa.DataType:
+        """Lists of texts behind a dictionary."""
+        return pa.list_(LABELED)
+
+    @property
+    def declared_type(self) -> pa.DataType:
+        """Texts."""
+        return pa.string()
+
+    def _accepted(self, texts: Sequence[str]) -> Flags:
+        """As `accepts` says of each, a value once however many cells hold it."""
+        return kept_texts(self.column.part_rule, texts)
 
     def clean(self, values: pa.Array) -> pa.Array:
         """Texts to sets of labels, without repetition and in the order of the labels; a cell without a value is null.

@@ -22,6 +22,16 @@ _ISO = f"^{ISO_PATTERN}$"
 class DateValues(ColumnValues[DateColumn]):
     """Dates, or moments to the second, as whole units from 1970-01-01."""
 
+    @property
+    def clean_type(self) -> pa.DataType:
+        """Dates, or moments to the second."""
+        return pa.date32() if self.column.type == "date" else pa.timestamp("s")
+
+    @property
+    def declared_type(self) -> pa.DataType:
+        """Texts of the format; without one, as clean values are."""
+        return self.clean_type if self.column.format is None else pa.string()
+
     def clean(self, values: pa.Array) -> pa.Array:
         """Texts or native dates to date32, or timestamp[s] for moments, inside the bounds (docs/sources/data-processing.md).
 
@@ -105,9 +115,8 @@ class DateValues(ColumnValues[DateColumn]):
         return values.cast(pa.int32() if self.column.type == "date" else pa.int64())
 
     def _array(self, units: Floats | Integers, missing: Flags) -> pa.Array:
-        if self.column.type == "date":
-            return pa.array(units.astype(np.int32), mask=missing).cast(pa.date32())
-        return pa.array(units.astype(np.int64), mask=missing).cast(pa.timestamp("s"))
+        width = np.int32 if self.column.type == "date" else np.int64
+        return pa.array(units.astype(width), mask=missing).cast(self.clean_type)
 
     def _drawn(self, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
         edges = np.array(self.column.edges, np.float64)

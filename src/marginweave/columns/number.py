@@ -25,6 +25,16 @@ _DIGITS = 38  # that a decimal128 has
 class NumberValues(ColumnValues[NumberColumn]):
     """Numbers in bins."""
 
+    @property
+    def clean_type(self) -> pa.DataType:
+        """Doubles."""
+        return pa.float64()
+
+    @property
+    def declared_type(self) -> pa.DataType:
+        """Whole numbers where the column has 0 decimals, doubles otherwise."""
+        return pa.int64() if self.column.decimals == 0 else pa.float64()
+
     def clean(self, values: pa.Array) -> pa.Array:
         """Texts or numbers to float64 of the declared decimals, inside the bounds: x -> min(max(x, lower), upper).
 
@@ -110,8 +120,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         return pa.array(numbers + 0.0, mask=missing)  # a negative zero is 0
 
     def declare(self, values: pa.Array) -> pa.Array:
-        """int64 for a number of 0 decimals, otherwise float64."""
-        return values.cast(pa.int64()) if self.column.decimals == 0 else values
+        """Numbers in the declared type."""
+        return values.cast(self.declared_type)
 
     @cached_property
     def resolution(self) -> int:

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.base.arrow import compute as pc
 from marginweave.checkpoints.codecs import pack_table, unpack_table
 from marginweave.columns import values_of
 from marginweave.columns.computed import difference_values
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
@@ -43,20 +38,6 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
             columns[rule.of], columns[rule.since], configuration.columns[rule.column]
         )
     return pa.table({name: columns[name] for name in configuration.names})
-
-
-def clean_frame(clean: pa.Table) -> pd.DataFrame:
-    """A clean table for `clean_schema`: dates as days or seconds from 1970-01-01, sets as the number of their values."""
-    frame: pd.DataFrame = pa.table({name: _plain(clean.column(name)) for name in clean.column_names}).to_pandas()
-    return frame
-
-
-def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_date(values.type):
-        return values.cast(pa.int32())
-    if pa.types.is_timestamp(values.type):
-        return values.cast(pa.int64())
-    return pc.list_value_length(values) if pa.types.is_list(values.type) else values
 
 
 _NUMBER = ""  # no column of a configuration has this name

@@ -21,10 +21,12 @@ from marginweave.configuration.columns import Column, MeasuredColumn
 from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain
+from marginweave.domain.membership import check_codes
 from marginweave.mechanisms.randomness import CellWords
-from marginweave.prepare.clean import clean_frame
 from marginweave.records.decode import decode_table
-from marginweave.schemas.contracts import check_codes, check_contract, clean_schema, input_schema, output_schema
+from marginweave.schemas.clean import clean_contract
+from marginweave.schemas.records import records_contract
+from marginweave.schemas.source import source_contract
 from tests.support.configurations import raw
 from tests.support.tables import encoded, prepare_rows
 
@@ -59,6 +61,14 @@ class ClockColumn(MeasuredColumn, frozen=True):
 
 class ClockValues(ColumnValues[ClockColumn]):
     """Minutes since midnight."""
+
+    @property
+    def clean_type(self) -> pa.DataType:
+        return pa.int16()
+
+    @property
+    def declared_type(self) -> pa.DataType:
+        return pa.string()
 
     def clean(self, values: pa.Array) -> pa.Array:
         found = [None if text is None or text in self.missing else minutes(text.strip()) for text in values.to_pylist()]
@@ -111,7 +121,7 @@ def test_a_new_kind_goes_from_text_to_text(cells):
     table = pa.table({name: pa.array(["f", "north", "5", "1"][j : j + 1] * len(cells))
                       for j, name in enumerate(["sex", "region", "age", "grade"])} | {"woke": pa.array(cells)})  # fmt: skip
     clean = prepare_rows(table, configuration)
-    check_contract(clean_schema(configuration), clean_frame(clean), "preprocess")
+    clean_contract(configuration).check(clean)
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     codes = encoded(rows, configuration)
     check_codes(configuration.attributes, codes.sizes, codes.codes, "encode", complete=True)
@@ -119,7 +129,7 @@ def test_a_new_kind_goes_from_text_to_text(cells):
     assert codes.codes[-1].tolist() == hours
     domain = Domain(names=tuple(a.name for a in configuration.attributes), labels=codes.labels)
     synthetic = decode_table(codes.codes, domain, configuration, 0)
-    check_contract(output_schema(configuration), synthetic.to_pandas(), "decode")
+    records_contract(configuration).check(synthetic)
     woken = synthetic.column("woke").to_pylist()
     assert [text and int(text[:2]) for text in woken] == [None if hour == 24 else hour for hour in hours]
     again = prepare_rows(table.set_column(4, "woke", synthetic.column("woke")), configuration)
@@ -130,7 +140,7 @@ def test_its_rule_stops_a_table_and_names_no_value():
     """`outside: error` is asked of the kind, and says its rule."""
     configuration = with_clocks(outside="error")
     columns = {"sex": ["f"], "region": ["north"], "age": ["5"], "grade": ["1"]}
-    good, bad = (pa.table({**columns, "woke": [text]}).to_pandas() for text in ("23:59", "99:99"))
-    check_contract(input_schema(configuration), good, "validate")
+    good, bad = (pa.table({**columns, "woke": [text]}) for text in ("23:59", "99:99"))
+    source_contract(configuration).check(good)
     with pytest.raises(InputError, match="column 'woke' breaks the rule 'every value is a time of day'"):
-        check_contract(input_schema(configuration), bad, "validate")
+        source_contract(configuration).check(bad)

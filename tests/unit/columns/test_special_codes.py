@@ -17,11 +17,12 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.domain.labels import Domain
 from marginweave.measurements.quantile_bounds import _without_codes
-from marginweave.prepare.clean import clean_frame, clean_table
+from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.prepare.encode import imputation_weights
 from marginweave.records.decode import decode_table
-from marginweave.schemas.contracts import broken_rules, clean_schema, output_schema
+from marginweave.schemas.clean import clean_contract
+from marginweave.schemas.records import records_contract
 from tests.support.configurations import configuration, raw
 
 RATIO = {"type": "number", "bounds": [0, 500], "bins": 5, "decimals": 0, "missing": ["", "998"]}
@@ -57,9 +58,9 @@ def test_codes_missing_and_outside_go_round(cells: list[str], seed: int) -> None
     first = encode_table(clean, CONFIGURATION)
     assert first.labels == (LABELS,)
     assert first.codes[0].tolist() == [code(cell) for cell in cells]
-    assert broken_rules(clean_schema(CONFIGURATION), clean_frame(clean)) == set()
+    assert clean_contract(CONFIGURATION).broken(clean) == set()
     made = decode_table(first.codes, Domain(names=("x",), labels=first.labels), CONFIGURATION, seed)
-    assert broken_rules(output_schema(CONFIGURATION), made.to_pandas()) == set()
+    assert records_contract(CONFIGURATION).broken(made) == set()
     again = encode_table(clean_table(made, CONFIGURATION), CONFIGURATION)
     assert again.codes[0].tolist() == first.codes[0].tolist()
     written = {5: 0, 6: 250, 7: 501, 8: 997, 9: None}

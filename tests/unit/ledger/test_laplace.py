@@ -139,7 +139,7 @@ def test_an_account_for_laplace_noise_alone_says_so(
         reserve(
             "second",
             dataset="people",
-            plan=gaussian.plan,
+            plan=gaussian.charged_plan,
             source="people",
             largest=partial(largest_epsilon, gaussian.configuration),
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +17,7 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.prepare.clean import clean_table
-from marginweave.schemas.contracts import check_contract, input_schema
+from marginweave.schemas.source import source_contract
 from marginweave.sources.source import TableSource
 from tests.support.configurations import configuration
 
@@ -29,7 +29,7 @@ def cleaned(path: Path, column: dict[str, Any], **form: str) -> list:
     """The cells of column `x` after validate and preprocess."""
     declared = configuration(columns={"x": column}, source={"file": path.name, **form})
     raw = TableSource(str(path), declared.source).table(["x"])
-    check_contract(input_schema(declared), raw.to_pandas(types_mapper=pd.ArrowDtype), "validate")
+    source_contract(declared).check(raw)
     return clean_table(raw, declared).column("x").to_pylist()
 
 
@@ -70,6 +70,54 @@ def test_a_null_is_the_empty_text(tmp_path: Path, column: dict[str, Any], values
     with pytest.raises(InputError, match="validate: column 'x' breaks the rule 'every value is"):
         cleaned(path, {**column, "missing": [], "outside": "error"})
     assert cleaned(path, {**column, "missing": [""], "outside": "error"})[1] is None
+
+
+NATIVE = [
+    pa.array([1.0]),
+    pa.array([1e16]),
+    pa.array([0.1], pa.float32()),
+    pa.array([2**60]),
+    pa.array([Decimal("1.50")]),
+    pa.array([True]),
+    pa.array([date(2019, 5, 1)]),
+    pa.array([1_556_668_800], pa.timestamp("s")),
+    pa.array([1_556_668_800_000_000], pa.timestamp("us")),
+    pa.array([20190501.0]),
+    pa.array([time(4, 5, 6)], pa.time32("s")),
+]
+WITHOUT_TEXT = [
+    pa.array([math.nan]),
+    pa.array([math.inf]),
+    pa.array([None], pa.float64()),
+    pa.array([None, math.nan]).dictionary_encode(),
+    pa.array([12_000 * 365], pa.date32()),
+]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        NUMBER,
+        {"type": "boolean"},
+        {"type": "category", "values": ["1", "0.1", "1.5", "true", "10000000000000000", "2019-05-01", "04:05:06"]},
+        {"type": "category", "values": ["True", "2019-05-01 00:00:00"]},
+        {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"},
+        {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month", "format": "%Y%m%d"},
+    ],
+)
+def test_outside_error_stops_at_native_cells_that_cleaning_cannot_read_and_at_no_others(column: dict) -> None:
+    """What has no text is the empty cell, as the reference says; any other cell has the text that cleaning reads."""
+    read = []
+    for missing in ([], [""]):
+        declared = configuration(columns={"x": {**column, "missing": missing, "outside": "error"}})
+        for cells in (*NATIVE, *WITHOUT_TEXT):
+            raw = pa.table({"x": cells})
+            is_lost = clean_table(raw, declared).column("x").null_count > 0
+            is_missing = cells in WITHOUT_TEXT and "" in missing
+            stops = source_contract(declared).broken(raw) != set()
+            assert stops == (is_lost and not is_missing), (cells, missing)
+            read.append(not stops)
+    assert len(WITHOUT_TEXT) < sum(read) < len(read)
 
 
 def test_dates_in_two_formats(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ _FACTS = ("separator", "max_values", "decimals", "format", "codes")
 class Rule:
     """A rule of a contract: a range, a list of values, the labels of a dictionary, or what every text of the column keeps.
 
-    With a range and a list, a value of either keeps it.
+    With a range and a list, a value of either keeps it. With a `separator`, a text has parts, which are trimmed and not empty:
+    `each` is asked of every part, and there are `at_least` and `at_most` so many. What is missing keeps every rule.
     """
 
     name: str
@@ -40,8 +41,9 @@ class Rule:
     values: tuple[Any, ...] | None = None
     labels: tuple[str, ...] | None = None
     each: Callable[[str], bool] | None = None
-    native: tuple[type, ...] = ()
-    """Cells of these types keep the rule whatever their text is."""
+    separator: str | None = None
+    at_least: int = 0
+    at_most: int | None = None
 
 
 def _texts(value: Any) -> Any:
@@ -195,8 +197,6 @@ class MeasuredColumn(ColumnBase, frozen=True):
     measured: ClassVar[bool] = True
     input_rule: ClassVar[str] = RULE_DECLARED
     """Name of the rule that a value keeps."""
-    native: ClassVar[tuple[type, ...]] = ()
-    """Types of cells that need no text to be values."""
     imputations: ClassVar[tuple[str, ...]] = ("uniform",)
     """The kinds of imputation that the column can have; with a private domain weights alone."""
     missing: Texts | None = None
@@ -210,7 +210,10 @@ class MeasuredColumn(ColumnBase, frozen=True):
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:
-        """The contract of the column in the clean table, in the form of `clean_frame`: public labels are the declared ones."""
+        """The contract of the column in the clean table: public labels are the declared ones.
+
+        Limits of dates are days from 1970-01-01, those of moments seconds.
+        """
         return (Rule(name=RULE_LABELS, labels=self.labels),) if self.public_cells else ()
 
     @property

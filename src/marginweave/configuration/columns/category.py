@@ -188,9 +188,16 @@ class SetColumn(ValuedColumn, frozen=True):
     @property
     def released_rules(self) -> tuple[Rule, ...]:
         """Every value is a public one, and no cell has too many."""
-        return (
-            Rule(name=RULE_DECLARED, each=self.accepts),
-            Rule(name=RULE_CAP, each=lambda text: len(self.parts(text)) <= self.max_values),
+        return self.part_rule, Rule(name=RULE_CAP, separator=self.separator, at_most=self.max_values)
+
+    @property
+    def part_rule(self) -> Rule:
+        """What `accepts` asks of a cell, said of its parts."""
+        if self.private:
+            return Rule(name=RULE_DECLARED, separator=self.separator)
+        least = self.min_values or 0
+        return Rule(
+            name=RULE_DECLARED, separator=self.separator, each=lambda part: self.code_of(part) >= 0, at_least=least
         )
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterable, Sequence, Set
-from datetime import date
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -65,7 +64,6 @@ class DateColumn(BinnedColumn, frozen=True):
     """
 
     input_rule: ClassVar[str] = "every value is a date in the declared format"
-    native: ClassVar[tuple[type, ...]] = (date,)
     type: Literal["date", "datetime"]
     bounds: Annotated[tuple[str, str] | None, BeforeValidator(_bounds)] = None
     bins: Annotated[Period | tuple[str, ...], BeforeValidator(_bins)]

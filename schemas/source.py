@@ -1,0 +1,60 @@
+"""The contract of the raw table: columns that can be read, and with `outside: error` no value outside."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+
+from marginweave.base.arrow import cell_type, is_cell
+from marginweave.base.errors import InputError
+from marginweave.columns import values_of
+from marginweave.columns.base import ColumnValues
+from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.release import Configuration
+
+from .contracts import Contract, whole_column
+
+if TYPE_CHECKING:
+    import pandera.pandas as pa
+    from pandera.engines.pandas_engine import DataType
+
+
+def source_contract(configuration: Configuration) -> Contract:
+    """Return the contract of the columns that count, exactly these and in their order, in types of cells that have a text."""
+    columns = {name: _column(configuration, name) for name in configuration.raw_names}
+    return Contract.of("validate", columns, InputError)
+
+
+def _column(configuration: Configuration, name: str) -> pa.Column:
+    import pandera.pandas as pa
+
+    column, checks = configuration.columns[name], []
+    if isinstance(column, MeasuredColumn) and column.outside == "error":
+        kind = values_of(column, configuration.missing_texts(name))
+        checks = [whole_column(column.stopping_rule, lambda cells: _is_read(kind, cells))]
+    return pa.Column(_type_with_texts(), checks, nullable=True)
+
+
+def _is_read(kind: ColumnValues[Any], cells: pyarrow.Array) -> bool:
+    """Whether every cell is missing or a value of the column; of texts, each is asked about once."""
+    distinct = cells.unique() if pyarrow.types.is_dictionary(cells.type) else cells
+    return not kind.judge(distinct).unread.any()
+
+
+@cache
+def _type_with_texts() -> DataType:
+    """The types of a source as one of pandera: texts, numbers, booleans, dates and times, behind a dictionary or not."""
+    from pandera.engines.pandas_engine import DataType
+
+    class WithTexts(DataType):  # pyright: ignore[reportUntypedBaseClass]
+        type = "cells with texts"
+
+        def __init__(self) -> None:
+            """Leave out the warning about a type that pandas does not know."""
+
+        def check(self, pandera_dtype: Any, data_container: Any = None) -> bool:  # noqa: ARG002 - of the type alone
+            return is_cell(cell_type(pandera_dtype.type.pyarrow_dtype))
+
+    return WithTexts()

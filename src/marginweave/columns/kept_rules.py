@@ -1,0 +1,52 @@
+"""Whether a column keeps a rule of its contract: asked of all of its cells at once, and of equal texts once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from marginweave.base.arrays import Flags
+from marginweave.base.arrow import compute as pc
+from marginweave.columns.base import distinct_texts
+from marginweave.configuration.columns.base import Rule
+
+
+def keeps(rule: Rule, values: pa.Array) -> bool:
+    """Return whether every cell keeps the rule; one that is null does. Private, as the cells are."""
+    if rule.labels is not None:
+        return tuple(values.dictionary.to_pylist()) == rule.labels
+    if rule.limits is not None or rule.values is not None:
+        return bool(pc.all(pc.or_(values.is_null(), _is_value(rule, values)), min_count=0).as_py())
+    texts, _ = distinct_texts(values.drop_null())
+    return bool(kept_texts(rule, [text.strip() for text in texts.to_pylist()]).all())
+
+
+def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
+    """Return which trimmed texts keep a rule about texts or their parts; `each` is asked of equal parts once."""
+    if rule.separator is None:
+        assert rule.each is not None
+        return np.array([rule.each(text) for text in texts], np.bool_)
+    cells = pc.split_pattern(pa.array(texts, pa.string()), rule.separator)
+    encoded, lengths = cells.flatten().dictionary_encode(), cells.value_lengths().to_numpy(zero_copy_only=False)
+    owners, codes = np.repeat(np.arange(len(texts)), lengths), encoded.indices.to_numpy(zero_copy_only=False)
+    parts = [part.strip() for part in encoded.dictionary.to_pylist()]
+    found = np.bincount(owners[np.array([part != "" for part in parts], np.bool_)[codes]], minlength=len(texts))
+    kept = (found >= rule.at_least) & (found <= (np.inf if rule.at_most is None else rule.at_most))
+    if rule.each is not None:
+        refused = np.array([part != "" and not rule.each(part) for part in parts], np.bool_)
+        kept[owners[refused[codes]]] = False
+    return kept
+
+
+def _is_value(rule: Rule, values: pa.Array) -> pa.Array:
+    """Return which cells lie within the limits, or are one of the values; of one that is null it may be either, or null."""
+    if pa.types.is_integer(values.type):  # limits have decimals
+        values = values.cast(pa.float64(), safe=False)
+    among = None if rule.values is None else pc.is_in(values, value_set=pa.array(rule.values, values.type))
+    if rule.limits is None:
+        return among
+    low, high = (pa.scalar(limit, values.type) for limit in rule.limits)
+    inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    return inside if among is None else pc.or_(inside, among)

@@ -1,0 +1,60 @@
+"""Checks that codes and counts lie in their domain: what no table can say is checked beside what makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from marginweave.base.errors import refuse_broken
+from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.columns.base import RULE_DECLARED, RULE_LABELS
+from marginweave.domain.combinations import Level
+
+RULE_CODES = "every code has a label"
+RULE_COUNTS = "every count is positive"
+RULE_ORDER = "combinations stand in canonical order, each once"
+RULE_COLUMNS = "the columns of a combination increase"
+
+
+def check_levels(levels: Iterable[Level], sizes: Sequence[int], stage: str) -> None:
+    """Check order, domain and sign of the released counts of every length, over columns of so many values; raises StageError as `refuse_broken`."""
+    for level in levels:
+        refuse_broken(stage, _broken_level(level, sizes))
+
+
+def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
+    """Every rule that the combinations of one length break, with the column (column_1 …, value_1 …, count) or `table`."""
+    known = (level.columns >= 0) & (level.columns < len(sizes))
+    largest = np.asarray([*sizes, 0])[np.where(known, level.columns, -1)]
+    keys = np.concatenate([level.columns, level.values], axis=1)
+    in_order = (np.diff(np.lexsort(keys.T[::-1])) > 0).all()
+    each_once = (keys[1:] != keys[:-1]).any(axis=1).all()
+    kept = {
+        **{(f"column_{i + 1}", RULE_DECLARED): known[:, i] for i in range(level.length)},
+        **{(f"value_{i + 1}", RULE_CODES): level.values[:, i] >= 0 for i in range(level.length)},
+        ("count", RULE_COUNTS): level.counts >= 1,
+        ("table", RULE_CODES): level.values < largest,
+        ("table", RULE_COLUMNS): level.columns[:, :-1] < level.columns[:, 1:],
+        ("table", RULE_ORDER): in_order and each_once,
+    }
+    return {rule for rule, holds in kept.items() if not np.all(holds)}
+
+
+def check_codes(
+    attributes: Sequence[Attribute], sizes: Sequence[int], codes: Sequence[Any], stage: str, *, complete: bool
+) -> None:
+    """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, those above it only for gaps.
+
+    Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `refuse_broken`.
+    """
+    broken = {("table", RULE_CODES)} if len(set(map(len, codes))) > 1 else set()
+    for attribute, size, values in zip(attributes, sizes, codes, strict=True):
+        if not attribute.private and size != len(attribute.labels):
+            broken.add((attribute.name, RULE_LABELS))
+        largest = size + max(len(attribute.gaps), not complete) - 1
+        slots = [values] if values.ndim == 1 else values.T
+        if len(slots) != attribute.width or not all(((slot >= 0) & (slot <= largest)).all() for slot in slots):
+            broken.add((attribute.name, RULE_CODES))
+    refuse_broken(stage, broken)
