@@ -90,20 +90,20 @@ def open_account(
 
 def _room_of(total: AccountTotal, one: Account) -> str:
     """How many releases a new account has room for, and of which noise; `one` holds a single one, or is empty."""
-    from marginweave.ledger.admission import LAPLACE
+    from marginweave.ledger.admission import BY_STATEMENT, LAPLACE
 
     noise = ""
     if not total.account.box.mu2:
-        first = "; only its first may have another noise" if total.account.delta else ""
-        noise = f". It holds releases with Laplace noise alone ({LAPLACE}){first}"
+        held = f"{BY_STATEMENT}; only its first may be another" if total.account.delta else None
+        noise = f". It holds {held or f'releases with Laplace noise alone ({LAPLACE})'}"
     if one.kind_of_plan is None:
         many = "How many of yours fit: marginweave plan CONFIG"
         return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}{noise}"
-    from marginweave.forecast.account import SEVERAL, releases_that_fit
+    from marginweave.forecast.account import SEVERAL, count_of, releases_that_fit
 
     number, _ = releases_that_fit(total.account, total.spent, (one.kind_of_plan, one.cap), SEVERAL)
     raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
-    return f"Releases of this configuration that fit: {number}. {raised}{noise}"
+    return f"Releases of this configuration that fit: {count_of(number, number)}. {raised}{noise}"
 
 
 def _proposed(dataset: str, config: Path | None) -> Account:

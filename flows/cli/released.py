@@ -154,6 +154,7 @@ def report(
             "verdict": found.verdict,
             "backwards": found.backwards,
             "totals": found.totals,
+            "drawn": found.drawn_words,
             "false_alarm": FALSE_ALARM,
         }
         print_json({**said, "changed": single, "changed_pairs": pairs})
@@ -165,7 +166,7 @@ def report(
 
 def _print_comparison(found: ReleaseComparison, false_alarm: float) -> None:
     """Verdict, totals and the largest changes."""
-    for line in filter(None, (found.verdict, found.backwards, found.totals)):
+    for line in filter(None, (found.verdict, found.backwards, found.totals, found.drawn_words)):
         out.print(line)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
         out.print(f"  {printable(change.said)}")

@@ -14,10 +14,10 @@ from scipy.stats import binom, chi2
 from marginweave.answers.cells import cell_tables
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
-from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
+from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.merged import count_between
-from marginweave.answers.quantities import sum_of
+from marginweave.answers.quantities import mean_of, share_of, sum_of
 from marginweave.estimate.intervals import count_interval
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from tests.support.dense_least_squares import Survey, random_weights
@@ -47,7 +47,7 @@ def surveys(draw: st.DrawFn) -> Survey:
 
 
 def compare(survey: Survey, seed: int, *, known: bool) -> None:
-    """Every single attribute, every measured set, and the number of records, against the dense system."""
+    """Every single attribute and every measured set, given the number of records, against the dense system, and this number."""
     rng = np.random.default_rng(seed)
     table = rng.poisson(40, survey.cells).astype(np.float64)
     squares = survey.measure(table, rng, known=known)
@@ -60,11 +60,22 @@ def compare(survey: Survey, seed: int, *, known: bool) -> None:
             asked.append(random_weights(survey, clique, rng, merged=merges))
     products = [survey.products(weights) for weights in asked]
     solved = [(squares.solve(weights), own) for weights, own in zip(asked, products, strict=True)]
+    records, variance = (float(table.sum()), 0.0) if known else mean_of_totals(squares)
+    assert np.allclose(squares.total, (records, variance))
     for found, own in (*solved, (squares.solve_jointly(asked), np.concatenate(products))):
-        values, covariance = survey.dense(squares, own, float(table.sum()) if known else None)
+        values, covariance = survey.dense(squares, own, records)
+        of_more = survey.dense(squares, own, records + 1)[0] - values
+        covariance = covariance + np.outer(of_more, of_more) * variance
         scale = max(float(np.abs(covariance).max()), 1e-3)
         assert np.allclose(found.values, values, rtol=1e-7, atol=1e-5)
         assert np.allclose(found.covariance, covariance, rtol=1e-6, atol=1e-6 * scale)
+
+
+def mean_of_totals(squares: LeastSquares) -> tuple[float, float]:
+    """The mean of what each table adds up to by its precision, and its variance: whatever is merged, none is selected."""
+    tables = squares.measured.tables
+    precision = np.array([1 / (table.counts.size * table.variance) for table in tables])
+    return float(precision @ [table.counts.sum() for table in tables] / precision.sum()), float(1 / precision.sum())
 
 
 @given(survey=surveys(), seed=st.integers(0, 2**32 - 1), known=st.booleans())
@@ -180,6 +191,52 @@ def test_shares_of_a_population_are_covered() -> None:
         narrow += alone[0] <= 0.2 <= alone[1]
     assert binom.ppf(FALSE_ALARM, 4000, 0.94) <= hits <= binom.isf(FALSE_ALARM, 4000, 0.97)
     assert narrow < binom.ppf(FALSE_ALARM, 4000, 0.95)
+
+
+POPULATIONS = {
+    "a rare large value": ([0, 1, 50], [0.695, 0.3, 0.005], 400),
+    "a rare small value": ([-50, -1, 0], [0.005, 0.3, 0.695], 400),
+    "a share": ([0, 1], [0.99, 0.01], 400),
+    "a tail": ([0, 15, 40, 75, 150, 600, 1000], [0.916, 0.03, 0.02, 0.02, 0.01, 0.0005, 0.0035], 1000),
+    "ages": (list(range(17, 90)), np.exp(-(((np.arange(17, 90) - 38) / 20) ** 2)).tolist(), 400),
+}
+
+
+def _means(case: str, draws: int) -> list[tuple[tuple[float, float], tuple[float, float], float]]:
+    """Of samples of a population, with noise of one record: the interval of the mean, that of the largest value's share, sd."""
+    values, weights, records = POPULATIONS[case]
+    shares, numbers = np.array(weights) / np.sum(weights), np.array(values, np.float64)
+    rng, found = np.random.default_rng(21), []
+    range_of, reach = ValueRange(place=0, low=numbers, high=numbers), Reach(level=0.95)
+    for _ in range(draws):
+        counts = rng.multinomial(records, shares) + np.rint(rng.normal(0, 1, len(values)))
+
+        def solve(queries: Any, counts: Any = counts) -> Estimates:
+            asked = np.stack([np.prod([own for _, own in one], axis=0) for one in queries])
+            return Estimates(values=asked @ counts, covariance=asked @ asked.T * (1 + 1 / 12))
+
+        mean, _ = mean_of(solve, [], range_of, reach, sampled=True)
+        whole = np.ones(len(values))
+        share, _ = share_of(solve([[(0, numbers == numbers[-1])], [(0, whole)]]), reach, sampled=True)
+        apart = (numbers - shares @ numbers) ** 2
+        sd = float(np.sqrt(shares @ apart / records + (1 + 1 / 12) * apart.sum() / records**2))
+        found.append(((mean.low, mean.high), (share.low, share.high), sd))
+    return found
+
+
+@pytest.mark.parametrize("case", POPULATIONS)
+def test_means_of_a_population_are_covered_also_where_rare_values_decide(case: str) -> None:
+    """1,000 samples each: what is too rare for a sample counts, at the end of what values can be. False alarms 1e-6."""
+    values, weights, _ = POPULATIONS[case]
+    truth, found = float(np.average(values, weights=weights)), _means(case, 1000)
+    assert sum(low <= truth <= high for (low, high), _, _ in found) >= binom.ppf(FALSE_ALARM, len(found), 0.95)
+    if case == "ages":
+        assert np.mean([high - low for (low, high), _, _ in found]) < 1.15 * 2 * 1.96 * found[0][2]
+
+
+def test_the_mean_of_zeros_and_ones_is_a_share() -> None:
+    for mean, share, _ in _means("a share", 50):
+        assert mean == pytest.approx(share)
 
 
 def test_sums_are_covered_wherever_in_its_bin_a_value_lies() -> None:

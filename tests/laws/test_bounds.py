@@ -40,30 +40,27 @@ ALL = {axis: np.array([[0.0, 1.0]]) for axis in range(4)}
 CELLS = np.indices((2, 2, 2, 2)).sum(axis=0)
 
 
-def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) -> EstimateInterval:
-    """The records that have 1 in all four columns; a model in which nothing depends."""
-    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+def _model(squares: LeastSquares, **changes: Any) -> ModelAnswers:
+    """A model in which nothing depends."""
     given = {
         "measured": squares.measured,
-        "model": model,
+        "model": Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, []),
         "codes": [np.arange(2)] * 4,
         "inside": [],
         "chosen": False,
         "spread": lambda: pytest.fail("nothing asks how far the model may be off"),
     }
-    return count_outside(squares, ModelAnswers(**{**given, **changes}), rules, ALL, REACH)
+    return ModelAnswers(**{**given, **changes})
+
+
+def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) -> EstimateInterval:
+    """The records that have 1 in all four columns, beside that model."""
+    return count_outside(squares, _model(squares, **changes), rules, ALL, REACH)
 
 
 def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
     """Answers beside a model in which nothing depends."""
-    modelled = ModelAnswers(
-        measured=squares.measured,
-        model=Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, []),
-        codes=[np.arange(2)] * 4,
-        inside=[],
-        chosen=False,
-        spread=lambda: spread,
-    )
+    modelled = _model(squares, spread=lambda: spread)
     return MarginalAnswers(squares=squares, codes=cast("Any", None), sets=(), model=lambda: modelled)
 
 
@@ -120,16 +117,25 @@ def test_no_models_are_drawn_where_no_table_tells_of_so_many_columns() -> None:
     inside = [frozenset(c) for c in itertools.combinations(range(4), 2)]
     found = _asked(squares, inside=inside, chosen=True)
     assert found.low < 100 < found.high
-    model = ModelAnswers(
-        measured=squares.measured,
-        model=Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, []),
-        codes=[np.arange(2)] * 4,
-        inside=inside,
-        chosen=True,
-        spread=lambda: pytest.fail("nothing asks how far the model may be off"),
-    )
+    model = _model(squares, inside=inside, chosen=True)
     assert model.knows([0, 1])
     assert not model.knows([0, 1, 2])
+
+
+def test_a_model_of_records_tells_nothing_of_columns_that_were_counted_otherwise() -> None:
+    """Of columns that records alone are made to keep to rules: measured counts around it are all that is known."""
+    sets = (*(((a,), 10.0, False) for a in range(4)), ((0, 1, 2), 10.0, False))
+    survey = Survey(sizes=(2, 2, 2, 2), sets=sets, merged=((0, 1),) * 4)
+    squares = survey.measure(np.full((2, 2, 2, 2), 100.0), np.random.default_rng(1))
+    given: dict[str, Any] = {"inside": [frozenset({0, 1, 2})], "chosen": True, "recorded": [(3,)]}
+    with pytest.raises(pytest.fail.Exception):
+        _asked(squares, **{**given, "recorded": []})
+    found = _asked(squares, **given)
+    assert found.low == 0
+    assert 200 < found.high < 260
+    model = _model(squares, **given)
+    assert model.knows([0, 1])
+    assert not model.knows([0, 3])
 
 
 def test_no_bound_is_beyond_the_reach_of_one_measured_count() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from scipy.stats import binom
 
 from marginweave.base.errors import InputError
 from marginweave.publish.comparison import FALSE_ALARM, Change, compare_releases, render_comparison
-from tests.support.changed_releases import COLUMNS, SIZES, Make, marginals_of, truth, tuples_of
+from marginweave.publish.reader import PublishedRelease
+from tests.support.changed_releases import COLUMNS, SIZES, Make, Truth, marginals_of, truth, tuples_of
 from tests.support.configurations import configuration
 
 
@@ -119,6 +122,76 @@ def test_the_ranges_hold_all_together() -> None:
         assert len(found.values) == sum(SIZES)
         missed += any(not change.low <= real[change.words] <= change.high for change in every)
     assert missed <= binom.isf(1e-6, pages, FALSE_ALARM)
+
+
+SUBJECTS = 60_000
+ROWS = np.stack([np.random.default_rng(5).integers(0, size, (SUBJECTS, 4)) for size in SIZES])
+"""Codes of four rows of each subject: shape (columns, subjects, rows)."""
+UNIT: dict[str, Any] = {"privacy__unit": {"column": "id", "max_records": 1}}
+IMPUTED: dict[str, Any] = {"columns__c0__impute": {"distribution": "uniform"}}
+NAMES = {
+    "chosen": "counts are of at most 1 row for each id, chosen by chance",
+    "imputed": "cells of c0 without a value",
+}
+
+
+def _counted(rng: np.random.Generator, by_chance: str) -> Truth:
+    """What is counted where one row of each subject is chosen, or where four of five values of the first column are imputed."""
+    codes = ROWS[:, :, 0].copy()
+    if by_chance == "chosen":
+        codes = ROWS[:, np.arange(SUBJECTS), rng.integers(0, 4, SUBJECTS)]
+    else:
+        codes[0, : 4 * SUBJECTS // 5] = rng.integers(0, 2, 4 * SUBJECTS // 5)
+    found: Truth = {(j,): np.bincount(own, minlength=n) for j, (own, n) in enumerate(zip(codes, SIZES, strict=True))}
+    for a, b in itertools.combinations(range(len(SIZES)), 2):
+        found[a, b] = np.zeros((SIZES[a], SIZES[b]), np.int64)
+        np.add.at(found[a, b], (codes[a], codes[b]), 1)
+    return found
+
+
+def _declared(release: PublishedRelease, by_chance: str) -> PublishedRelease:
+    changes = UNIT if by_chance == "chosen" else IMPUTED
+    aggregate = {"method": "marginals", "cliques": {"all": 2}}
+    return replace(release, configuration=configuration(**{"columns": COLUMNS, "aggregate": aggregate, **changes}))
+
+
+@pytest.mark.parametrize("by_chance", ["chosen", "imputed"])
+def test_what_chance_decides_before_rows_are_counted_is_no_change(by_chance: str) -> None:
+    """The same rows, released twice: most pages would name a change by the noise alone (false-alarm rate of this test 1e-6)."""
+    rng, pages, alarms = np.random.default_rng(13), 16, 0
+
+    def both() -> tuple[PublishedRelease, PublishedRelease]:
+        before, after = (_declared(marginals_of(rng, _counted(rng, by_chance)), by_chance) for _ in range(2))
+        return before, after
+
+    for _ in range(pages):
+        found = compare_releases(*both())
+        alarms += bool(found.changed or found.changed_pairs)
+    assert alarms <= binom.isf(1e-6, pages, FALSE_ALARM)
+    before, after = both()
+    found = compare_releases(before, after)
+    assert found.drawn_words.count(NAMES[by_chance]) == 1
+    assert found.drawn_words in render_comparison(found, before, after).decode()
+
+
+def test_a_change_that_chance_cannot_explain_is_found_and_what_it_does_not_decide_is_as_sharp() -> None:
+    rng = np.random.default_rng(14)
+    one, other = (_counted(rng, "imputed") for _ in range(2))
+    other[0,] = other[0,] + np.array([4000, -4000])
+    other[1,][7] += 120
+    before, after = (_declared(marginals_of(rng, counts), "imputed") for counts in (one, other))
+    found = compare_releases(before, after)
+    assert {change.words for change in found.changed} == {"c0 v0", "c0 v1", "c1 v7"}
+    assert "by more than the noise and these choices can explain" in found.verdict
+
+
+def test_resized_tables_are_not_compared() -> None:
+    rng = np.random.default_rng(15)
+    release = marginals_of(rng, truth())
+    imputed = {name: {**column, "impute": {"distribution": "uniform"}} for name, column in COLUMNS.items()}
+    resized = configuration(columns=imputed, resize={"records": 6000, "proportion": 0.5})
+    with pytest.raises(InputError, match="is of a resized table, whose records are drawn again in each release"):
+        compare_releases(release, replace(marginals_of(rng, truth()), configuration=resized))
 
 
 def test_other_values_are_not_compared_and_other_datasets_are_refused() -> None:

@@ -19,6 +19,7 @@ from marginweave.answers.merged import between
 from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
 from marginweave.answers.quantities import share_between, sum_of
 from marginweave.configuration.question import Question
+from marginweave.estimate.intervals import expected_ends
 from marginweave.estimate.mixture.model import Mixture
 from tests.support.dense_least_squares import Survey
 
@@ -174,3 +175,15 @@ def test_a_sum_is_what_its_values_and_public_numbers_allow(records: float | None
         assert 0 <= found.low <= found.estimate <= found.high <= 10 * most
         assert flag.startswith("do not use") or found.estimate > 0
     assert below > 5
+
+
+@pytest.mark.parametrize("tail", [0.05, 1e-4, 1e-9])
+@pytest.mark.parametrize("count", [0, 1, 3, 40, 2_000])
+def test_what_a_sum_of_chances_is_expected_to_be_lies_inside(count: int, tail: float) -> None:
+    """At the ends such a count, or one beyond, is as rare as is said, however many chances make it up: few or very many."""
+    least, most = expected_ends(count, count, tail)
+    assert least <= count <= most
+    for chances in (max(most, 1), 2 * max(most, 1), 10**7):
+        assert count == 0 or binom.sf(count - 1, chances, least / chances) <= tail
+        assert binom.cdf(count, chances, min(most / chances, 1.0)) <= tail
+    assert most - count <= 3 + 2 * max(np.sqrt(2 * count * -np.log(tail)), -np.log(tail))

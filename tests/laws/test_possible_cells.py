@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,20 @@ from marginweave.configuration.attributes import combinations_of
 from marginweave.configuration.question import read_question
 from marginweave.configuration.release import Configuration
 from marginweave.domain.masks import Clique
-from marginweave.domain.zeros import PossibleCells, broken_records, domain_sizes, excluded_codes, structural_masks
+from marginweave.domain.zeros import (
+    PossibleCells,
+    broken_records,
+    domain_sizes,
+    excluded_codes,
+    recorded_alone,
+    structural_masks,
+)
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.observations.tables import Marginals
+from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.repair import Repair
 from marginweave.publish.measured_tables import measurements_table
 from marginweave.publish.reader import PublishedRelease
 from marginweave.publish.tables import counts_table
@@ -70,6 +81,40 @@ def test_codes_that_are_counted_together_are_possible_where_one_of_them_is() -> 
         together = np.zeros([int(blocks[a].max()) + 1 for a in clique], np.bool_)
         np.logical_or.at(together, np.ix_(*(blocks[a] for a in clique)), alone)
         assert np.array_equal(possible.contain(clique, np.indices(together.shape), blocks), together)
+
+
+SURE = {"type": "category", "missing": [], "outside": "error"}
+TOWN: dict[str, Any] = {"type": "category", "domain": "private"}
+IMPUTED = {**TOWN, "impute": {"weights": {"x": 1, "y": 1}}}
+ILL = {"ill": {**SURE, "values": ["no", "yes", "unsure"]}, "sex": {**SURE, "values": ["f", "m"]}}
+THROUGH_TOWN = [{"town": "x", "sex": "m"}, {"town": "y", "ill": "yes"}]
+PUBLIC = [{"ill": "unsure", "sex": "m"}]
+
+
+@pytest.mark.parametrize(
+    ("town", "rules", "recorded"),
+    [
+        (IMPUTED, [], {(0,)}),
+        (TOWN, PUBLIC, set()),
+        (TOWN, THROUGH_TOWN, {(0, 1), (0, 2)}),
+        (IMPUTED, [*THROUGH_TOWN, *PUBLIC], {(0,), (0, 1), (0, 2)}),
+    ],
+)
+def test_what_is_called_impossible_is_in_no_row_that_was_counted(
+    town: dict[str, Any], rules: list[dict[str, str]], recorded: set[Clique]
+) -> None:
+    """A private domain is known after rows were counted: these keep none of its rules, and have what was not released."""
+    config = configuration(columns={"town": town, **ILL}, structure={"forbidden": rules} if rules else {})
+    labels = (("x", "y"), *labels_of(config)[1:])
+    codes = np.indices((3, 3, 2)).reshape(3, -1).astype(np.uint8)
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(codes.shape[1]))
+    rows = np.stack(Repair(config, labels)(EncodedTable(labels=labels, codes=tuple(codes)), words).codes)
+    possible = PossibleCells.of(config, labels)
+    for length in (1, 2, 3):
+        for clique in itertools.combinations(range(3), length):
+            there = cells_with_records(rows.astype(np.int64), clique, (3, 3, 2))
+            assert np.array_equal(possible.contain(clique, np.indices(there.shape), {}), there), clique
+    assert recorded_alone(config, labels) == recorded
 
 
 @pytest.fixture(scope="module")

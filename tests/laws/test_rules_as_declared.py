@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import broken_records, rule_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.repair import Repair
@@ -122,3 +122,50 @@ def test_orders_of_any_length_and_bins_are_kept(data: st.DataObject) -> None:
     kept = ~broken_records(codes, masks)
     assert not broken_records(once.codes, masks).any()
     assert all(np.array_equal(new[kept], old[kept]) for new, old in zip(once.codes, codes, strict=True))
+
+
+KINDS = [
+    {"missing": [], "outside": "error"},
+    {"missing": []},
+    {"missing": ["N"]},
+    {"missing": ["N"], "outside": "null"},
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_columns_that_get_values_by_chance_are_known(data: st.DataObject) -> None:
+    """By every record and many draws: no other column changes with them, and no part of the rules is named in vain."""
+    columns: dict[str, Any] = {
+        name: {"type": "category", "values": list("pqr"), **data.draw(st.sampled_from(KINDS))} for name in "abc"
+    }
+    columns["d"] = {"type": "number", "bounds": [0, 3], "bins": 3, "decimals": 1, **data.draw(st.sampled_from(KINDS))}
+    values = st.lists(st.sampled_from("pqr"), min_size=1, max_size=2, unique=True)
+    rule = st.dictionaries(st.sampled_from("abc"), values, min_size=2, max_size=3)
+    structure: dict[str, Any] = {"forbidden": data.draw(st.lists(rule, max_size=3))}
+    if data.draw(st.booleans()):
+        structure["forbidden"].append({"a": ["p"], "d": {"to": 1}})
+    try:
+        declared = configuration(columns=columns, structure=structure)
+        counted = declared.with_undeclared(declared.undeclared)
+        labels = [attribute.labels for attribute in counted.attributes]
+        repair = Repair(counted, labels)
+    except InputError:
+        assume(False)
+        return
+    sizes = domain_sizes(counted.attributes, labels)
+    every = np.indices(sizes).reshape(len(sizes), -1).astype(np.uint8)
+    table = EncodedTable(labels=tuple(labels), codes=tuple(every))
+    changed = set[int]()
+    first: np.ndarray | None = None
+    for number in range(12):
+        key = number.to_bytes(32, "big")
+        words = RecordWords(words=KeyedBits(key=key, purpose="rules"), records=np.arange(every.shape[1]))
+        found = np.stack(repair(table, words).codes)
+        first = found if first is None else first
+        changed |= set(np.flatnonzero((found != first).any(axis=1)).tolist())
+    drawn = repair.drawn([])
+    assert changed <= drawn
+    assert bool(changed) == bool(drawn)
+    tied = repair.drawn([0])
+    assert drawn <= tied

@@ -38,6 +38,10 @@ def truth() -> Truth:
 def base(method: str) -> PublishedRelease:
     """A release of three records whose counts are put in its place."""
     release = published([np.zeros(3, np.uint8)] * 3, columns=COLUMNS, aggregate__reporting_length=2)[0]
+    noise = tuple(
+        one.model_copy(update={"contribution_bound": len(SIZES)}) for one in release.statement.noise
+    )  # none is cut
+    release = replace(release, statement=release.statement.model_copy(update={"noise": noise}))
     if method == "k-tuples":
         return release
     return replace(

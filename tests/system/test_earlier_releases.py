@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -25,7 +26,7 @@ from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
 from marginweave.publish.reader import PublishedRelease
-from marginweave.released.earlier import usable_marginals
+from marginweave.released.earlier import drawn_again, usable_marginals
 from marginweave.runs.preparation import check_request
 from marginweave.runs.request import Request, read_request
 from marginweave.verify.files import audit_files
@@ -230,6 +231,63 @@ def test_a_release_of_other_records_is_refused(changes: dict[str, Any], words: s
     assert usable_marginals(ours, stated)
     with pytest.raises(InputError, match=words):
         usable_marginals(ours, other)
+
+
+IMPUTE = {"impute": {"distribution": "uniform"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "used"),
+    [
+        ({"columns__sex": {**BASE["columns"]["sex"], **IMPUTE}}, {"region", "age", "grade"}),
+        ({"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}, {*BASE["columns"]}),
+        (
+            {
+                "columns__sex": {**BASE["columns"]["sex"], **IMPUTE},
+                "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
+            },
+            {"age", "grade"},
+        ),
+    ],
+)
+def test_what_chance_puts_in_a_cell_or_leaves_there_is_not_pooled(
+    changes: dict[str, Any], used: set[str], home: Path
+) -> None:
+    """Two releases of the same rows count other values there, and in columns that rules tie to them."""
+    ours = parse_configuration(raw(**{**MARGINALS, **changes}))
+    names = [attribute.name for attribute in ours.attributes]
+    stated = PublishedRelease.read(home / FIRST).statement
+    one = next(iter(stated.marginals or ()))
+    pairs = [(name,) for name in names] + list(itertools.combinations(names, 2))
+    marginals = tuple(one.model_copy(update={"attributes": pair}) for pair in pairs)
+    same = stated.model_copy(update={"configuration": ours.canonical(), "marginals": marginals})
+    found = usable_marginals(ours, same)
+    assert {m.attributes for m in found} == {pair for pair in pairs if used.issuperset(pair)}
+    assert drawn_again(ours) == {*names} - used
+
+
+def test_what_is_not_used_is_named_and_rules_that_draw_values_are_refused(home: Path, tmp_path: Path) -> None:
+    """A release of rows with imputed cells, and one of rows of which those that break a rule get a value by chance."""
+    sex, grade = ({**BASE["columns"][name], "missing": []} for name in ("sex", "grade"))
+    imputed = {**MARGINALS, "columns__sex": {**sex, **IMPUTE}}
+    ruled = {
+        **MARGINALS,
+        "columns__sex": sex,
+        "columns__grade": grade,
+        "structure": {"forbidden": [{"sex": "f", "grade": 1}]},
+    }
+    for run, changes in (("imputed", imputed), ("ruled", ruled)):
+        folder = home / run
+        folder.mkdir()
+        run_plainly(home, people(folder, 300, **changes), run)
+    known = [{"release": str(home / "runs" / "imputed" / "release"), "same_rows": SAME}]
+    request = requested(home, people(tmp_path, 300, **imputed, known=known))
+    assert any(
+        line.startswith("Not used of that release: sex, as chance decides") for line in earlier_forecast(request)
+    )
+    known = [{"release": str(home / "runs" / "ruled" / "release"), "same_rows": SAME}]
+    with pytest.raises(InputError, match="counted grade, sex with rows that break a rule, which get a value by chance"):
+        requested(home, people(tmp_path, 300, **ruled, known=known))
 
 
 def test_columns_may_be_left_out_added_and_reordered(home: Path) -> None:

@@ -6,11 +6,9 @@ table is independent for different B, so each B is estimated by itself: by the m
 inverse variance (ResidualPlanner: Xiao, He, Zhang, Kifer 2023; GReM: Mullins et al. 2024). Where the tables of B divide each
 of its axes in one way, no linear unbiased estimate has less variance.
 
-One axis by itself and the number of records are solved exactly although tables divide an axis in several ways (values merged,
-bins joined). With t the counts of the axis and S_k t its sums over part k, the tables say w_k |S_k t - T_k|^2 - (w_k / m_k)
-(sum t - sum T_k)^2 of it, T_k the pooled table of m_k blocks, 1/w_k the variance of a cell. The second term and what all
-cells of all tables add up to are of the number of records n alone, and given n the axes are independent of each other and of
-larger B.
+The number of records n is the mean of what all tables add up to, by their precision: no sum of a whole table depends on which
+values noise has merged. Given n, one axis by itself is solved although tables divide an axis in several ways (`axes`), and
+the axes are independent of each other and of larger B.
 
 Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
 unbiased, with the variance that is stated, which may be larger than the least one.
@@ -28,7 +26,8 @@ from functools import cached_property
 
 import numpy as np
 
-from marginweave.answers.tables import NoisyTables, Part
+from marginweave.answers.axes import Axis, AxisTable, Trust, solve_axis
+from marginweave.answers.tables import NoisyTable, NoisyTables, Part
 from marginweave.base.arrays import Floats, Integers
 
 Weights = Mapping[int, Floats]
@@ -51,33 +50,6 @@ class Estimates:
     covariance: Floats
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Axis:
-    """What is known of the counts t of an axis, given their sum n: t = t_0 + n d, with the covariance of t_0.
-
-    Both are over blocks, the coarsest division that is at least as fine as every part but the whole: `means` t_0, `slopes` d,
-    `covariance`. Inside a block the pooled counts `inside` decide, whose cells have the variance `variance`. `precision` and
-    `total` say what the axis tells of n.
-    """
-
-    blocks: Part
-    means: Floats
-    slopes: Floats
-    covariance: Floats
-    inside: Floats
-    variance: float
-    precision: float
-    total: float
-
-    def estimates(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
-        """For weights of the codes, shape (queries, codes): at n = 0, for each record, and their covariance given n."""
-        sizes = np.bincount(self.blocks.blocks)
-        level = self.blocks.sums(weights) / sizes
-        rest = weights - level[:, self.blocks.blocks]
-        covariance = level @ self.covariance @ level.T + rest @ rest.T * self.variance
-        return level @ self.means + rest @ self.inside, level @ self.slopes, covariance
-
-
 class LeastSquares:
     """Answers queries from measured tables; what tables say of a set of axes is pooled once."""
 
@@ -88,7 +60,7 @@ class LeastSquares:
             for part in table.parts:
                 self._holders[part].add(number)
         self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
-        self._axes: dict[int, _Axis] = {}
+        self._axes: dict[int, Axis] = {}
         self._counts: dict[int, Floats] = {}
         self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
 
@@ -155,15 +127,7 @@ class LeastSquares:
         if self.measured.total is not None:
             return self.measured.total, 0.0
         counts, precision = self._pool(())
-        said = [(precision, float(counts))]
-        for axis in self.measured.sizes:
-            known = self._axis(axis)
-            said.append((known.precision, known.total))
-            for part in self._parts_of(axis):
-                table, weight = self._pool((part,))
-                said.append((-weight / table.size, float(table.sum())))
-        precision = sum(weight for weight, _ in said)
-        return sum(weight * total for weight, total in said) / precision, 1 / precision
+        return float(counts), 1 / precision
 
     def _signatures(self, weights: Weights) -> list[tuple[int, ...]]:
         """The parts, one for each axis, over which queries with these weights can be read in a measured table."""
@@ -250,58 +214,43 @@ class LeastSquares:
         if parts not in self._pooled:
             tables = self.measured.tables
             holders = set.intersection(*(self._holders[part] for part in parts)) if parts else set(range(len(tables)))
-            size = math.prod(self.measured.parts[part].size for part in parts)
-            summed, precision = np.zeros([self.measured.parts[part].size for part in parts]), 0.0
-            for number in sorted(holders):
-                table = tables[number]
-                others = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
-                weight = size / (table.counts.size * table.variance)
-                summed += weight * table.counts.sum(axis=others)
-                precision += weight
-            self._pooled[parts] = summed / precision, precision
+            self._pooled[parts] = self._summed(parts, [tables[number] for number in sorted(holders)])
         return self._pooled[parts]
 
-    def _parts_of(self, axis: int) -> list[int]:
-        return [
-            number for number, part in enumerate(self.measured.parts) if part.axis == axis and self._holders[number]
-        ]
+    def _summed(self, parts: tuple[int, ...], tables: Sequence[NoisyTable]) -> tuple[Floats, float]:
+        """The mean by precision of these tables, each summed over the axes of other parts, and the precision of its cells."""
+        shape = [self.measured.parts[part].size for part in parts]
+        summed, precision = np.zeros(shape), 0.0
+        for table in tables:
+            others = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
+            weight = math.prod(shape) / (table.counts.size * table.variance)
+            summed += weight * table.counts.sum(axis=others)
+            precision += weight
+        return summed / precision, precision
 
-    def _axis(self, axis: int) -> _Axis:
+    def _axis(self, axis: int) -> Axis:
         if axis not in self._axes:
-            whole = self.measured.whole[axis]
-            inside, exact = self._pool((whole,))
-            coarser = [number for number in self._parts_of(axis) if number != whole]
-            blocks = _refinement(axis, self.measured.sizes[axis], [self.measured.parts[n].blocks for n in coarser])
-            sizes = np.bincount(blocks.blocks)
-            precision, told = np.diag(exact / sizes), exact / sizes * blocks.sums(inside)
-            for number in coarser:
-                table, weight = self._pool((number,))
-                one_hot = np.eye(self.measured.parts[number].size)[:, self.measured.parts[number].blocks]
-                sums = blocks.values(one_hot).T
-                precision, told = precision + weight * sums @ sums.T, told + weight * sums @ table
-            inverse = np.asarray(np.linalg.inv(precision), np.float64)
-            means, spread = inverse @ told, inverse.sum(axis=0)
-            slopes = spread / spread.sum()
-            self._axes[axis] = _Axis(
-                blocks=blocks,
-                means=means - slopes * means.sum(),
-                slopes=slopes,
-                covariance=np.asarray(inverse - np.outer(spread, slopes), np.float64),
-                inside=inside,
-                variance=1 / exact,
-                precision=1 / float(spread.sum()),
-                total=float(means.sum()),
+            numbers = [number for number, part in enumerate(self.measured.parts) if part.axis == axis]
+            whole, multiples = self.measured.whole[axis], self.measured.merged_below.get(axis)
+            alone = [table for table in self.measured.tables if table.parts == (whole,)]
+            own = [(table.counts, table.variance) for table in alone]
+            self._axes[axis] = solve_axis(
+                self._axis_table(whole, alone),
+                [self._axis_table(number, larger) for number in numbers if (larger := self._larger(number))],
+                None if multiples is None else Trust.of(own, multiples),
             )
         return self._axes[axis]
+
+    def _larger(self, part: int) -> list[NoisyTable]:
+        """The tables of several axes that are over a part."""
+        tables = (self.measured.tables[number] for number in sorted(self._holders[part]))
+        return [table for table in tables if len(table.parts) > 1]
+
+    def _axis_table(self, part: int, tables: Sequence[NoisyTable]) -> AxisTable:
+        counts, precision = self._summed((part,), tables)
+        return AxisTable(part=self.measured.parts[part], counts=counts, precision=precision)
 
 
 def _fits(part: Part, weights: Floats) -> bool:
     """Whether codes of one block weigh the same."""
     return bool(np.array_equal(part.values(weights)[:, part.blocks], weights))
-
-
-def _refinement(axis: int, size: int, parts: Sequence[Integers]) -> Part:
-    """The coarsest part of an axis that is at least as fine as all of these; one block without any."""
-    if not parts:
-        return Part(axis=axis, blocks=np.zeros(size, np.int64))
-    return Part(axis=axis, blocks=np.unique(np.stack(parts), axis=1, return_inverse=True)[1].reshape(-1))

@@ -113,8 +113,10 @@ class ModelAnswers:
 
     `model` is conditioned, and so are those of the `spread`, which takes long and is found when it is asked for. `codes` has
     the model's code of each code of an attribute; the last one may stand for cells that estimates ignore, of which the model
-    has no records. `inside` are the sets of attributes that were measured; they are `chosen` where the release has looked for
-    those that depend most. `ignored` has, by axis, how many records have a cell that estimates ignore, as a root mean square.
+    has no records. `recorded` are the sets of attributes of structural zeros that hold in records alone: the model has other
+    cells there than were counted, and how many is not known. `inside` are the sets of attributes that were measured; they are
+    `chosen` where the release has looked for those that depend most. `ignored` has, by axis, how many records have a cell that
+    estimates ignore, as a root mean square.
     """
 
     measured: NoisyTables
@@ -124,6 +126,7 @@ class ModelAnswers:
     chosen: bool
     spread: Callable[[], ModelSpread]
     ignored: Mapping[int, float] = field(default_factory=dict)
+    recorded: Collection[Clique] = ()
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
@@ -157,6 +160,8 @@ class ModelAnswers:
 
     def knows(self, axes: Collection[int]) -> bool:
         """Whether it is known how far the model may be off on these axes: each set of some was measured, or is told of."""
+        if not self.fits(axes):
+            return False
         lengths = range(len(axes), 1, -1)  # of the longest it is often known without drawn models that nothing tells
         some = (frozenset(s) for length in lengths for s in itertools.combinations(axes, length))
         return all(self.is_inside(one) or self.tells_of(len(one)) for one in some)
@@ -164,6 +169,10 @@ class ModelAnswers:
     def is_inside(self, axes: frozenset[int]) -> bool:
         """Whether a measured table has these axes."""
         return any(one.issuperset(axes) for one in self.inside)
+
+    def fits(self, axes: Collection[int]) -> bool:
+        """Whether the model may have of these axes all that was counted."""
+        return all(set(own).isdisjoint(axes) for own in self.recorded)
 
     def tells_of(self, length: int) -> bool:
         """Whether sets of so many axes that were left out of a fit tell how far off it is on those that were not measured.

@@ -64,7 +64,7 @@ class _Sums:
             if error.merged:
                 found = count_between(self.squares, weights, self.reach)
                 self.beside[subset] = found.low, found.high, 0.0
-            elif self.model.tells_of(len(weights)):
+            elif self.model.fits(weights) and self.model.tells_of(len(weights)):
                 self._add_modelled(subset, weights)
             return
         self.measured[subset] = weights

@@ -47,24 +47,39 @@ def share_between(part: EstimateInterval, whole: EstimateInterval) -> tuple[Esti
 def mean_of(
     solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
 ) -> tuple[EstimateInterval, str]:
-    """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
+    """The mean of midpoints, between the means of lower and of upper ends, each with its noise and that of its own sample."""
     known = numbers.known
     low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
-    middle = np.nan_to_num(numbers.middle)
-    weights = [low, high, middle, middle**2, known.astype(np.float64)]
+    weights = [low, high, np.nan_to_num(numbers.middle), low**2, high**2, known.astype(np.float64)]
     solved = solve([[*records, (numbers.place, vector)] for vector in weights])
     limits = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
-    count, squares = float(solved.values[4]), float(solved.values[3])
+    count = float(solved.values[5])
     ends: list[tuple[float, float]] = []
     for place in (0, 1):
-        both, total = [place, 4], float(solved.values[place])
-        sampling = (max(squares, total**2 / count), -2 * total, count) if sampled and count > 0 else (0.0, 0.0, 0.0)
+        both, total, squares = [place, 5], float(solved.values[place]), float(solved.values[place + 3])
+        mean = float(np.clip(total / count, *limits)) if count > 0 else limits[place]
+        sampling = sampling_of_mean(mean, squares, count, limits[place]) if sampled else (0.0, 0.0, 0.0)
         found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, limits, sampling)
         if found is None:
             return EstimateInterval(estimate=None, low=limits[0], high=limits[1]), TOO_FEW
         ends.append(found)
     least, most = np.clip(between_bounds(np.array(ends[0]), np.array(ends[1])), *limits)
     return EstimateInterval.around(float(solved.values[2]) / count, float(least), float(most)), ""
+
+
+def sampling_of_mean(mean: float, squares: float, count: float, end: float) -> tuple[float, float, float]:
+    """s_0, s_1, s_2: the variance s_0 + s_1 R + s_2 R^2 of a sum of values less R times their number, of a sample, for means R.
+
+    Values that are too rare to be in a sample may decide the mean of a population, so the variance of those that are in it is
+    too little. At a mean R on the side of an `end` of what values can be, it is that of the values as they are, with the mean m
+    and the variance s^2, and as many at the end as make their mean R: n (end - R) (R - m + s^2 / (end - m)). Of two values it
+    is that of a share, n R (1 - R) (Wilson 1927).
+    """
+    apart = end - mean
+    if not apart:  # an interval reaches to where its mean is
+        return 0.0, 0.0, 0.0
+    from_end = mean - max(squares / count - mean**2, 0.0) / apart
+    return -count * end * from_end, count * (end + from_end), -count
 
 
 def sum_of(

@@ -20,7 +20,7 @@ _MOST_CELLS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RuledOut:
-    """The structural zeros of a domain whose attributes have so many codes."""
+    """The structural zeros of what was counted (`counted_masks`), of a domain whose attributes have so many codes."""
 
     masks: Sequence[StructuralZeros]
     sizes: Sequence[int]

@@ -5,17 +5,20 @@ DP: post-processing of released counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
+from marginweave.configuration.marginals import COMPRESS
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.observations.tables import Marginals
+from marginweave.observations.undeclared import ignored_attributes
 
 ROUNDING = 1 / 12
 """Variance of rounding to whole numbers; where the noise is so small that it has less, an interval covers more."""
@@ -68,7 +71,8 @@ class NoisyTables:
 
     `sizes` are the numbers of codes of each axis, `whole` the part of each axis that tells all of its codes apart, in which a
     table of this axis alone was measured. `total` is the number of records where it is public. `pure` says whether some noise
-    is discrete Laplace, whose tails are heavier than the normal ones.
+    is discrete Laplace, whose tails are heavier than the normal ones. `merged_below` has by axis, of each code, below how many
+    deviations of the noise of its own count it is measured together with others, -inf where nothing is.
     """
 
     sizes: dict[int, int]
@@ -77,6 +81,7 @@ class NoisyTables:
     tables: tuple[NoisyTable, ...]
     total: float | None = None
     pure: bool = False
+    merged_below: Mapping[int, Floats] = field(default_factory=dict)
 
 
 def noisy_tables(
@@ -93,8 +98,26 @@ def noisy_tables(
     codes = drawn_compression_of(marginals, configuration).codes
     alone = [EarlierTable(measurement=m, codes=(np.arange(m.counts.size),)) for m in marginals.one_way]
     larger = [EarlierTable(measurement=m, codes=tuple(codes[a] for a in m.attributes)) for m in marginals.larger]
-    sizes = [m.counts.size for m in marginals.one_way]
-    return tables_of([*alone, *larger, *earlier], sizes, total)
+    sizes, earlier = [m.counts.size for m in marginals.one_way], [*earlier]
+    found = tables_of([*alone, *larger, *earlier], sizes, total)
+    return replace(found, merged_below=_merged_below(marginals, configuration, earlier))
+
+
+def _merged_below(
+    marginals: Marginals, configuration: Configuration, earlier: Sequence[EarlierTable]
+) -> dict[int, Floats]:
+    """By axis, below how many deviations of its noise each code is merged; earlier releases may have left out the default."""
+    own = configuration.marginal_settings.compress
+    multiple = -math.inf if own == "none" else own
+    if any(len(np.unique(codes)) < len(codes) for one in earlier for codes in one.codes):
+        multiple = max(multiple, COMPRESS)
+    if multiple == -math.inf:
+        return {}
+    never = ignored_attributes(configuration.with_undeclared(()), marginals.domain.labels, marginals.one_way)
+    found = [np.full(m.counts.size, float(multiple)) for m in marginals.one_way]
+    for axis in never:
+        found[axis][-1] = -math.inf  # the code of cells that are not as declared
+    return dict(enumerate(found))
 
 
 def released_tables(

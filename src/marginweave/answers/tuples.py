@@ -22,12 +22,18 @@ from marginweave.estimate.intervals import Intervals, censored_bound, count_inte
 from marginweave.estimate.normalize import find_rows
 from marginweave.observations.combinations import Aggregates
 
+_LEFT_OUT = (
+    "not measured: a rule on a set or a private domain leaves this out of counts and records, and changes no row, so that rows "
+    "may have it"
+)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TupleAnswers:
     """Answers questions for the count of one combination; `intervals` have the counts as they were drawn.
 
-    `excluded` are combinations that rules allow no record to have; `cut` says of a length what bounding contributions may
+    `excluded` are combinations that no counted record has, by rules; `left_out` others that rules leave out of
+    what is counted, and that a row may have. `cut` says of a length what bounding contributions may
     have taken from a count.
     """
 
@@ -35,6 +41,7 @@ class TupleAnswers:
     intervals: Sequence[Intervals]
     codes: Codes
     excluded: Sequence[ForbiddenCodes] = ()
+    left_out: Sequence[ForbiddenCodes] = ()
     cut: Mapping[int, str] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
@@ -51,8 +58,12 @@ class TupleAnswers:
         where = self.codes.conditions(question)
         for group in self.codes.groups(question):
             chosen = [*where, *group.chosen]
-            ruled_out = self._is_excluded(chosen)
-            found, flag = ((0, 0, 0, 0.0), "") if ruled_out else self._count(chosen, question.level)
+            ruled_out = _has_one_of(self.excluded, chosen)
+            if ruled_out:
+                found, flag = (0, 0, 0, 0.0), ""
+            else:
+                is_left_out = _has_one_of(self.left_out, chosen)
+                found, flag = (None, _LEFT_OUT) if is_left_out else self._count(chosen, question.level)
             estimate, low, high, sigma = found or (None, None, None, None)
             how: How = "rule" if ruled_out else "measured"
             yield Answer(
@@ -79,11 +90,6 @@ class TupleAnswers:
     def _cut_words(self, chosen: Sequence[Chosen]) -> str:
         words = self.cut.get(len(chosen), "")
         return f"may be too low by {words}" if words else ""
-
-    def _is_excluded(self, chosen: Sequence[Chosen]) -> bool:
-        """Whether rules allow no record that has all that was chosen, also where that are several values of a column."""
-        codes = {part.place: set(np.flatnonzero(part.codes).tolist()) for part in chosen}
-        return any(all(place in codes and codes[place] <= {*among} for place, among in box) for box in self.excluded)
 
     def _count(self, chosen: Sequence[Chosen], level: float) -> tuple[tuple[int | None, int, int, float] | None, str]:
         sizes, cells = self.aggregates.domain.sizes, dict[int, int]()
@@ -141,3 +147,9 @@ class TupleAnswers:
             if any(self._row(part) < 0 for part in parts):
                 yield from parts
                 return
+
+
+def _has_one_of(boxes: Sequence[ForbiddenCodes], chosen: Sequence[Chosen]) -> bool:
+    """Whether all records with what was chosen have one of these combinations, also where several values of a column are."""
+    codes = {part.place: set(np.flatnonzero(part.codes).tolist()) for part in chosen}
+    return any(all(place in codes and codes[place] <= {*among} for place, among in box) for box in boxes)

@@ -25,6 +25,9 @@ from marginweave.configuration.values import (
     to_whole,
 )
 
+COMPRESS = 3.0
+"""Values whose noisy count is below so many standard deviations are measured together, unless a configuration says another."""
+
 # Choices of one release, each a draw in the ledger.
 _MOST_PICKS = 400
 
@@ -152,7 +155,7 @@ class MarginalSettings(PaperPreset):
     bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
     merge_cells: Annotated[int | Literal["none"], _MERGE] = "none"
-    compress: Annotated[float | Literal["none"], _COMPRESS] = 3.0
+    compress: Annotated[float | Literal["none"], _COMPRESS] = COMPRESS
 
     @property
     def adaptive(self) -> AdaptiveCliques | None:

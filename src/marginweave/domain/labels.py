@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from marginweave.domain.shares import share_ends
+
 
 @dataclass(frozen=True, kw_only=True)
 class UndeclaredCells:
@@ -24,9 +26,17 @@ class UndeclaredCells:
     kept: bool
     of_set: bool = False
 
-    def words(self, records: float, called: str) -> str:
-        """What share of so many records has such cells, for a reader."""
-        count, low, high = (100 * min(one / max(records, 1.0), 1.0) for one in (self.count, self.low, self.high))
+    def share_ends(self, records: float, deviation: float) -> tuple[float, float]:
+        """Both ends of the share of so many records, a number with noise of this deviation, that has such cells: at 95 %."""
+        half = float(self.high - self.count)
+        of_records = half * deviation / self.deviation if self.deviation else 0.0
+        low = share_ends(self.low + half, half, records, of_records)[0] if self.low else 0.0
+        return low, share_ends(self.count, half, records, of_records)[1]
+
+    def words(self, records: float, deviation: float, called: str) -> str:
+        """What share of so many records has such cells, for a reader; `deviation` is that of the noise of this number."""
+        shares = (min(self.count / max(records, 1.0), 1.0), *self.share_ends(records, deviation))
+        count, low, high = (100 * one for one in shares)
         digits = 0 if count >= 10 else 1
         low = math.floor(low * 10**digits) / 10**digits
         high = math.ceil(high * 10**digits) / 10**digits

@@ -19,7 +19,7 @@ RULE_COLUMNS = "the columns of a combination increase"
 
 
 def check_levels(levels: Iterable[Level], sizes: Sequence[int], stage: str) -> None:
-    """Check order, domain and sign of the released counts of every length, over columns of so many values; raises StageError as `refuse_broken`."""
+    """Check order, domain and sign of the counts of every length, over columns of `sizes`; raises as `refuse_broken`."""
     for level in levels:
         refuse_broken(stage, _broken_level(level, sizes))
 

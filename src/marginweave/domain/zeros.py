@@ -1,4 +1,8 @@
-"""Structural zeros of a domain: the cells that no record can be in."""
+"""Structural zeros of a domain: the cells that no record can be in.
+
+Some hold in every record that is made, but not in the table that was counted (`recorded_alone`): a private domain whose missing
+values are imputed still counts what was not released, and rules on sets or private domains change no row.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +52,10 @@ def one_way_sizes(configuration: Configuration, labels: Labels) -> tuple[int, ..
 
 
 def structural_masks(configuration: Configuration, labels: Labels) -> tuple[StructuralZeros, ...]:
-    """The cells that no record can be in, by rules, by pairs that follow from several of them, or as a value is never missing.
+    """The cells that no record that is made can be in: by rules, by pairs that follow from several, or as a value is there.
 
-    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    Of what was counted they are no facts, as `counted_masks` are. DP: arithmetic on public or released labels. Raises
+    InputError for a set of attributes with too many combinations.
     """
     sizes = domain_sizes(configuration.attributes, labels)
     masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
@@ -58,21 +63,93 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Stru
     return (*masks, *implied_pairs(sizes, masks), *alone)
 
 
+def counted_masks(configuration: Configuration, labels: Labels) -> tuple[StructuralZeros, ...]:
+    """The cells that no counted record is in: by rules that rows are made to keep, and by pairs that follow from several.
+
+    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    """
+    masks = rule_masks(kept_rules(configuration), configuration.attributes, labels)
+    return (*masks, *implied_pairs(domain_sizes(configuration.attributes, labels), masks))
+
+
+def kept_rules(configuration: Configuration) -> tuple[Forbidden, ...]:
+    """What rules exclude in every row, before it is counted: none that names a private domain or a set of k-tuples.
+
+    Values of a private domain are known after rows were counted, and a row has several of a set.
+    """
+    left = {j for j, attribute in enumerate(configuration.attributes) if attribute.private or attribute.is_set}
+    return tuple(box for box in configuration.forbidden if left.isdisjoint(j for j, _ in box))
+
+
+def rows_are_changed(configuration: Configuration) -> bool:
+    """Whether rows that break a declared rule are counted as rows that keep it."""
+    structure = configuration.structure
+    if structure is None or not structure.can_be_broken:
+        return False
+    rules, kept = configuration.excluded_by(structure), kept_rules(configuration)
+    return not rules or any(box in kept for box in rules)
+
+
+def unkept_columns(configuration: Configuration) -> tuple[str, ...]:
+    """The columns because of which some rules change no row: private domains, and sets of k-tuples."""
+    attributes, kept = configuration.attributes, {j for box in kept_rules(configuration) for j, _ in box}
+    left = {j for box in configuration.forbidden for j, _ in box} - kept
+    return tuple(a.name for j, a in enumerate(attributes) if j in left and (a.private or a.is_set))
+
+
+def recorded_alone(configuration: Configuration, labels: Labels) -> frozenset[Clique]:
+    """The sets of attributes of structural zeros that hold in records that are made, and not in what was counted.
+
+    DP: arithmetic on public or released labels.
+    """
+    attributes, kept = configuration.attributes, kept_rules(configuration)
+    left = [box for box in configuration.forbidden if box not in kept]
+    found = {tuple(sorted(a for a, _ in box)) for box in forbidden_codes(left, labels)}
+    if found:
+        sizes = domain_sizes(attributes, labels)
+        masks = (rule_masks(rules, attributes, labels) for rules in (configuration.forbidden, kept))
+        pairs, held = ({m.attributes: m.table() for m in implied_pairs(sizes, own)} for own in masks)
+        found |= {pair for pair, own in pairs.items() if pair not in held or (own != held[pair]).any()}
+    alone = _never_missing(released_attributes(configuration, labels), labels)
+    return frozenset(found | {mask.attributes for mask in alone})
+
+
 def excluded_codes(configuration: Configuration, labels: Labels) -> tuple[ForbiddenCodes, ...]:
-    """Combinations that no record can have: those of rules, and pairs that follow from several.
+    """Combinations that no record that is made can have: those of rules, and pairs that follow from several.
 
     A cell that is not as declared can be in a record beside any value, unless a rule says so. DP: arithmetic on public or
     released labels. Raises InputError for a set of attributes with too many combinations.
     """
     counted = configuration.with_undeclared(configuration.undeclared)
-    masks = rule_masks(counted.forbidden, counted.attributes, labels)
+    return _listed(counted, labels, counted.forbidden)
+
+
+def never_counted(configuration: Configuration, labels: Labels) -> tuple[ForbiddenCodes, ...]:
+    """Those of `excluded_codes` that no counted record has, as rows are made to keep these rules.
+
+    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    """
+    counted = configuration.with_undeclared(configuration.undeclared)
+    return _listed(counted, labels, kept_rules(counted))
+
+
+def uncounted_codes(configuration: Configuration, labels: Labels) -> tuple[ForbiddenCodes, ...]:
+    """Those of `excluded_codes` that counted records may have, as their rules change no row; k-tuples do not count them.
+
+    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    """
+    return tuple(sorted({*excluded_codes(configuration, labels)} - {*never_counted(configuration, labels)}))
+
+
+def _listed(counted: Configuration, labels: Labels, rules: Sequence[Forbidden]) -> tuple[ForbiddenCodes, ...]:
+    masks = rule_masks(rules, counted.attributes, labels)
     followed = [
         ((mask.attributes[0], (code,)), (mask.attributes[1], tuple(np.flatnonzero(~allowed).tolist())))
         for mask in implied_pairs(domain_sizes(counted.attributes, labels), masks)
         for code, allowed in enumerate(mask.table())
         if not allowed.all()
     ]
-    return (*forbidden_codes(counted.forbidden, labels), *followed)
+    return (*forbidden_codes(rules, labels), *followed)
 
 
 def released_attributes(configuration: Configuration, labels: Labels) -> tuple[Attribute, ...]:
@@ -191,15 +268,20 @@ def gaps_told_apart(codes: Sequence[Codes], configuration: Configuration, labels
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PossibleCells:
-    """The cells of tables that a record may be in, as far as each structural zero by itself says."""
+    """The cells of tables that a counted record may be in, as far as each structural zero by itself says."""
 
     masks: Sequence[StructuralZeros]
     _projections: dict[tuple[int, Clique], Flags] = field(default_factory=dict)
 
     @classmethod
+    def of_records(cls, configuration: Configuration, labels: Labels) -> Self:
+        """Those that a record that is made may be in."""
+        return cls(masks=structural_masks(configuration.with_undeclared(configuration.undeclared), labels))
+
+    @classmethod
     def of(cls, configuration: Configuration, labels: Labels) -> Self:
         """Those of tables as they are drawn, in which a cell that is not as declared has a code."""
-        return cls(masks=structural_masks(configuration.with_undeclared(configuration.undeclared), labels))
+        return cls(masks=counted_masks(configuration.with_undeclared(configuration.undeclared), labels))
 
     def contain(
         self, attributes: Clique, codes: Sequence[Integers] | NDArray[np.integer], blocks: Mapping[int, Integers]

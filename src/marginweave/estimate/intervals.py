@@ -7,11 +7,11 @@ the count as it was drawn; the published one, made consistent afterwards, may li
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
+from scipy.special import lambertw, log_ndtr, ndtri
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.base.budget import NoiseName
@@ -35,18 +35,20 @@ class Intervals:
     """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0.
 
     `measured` is the count as drawn, 0 where noise made it negative, which lies inside; -1 where it was not measured alone.
-    `impossible` says where a rule allows no record: there all three are 0. None where no rule was looked at.
+    `impossible` says where a rule allows no record: there all three are 0. `unkept` says where a rule that changed no row
+    allows none of the records that are made. None where no rule was looked at.
     """
 
     low: Integers
     high: Integers
     measured: Integers
     impossible: Flags | None = None
+    unkept: Flags | None = None
 
     def without(self, impossible: Flags) -> Intervals:
         """The same with 0, exactly, where a rule allows no record."""
         low, high, measured = (np.where(impossible, 0, ends) for ends in (self.low, self.high, self.measured))
-        return Intervals(low=low, high=high, measured=measured, impossible=impossible)
+        return replace(self, low=low, high=high, measured=measured, impossible=impossible)
 
     def beside(self, adjusted: Integers) -> Integers:
         """What stands beside the intervals: the measured counts, or the nearest to the adjusted ones that these allow."""
@@ -133,6 +135,22 @@ def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int
     return max(math.ceil(threshold - 0.5 + float(ndtri(level)) * sigma) - 1, 0)
 
 
+def expected_ends(low: int, high: int, tail: float) -> tuple[int, int]:
+    """The least and most that a count between `low` and `high`, a sum of independent 0 or 1, is expected to be.
+
+    Of expectation m a count of c and more has probability exp(-m I(c/m)) at most for c > m, I(x) = x ln x - x + 1, and so has
+    one of c and less for c < m (Chernoff 1952). The ends are where that is `tail`: with y = m/c, y - 1 - ln y = ln(1/tail)/c,
+    whose solutions are the branches of Lambert's W. Each end is beyond the expectation with probability `tail` at most.
+    """
+    reach = -math.log(tail)
+
+    def solved(count: int, branch: int) -> float:
+        return -count * float(lambertw(-math.exp(-1 - reach / count), branch).real)
+
+    least = solved(low, 0) if low else 0.0
+    return math.floor(least), math.ceil(solved(high, -1) if high else reach)
+
+
 def record_interval(aggregates: Aggregates, level: float = LEVEL) -> tuple[int, int]:
     """The ends of the `count_interval` of the record count. DP: post-processing."""
     inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=level)
@@ -198,20 +216,22 @@ def marginal_intervals(
     value that was measured together with others has at most the count of all of them, and 0 at least. One that a rule excludes
     has no record. DP: post-processing.
     """
-    cells = PossibleCells.of(configuration, marginals.domain.labels)
+    labels = marginals.domain.labels
+    cells, recorded = (of(configuration, labels) for of in (PossibleCells.of, PossibleCells.of_records))
     compression = compression_of(marginals, configuration)[1]
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
     for listed in aggregates.levels:
         low, high, measured = np.zeros((3, len(listed)), np.int64)
         inside = Intervals(low=low, high=high, measured=measured)
-        possible = np.ones(len(listed), np.bool_)
+        possible, kept = np.ones((2, len(listed)), np.bool_)
         for columns, rows in listed.by_columns():
             holder = _holder(columns, marginals, holders)
             own = _cell_intervals(columns, listed.values[rows], holder, compression, level)
             inside.low[rows], inside.high[rows], inside.measured[rows] = own.low, own.high, own.measured
             possible[rows] = cells.contain(columns, listed.values[rows].T, {})
-        found.append(inside.without(~possible))
+            kept[rows] = recorded.contain(columns, listed.values[rows].T, {})
+        found.append(replace(inside, unkept=possible & ~kept).without(~possible))
     return tuple(found)
 
 

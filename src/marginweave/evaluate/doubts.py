@@ -16,6 +16,7 @@ from marginweave.configuration.columns import OTHER, Column, DateColumn, Measure
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
+from marginweave.domain.shares import share_ends
 from marginweave.observations.combinations import Aggregates
 from marginweave.released.verdict import CARE
 
@@ -126,17 +127,19 @@ def _shares(
     a value below the threshold may have had that many.
     """
     attribute, noise = configuration.attributes[place], counts.noise[0]
-    records = max(1.0, float(counts.record_count))
+    records, of_records = max(1.0, float(counts.record_count)), _DEVIATIONS * counts.record_deviation
     absent, column = records - sum(held.values()), configuration.columns[attribute.column]
     if attribute.private:  # what is missing there is what `_hidden` says
         return {}
     reach, missing, other = _DEVIATIONS * deviation * math.sqrt(len(attribute.labels) + 1), 0.0, 0.0
     is_whole = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
     if attribute.optional and not attribute.undeclared and is_whole:  # what is not as declared is said by itself
-        missing = absent - (len(attribute.labels) - len(held)) * noise.threshold - reach
+        explained = (len(attribute.labels) - len(held)) * noise.threshold
+        missing = share_ends(absent - explained, reach, records, of_records)[0]
     if isinstance(column, ValuedColumn) and OTHER in set(attribute.labels) - {*(column.values or ())}:
-        other = held.get(attribute.labels.index(OTHER), 0.0) - _DEVIATIONS * deviation
-    return {"missing": max(0.0, missing) / records, "other": max(0.0, other) / records}
+        others = held.get(attribute.labels.index(OTHER), 0.0)
+        other = share_ends(others, _DEVIATIONS * deviation, records, of_records)[0]
+    return {"missing": missing, "other": other}
 
 
 def _hidden(
@@ -149,9 +152,12 @@ def _hidden(
     """The share of a private domain that was not released, and its interval: by its `own` count and noise, where it has one."""
     records = max(1.0, float(counts.record_count))
     absent, noise = own or (records - sum(held.values()), deviation * math.sqrt(len(held) + 1))
-    share, reach = absent / records, _DEVIATIONS * noise / records
-    low, most, high = (min(1.0, max(0.0, one)) for one in (share - reach, share, share + reach))
-    return {"hidden": most, "hidden_ends": (low, high), "can_lack": own is None or attribute.optional}
+    ends = share_ends(absent, _DEVIATIONS * noise, records, _DEVIATIONS * counts.record_deviation)
+    return {
+        "hidden": min(1.0, max(0.0, absent / records)),
+        "hidden_ends": ends,
+        "can_lack": own is None or attribute.optional,
+    }
 
 
 def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:

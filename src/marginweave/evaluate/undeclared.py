@@ -44,12 +44,13 @@ def with_undeclared(
     """
     fit, says = verdict.publication, list[str]()
     found = [cells for cells in counts.domain.undeclared if cells.found]
-    least = max((cells.low for cells in found), default=0) / max(counts.record_count, 1)
+    records = counts.record_count, counts.record_deviation
+    least = max((cells.share_ends(*records)[0] for cells in found), default=0.0)
     if least >= _SOME:
         fit = "not for publication" if least >= _MUCH else _WORSE[fit]
     for cells in found:
         among = MISSING_BY_RULE if cells.name in configuration.missing_by_rule else ""
-        says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.{among}")
+        says.append(f"{cells.words(*records, called.get(cells.name, cells.name))}.{among}")
     uncounted = ((configuration.uncounted_sets, _UNCOUNTED), (configuration.uncounted_gaps, _UNCOUNTED_GAPS))
     for names, sentence in uncounted:
         if names:

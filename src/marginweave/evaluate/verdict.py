@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.domain.zeros import domain_sizes
+from marginweave.domain.zeros import domain_sizes, rows_are_changed, unkept_columns
 from marginweave.evaluate.advice import KNOWN_ADVICE, BeyondNoise, advice, apart_words, known_apart
 from marginweave.evaluate.distances import (
     Sets,
@@ -49,6 +49,10 @@ _IMPUTED = (
 _REPAIRED = (
     "A row that breaks a rule between columns was counted as one that keeps it, by other values: how many rows did is not "
     "known. `marginweave check` tells you."
+)
+_UNKEPT = (
+    "A rule that names {names} changed no row, and the records keep it all the same: where rows break it, the records have "
+    "other values than were counted. Take numbers from the counts as measured there."
 )
 _NOT_MEASURED = (
     "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
@@ -175,8 +179,10 @@ def _made_up(configuration: Configuration) -> Iterator[str]:
     """What is counted that no row of the table has, a sentence each: nobody knows how much that is."""
     if configuration.resize is not None:
         yield _RESIZED.format(counted=configuration.counted_words)
-    if configuration.structure is not None and configuration.structure.can_be_broken:
+    if rows_are_changed(configuration):
         yield _REPAIRED
+    if names := unkept_columns(configuration):
+        yield _UNKEPT.format(names=listed([configuration.titled_names.get(name, name) for name in names]))
     if names := configuration.imputed_columns:
         yield _IMPUTED.format(names=listed([configuration.titled_names.get(name, name) for name in names]))
 

@@ -87,7 +87,7 @@ def account_forecast(request: Request, schedule: Times | None = None) -> Account
     total, (after, has_room) = ledger.accounts.total(dataset), ledger.accounts.forecast(dataset, plan)
     refused = account_refusal(configuration, total, has_room)
     room, _ = releases_that_fit(total.account, total.spent, (plan.cost, plan.statement), SEVERAL)
-    verdict = refused or f"it fits, and {room - 1 or 'no'} more like it"
+    verdict = refused or f"it fits, and {count_of(room - 1, room) if room > 1 else 'no'} more like it"
     lines = [f"Ledger: {progress or _verdict(total, after, verdict)}"]
     policy = ledger.accounts.period_forecast(dataset, plan, moment)
     if policy is not None and math.isfinite(policy.after):  # else an account without delta
@@ -196,6 +196,11 @@ def releases_that_fit(account: Account, spent: Spent, charge: tuple[Cost, BasicA
     sums = list(accumulate(repeat(charge, most), lambda sum_, each: sum_.with_charge(*each), initial=spent))
     found = bisect_left(sums, True, hi=most, key=lambda sum_: not total_with(account, sum_, *charge)[1])  # totals grow
     return found, sums[found]
+
+
+def count_of(number: int, fitting: int) -> str:
+    """A number of releases that follows from how many fit, which are counted to `SEVERAL`: then there may be more."""
+    return f"at least {number:,}" if fitting == SEVERAL else f"{number:,}"
 
 
 def _under_policy(

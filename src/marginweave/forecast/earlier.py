@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.split import plan_budget
+from marginweave.released.earlier import drawn_again
 from marginweave.runs.request import Request
 
 
@@ -27,6 +29,10 @@ def earlier_forecast(request: Request) -> list[str]:
             f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {', '.join(sets)}; free, as "
             "it was charged then, and no draw depends on it"
         )
+        if drawn := sorted(drawn_again(request.configuration)):
+            lines.append(
+                f"Not used of that release: {listed(drawn)}, as chance decides what their cells hold, again in each release"
+            )
         single = {m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1}
         if single:
             own, both = _with_earlier(request.configuration, single)

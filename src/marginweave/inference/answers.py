@@ -19,7 +19,7 @@ from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import excluded_codes, structural_masks
+from marginweave.domain.zeros import counted_masks, never_counted, uncounted_codes
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.marginals import estimated_marginals
 from marginweave.observations.combinations import LevelNoise
@@ -86,7 +86,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         sets=_names_of_sets([*drawn.larger, *(one.measurement for one in earlier)], configuration),
         sampled=not_a_sample(configuration),
         model=model,
-        rules=RuledOut(masks=structural_masks(counted, domain.labels), sizes=codes.sizes),
+        rules=RuledOut(masks=counted_masks(counted, domain.labels), sizes=codes.sizes),
         undeclared={one.attribute: one.share for one in statement.undeclared or () if one.found},
     )
 
@@ -94,9 +94,12 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
 def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) -> TupleAnswers:
     noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
     aggregates, intervals = read_counts(counts, codes.domain, noise)
-    excluded = excluded_codes(codes.configuration, codes.domain.labels)
+    left_out = uncounted_codes(codes.configuration, codes.domain.labels)
+    never = never_counted(codes.configuration, codes.domain.labels)
     cut = {one.length: one.words for one in statement.confidence.bounding if one.records}
-    return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes, excluded=excluded, cut=cut)
+    return TupleAnswers(
+        aggregates=aggregates, intervals=intervals, codes=codes, excluded=never, left_out=left_out, cut=cut
+    )
 
 
 def _names_of_sets(measured: Iterable[Observation], configuration: Configuration) -> list[tuple[str, ...]]:

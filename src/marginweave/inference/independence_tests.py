@@ -15,6 +15,7 @@ from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.values import listed
+from marginweave.domain.zeros import kept_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
 from marginweave.inference.modelled import setting
@@ -111,9 +112,9 @@ def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:
 
 
 def _excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
-    """Whether rules exclude some combinations of the values of both."""
+    """Whether rules exclude some combinations of the values of both in what was counted."""
     codes = answers.codes
-    boxes = forbidden_codes(codes.configuration.forbidden, codes.domain.labels)
+    boxes = forbidden_codes(kept_rules(codes.configuration), codes.domain.labels)
     return any({place for place, _ in box} == {*places} for box in boxes)
 
 

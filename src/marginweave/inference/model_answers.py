@@ -21,6 +21,7 @@ from marginweave.base.progress import told_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Clique
+from marginweave.domain.zeros import recorded_alone
 from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
@@ -47,6 +48,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     known, _ = estimation_input(published.counts, published.configuration)
     sections = published.configuration.marginals
     chosen = sections is not None and sections.selects(len(published.configuration.attributes))
+    counted = published.configuration.with_undeclared(published.aggregates.domain.with_undeclared)
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
 
     @cache
@@ -62,6 +64,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
         chosen=chosen,
         spread=spread,
         ignored=ignored_records(published),
+        recorded=recorded_alone(counted, published.aggregates.domain.labels),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from marginweave.answers.tables import FEWEST, Part
 from marginweave.base.arrays import Floats, Integers, Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import listed
+from marginweave.domain.masks import Clique
+from marginweave.domain.zeros import recorded_alone
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.inference.answers import read_answers
 from marginweave.inference.model_answers import ignored_records
@@ -32,7 +34,8 @@ class Modelled:
     """Measured tables and the fitted model of a release; `merged` has the model's code of each code of an attribute.
 
     A subject has up to `rows_a_subject` rows. `drawn` are the tables as they were drawn: axes of which so many records as
-    `ignored` says have a cell that is not as declared (`ignored_records`) have one code more there, the last.
+    `ignored` says have a cell that is not as declared (`ignored_records`) have one code more there, the last. Of
+    `recorded` sets of attributes the model lacks cells that were counted (`recorded_alone`).
     """
 
     answers: MarginalAnswers
@@ -42,6 +45,7 @@ class Modelled:
     merged: Sequence[Integers]
     rows_a_subject: int
     ignored: Mapping[int, float]
+    recorded: Collection[Clique]
     seed: int
 
     def records(self, generator: np.random.Generator) -> Records:
@@ -58,7 +62,7 @@ class Modelled:
         """The attributes of columns that were counted by themselves.
 
         Raises:
-            InputError: there is no such column, or one is there twice.
+            InputError: there is no such column, one is there twice, or the model lacks what was counted of them.
         """
         known = self.columns
         if lacking := [column for column in columns if column not in [*known]]:
@@ -66,7 +70,22 @@ class Modelled:
         found = [known[column] for column in columns]
         if len(set(found)) < len(found):
             raise InputError("a column is named twice; name each once")
+        for own in self.recorded:
+            if set(own) <= set(found):
+                raise InputError(self._recorded_words(own))
         return found
+
+    def _recorded_words(self, own: Clique) -> str:
+        names = [self.answers.codes.configuration.attributes[place].column for place in own]
+        if len(names) == 1:
+            return (
+                f"{names[0]!r} was counted with values that were not released, and the model has none of them (impute); leave "
+                "it out, or ask query, which knows them"
+            )
+        return (
+            f"a rule on {listed(names)} changed no row, and the model keeps it; leave one of them out, or ask query, which has "
+            "what was counted"
+        )
 
     def part(self, place: int) -> Part:
         """How the model divides the codes of an attribute."""
@@ -143,5 +162,6 @@ def open_modelled(place: Path, of: str, what: str, prefix: str = "") -> Modelled
         merged=compression.codes,
         rows_a_subject=configuration.stability.records,
         ignored=ignored,
+        recorded=recorded_alone(answers.codes.configuration, answers.codes.domain.labels),
         seed=configuration.synthesize.seed,
     )

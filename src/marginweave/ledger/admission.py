@@ -28,6 +28,8 @@ from marginweave.released.program import Program
 _UP, _DOWN = (Context(prec=4, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
 # What a configuration has whose noise an account without a budget for Gaussian noise holds.
 LAPLACE = "aggregate: {method: marginals, noise: laplace}"
+BY_STATEMENT = f"releases with Laplace noise alone ({LAPLACE}), or of an amplified resize (resize: {{amplify: true}})"
+"""What an account whose box has no mu^2, and a delta, holds: releases that are charged their (epsilon, delta)."""
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
 # What may make of a refusal an admission, or of its reason another one.
 _CHANGES = (ACCOUNT_ROWS - {EventKind.RECONCILED}) | {EventKind.RESERVED, EventKind.RETURNED}
@@ -114,7 +116,7 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
 def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
     """Why an account does not hold noise of the kind of `cost` under any epsilon, or None where the kind is not the reason.
 
-    Without delta, or opened for releases with Laplace noise alone; the first release may still fit by its own statement.
+    Without delta, or opened for releases that are charged their (epsilon, delta); the first may still fit by its own statement.
     """
     name = f"account {account.dataset}"
     if not account.delta and (cost.mu2 or cost.delta or cost.plain.delta):
@@ -125,8 +127,8 @@ def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
         return None
     return Refusal(
         "cap",
-        f"{name} was opened for releases with Laplace noise alone, and has no budget for any other noise, whatever its cap is; "
-        f"write {LAPLACE}",
+        f"{name} was opened for {BY_STATEMENT}, and has no budget for any other, whatever its cap is; "
+        "write one of these into the configuration",
     )
 
 

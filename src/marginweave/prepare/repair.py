@@ -7,6 +7,8 @@ A record that keeps all rules stays as it is, so the map is idempotent; it is to
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +24,14 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import StructuralZeros
-from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, kept_rules, rule_masks
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable, code_type
 
 # So many boxes at most for columns that rules tie together.
 _MOST_BOXES = 4096
 _ROWS = 4096  # at once
+_EXTREMES = (np.uint64(0), np.uint64(2**64 - 1))  # of random words
 Labels = Sequence[Sequence[str]]
 
 
@@ -50,7 +53,8 @@ class Repair:
     The attributes are gone through in the order of the columns, but after those that decide on them (`_order`). A code
     stays where some allowed record has it and those before; else it becomes the one that stands for "not applicable" where
     that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
-    with the same probability. Rules on sets and private domains are left to what is made of the counts.
+    with the same probability. Rules that name a private domain or a set of k-tuples are left to what is made of the counts
+    (`kept_rules`).
 
     A cell that is not as declared stays so, and the rules are kept by the other cells. A cell that is missing where a rule
     wants a value is not as declared either: no value is made up for it. No other becomes so.
@@ -66,9 +70,7 @@ class Repair:
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
         self._apart = [j for j in self._undeclared if self._optional[j]]  # a missing cell has a code, and so has this
         self._elsewhere = _elsewhere(configuration)
-        skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
-        public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
-        masks = rule_masks(public, attributes, labels)
+        masks = rule_masks(kept_rules(configuration), attributes, labels)
         order = _order(configuration)
         self._parts = []
         for part in tied_parts(mask.attributes for mask in masks):
@@ -96,6 +98,61 @@ class Repair:
                     codes[j] = codes[j].copy()
                     codes[j][broken] = code
         return replace(table, codes=tuple(codes))
+
+    def drawn(self, attributes: Collection[int]) -> frozenset[int]:
+        """The attributes whose codes depend on chance, where those of some `attributes` do before rules are kept.
+
+        These are all that rules tie to one of them, or to one that can get one of several codes. DP: public.
+        """
+        found = set(attributes)
+        for part in self._parts:
+            if not found.isdisjoint(part.attributes) or self._draws(part):
+                found |= {*part.attributes}
+        return frozenset(found)
+
+    def _draws(self, part: _Part) -> bool:
+        """Whether some record gets a code by chance; all are gone through, by the boxes that they leave column by column."""
+        if part.boxes is None:
+            return False
+        ways = [self._ways(j) for j in part.attributes]
+        if math.prod(map(len, ways)) > _MOST_BOXES:
+            return True
+        return any(self._draws_from(part, codes) for codes in itertools.product(*ways))
+
+    def _ways(self, j: int) -> list[Flags]:
+        """Codes of an attribute, apart as cells of other columns are kept to rules: values, a missing one, not as declared."""
+        every, last = np.arange(self._sizes[j]), self._sizes[j] - 1
+        if j not in self._undeclared:
+            return [every >= 0]
+        kept = [every == last, (every != last) & ~self._may_become_undeclared(j, every)]
+        return [*kept, self._may_become_undeclared(j, every)] if j in self._apart else kept
+
+    def _draws_from(self, part: _Part, codes: Sequence[Flags]) -> bool:
+        assert part.boxes is not None
+        first = np.ones(len(part.boxes), np.bool_)
+        for j, own_codes in zip(part.attributes, codes, strict=True):
+            if j in self._undeclared and not self._may_become_undeclared(j, np.flatnonzero(own_codes)).any():
+                first &= self._of(part, j)[:, own_codes].any(axis=1)
+        reached = [first]
+        for j, own_codes in zip(part.attributes, codes, strict=True):
+            own, following = self._of(part, j), list[Flags]()
+            for alive in reached:
+                allowed = alive @ own
+                dead = np.flatnonzero(own_codes & ~allowed)
+                if self._is_by_chance(j, dead, allowed):
+                    return True
+                kept = allowed if len(dead) else allowed & own_codes
+                following += [alive & kind for kind in np.unique(own[:, kept], axis=1).T]
+            reached = [*np.unique(following, axis=0)] if following else []
+            if len(reached) > _MOST_BOXES:
+                return True
+        return False
+
+    def _is_by_chance(self, j: int, codes: Integers, allowed: Flags) -> bool:
+        """Whether the code in place of one of these depends on random words."""
+        rows = np.tile(allowed, (len(codes), 1))
+        low, high = (self._chosen(j, codes, rows, np.full(len(codes), word)) for word in _EXTREMES)
+        return not np.array_equal(low, high)
 
     def _repaired(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
         assert part.boxes is not None

@@ -4,20 +4,25 @@ Every count of either release gets an interval, and a value changed where its tw
 together with probability 1 - `FALSE_ALARM` at least. Half of the rate is for the number of records and single values, half for
 pairs; each half is divided by the number of its intervals (Bonferroni), as the released domains have them, so it does not
 matter how the counts depend on each other, or which of them are shown. A value of k-tuples that was not released had a noisy
-count below the threshold: its interval ends where that is as rare. DP: post-processing.
+count below the threshold: its interval ends where that is as rare.
+
+Where chance decides before rows are counted (`Chance`) each release has drawn that again. The interval of such a count is then
+of what it is expected to be, which follows from the table alone: its noise takes half of the rate, that chance the other half.
+DP: post-processing.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from marginweave.base.errors import InputError
-from marginweave.estimate.intervals import censored_bound, count_interval, marginal_intervals
+from marginweave.estimate.intervals import censored_bound, count_interval, expected_ends, marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
+from marginweave.prepare.chance import Chance, chance_before_counting
 from marginweave.publish.best import tuple_intervals
 from marginweave.publish.conclusions import value_words
 from marginweave.publish.reader import PublishedRelease, titled_labels
@@ -80,7 +85,8 @@ class ReleaseComparison:
     """All counts that two releases have in common, those of `total`, `values` and `pairs` tested together.
 
     `apart` are columns that have other values in one than in the other, or are in one alone. `backwards` says so where the
-    second release was made before the first; else it is empty.
+    second release was made before the first; else it is empty. `drawn` has what chance decided in either before rows were
+    counted.
     """
 
     total: Change
@@ -88,6 +94,7 @@ class ReleaseComparison:
     pairs: tuple[Change, ...]
     apart: tuple[str, ...]
     backwards: str
+    drawn: tuple[str, ...] = ()
 
     @property
     def changed(self) -> tuple[Change, ...]:
@@ -100,11 +107,25 @@ class ReleaseComparison:
         return _beyond(self.pairs)
 
     @property
+    def _explained(self) -> str:
+        return "the noise and these choices" if self.drawn else "the noise"
+
+    @property
     def totals(self) -> str:
         """Of how many records the counts are."""
         return (
             f"Counts are not scaled: the earlier release has about {self.total.before:,} records, the later about "
             f"{self.total.after:,}. Where they differ, compare shares."
+        )
+
+    @property
+    def drawn_words(self) -> str:
+        """What was drawn again in each release, and what that means for ranges; empty without any."""
+        if not self.drawn:
+            return ""
+        return (
+            f"Each release has drawn again what chance decides before rows are counted: {'; '.join(self.drawn)}. Ranges of "
+            "such counts are of what is expected over these choices, and wider."
         )
 
     @property
@@ -118,7 +139,7 @@ class ReleaseComparison:
                 else "No change is beyond the noise."
             )
         return (
-            f"{single:,} of {len(self.values):,} values changed by more than the noise can explain, and {pairs:,} of "
+            f"{single:,} of {len(self.values):,} values changed by more than {self._explained} can explain, and {pairs:,} of "
             f"{len(self.pairs):,} pairs of values."
         )
 
@@ -127,13 +148,14 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     """What changed from one release to another of the same dataset.
 
     Raises:
-        InputError: they are of different datasets, or one release twice.
+        InputError: they are of different datasets, one release twice, or of a resized table.
     """
     datasets = [release.statement.dataset for release in (before, after)]
     if len({*datasets}) > 1:
         raise InputError(f"--against must name a release of {datasets[1]}; it is one of {datasets[0]}")
     if before.statement.release == after.statement.release:
         raise InputError("--against must name another release than RUN")
+    by_chance = [_chance(release) for release in (before, after)]
     labels = [dict(zip(r.aggregates.domain.names, r.aggregates.domain.labels, strict=True)) for r in (before, after)]
     private = {*before.configuration.private_columns, *after.configuration.private_columns}
     shared = {
@@ -149,14 +171,16 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     def words(value: _Value) -> str:
         return " and ".join(value_words(names[column], titles.get((column, label), label)) for column, label in value)
 
-    totals, values = [_total(r, single) for r in (before, after)], [_single(r, shared, single) for r in (before, after)]
-    pairs = [_paired(r, {*shared}, pair) for r in (before, after)]
+    both = list(zip((before, after), by_chance, strict=True))
+    totals, values = [_total(r, single) for r in (before, after)], [_single(r, c, shared, single) for r, c in both]
+    pairs = [_paired(r, c, {*shared}, pair) for r, c in both]
     return ReleaseComparison(
         total=_change("all records", *totals),
         values=tuple(_change(words(value), values[0][value], found) for value, found in values[1].items()),
         pairs=tuple(_change(words(v), pairs[0][v], found) for v, found in pairs[1].items() if v in pairs[0]),
         apart=tuple(names.get(name, name) for name in sorted({*labels[0], *labels[1]} - {*shared})),
         backwards=_backwards(before.statement, after.statement),
+        drawn=tuple(dict.fromkeys(words for chance in by_chance for words in chance.words)),
     )
 
 
@@ -201,8 +225,38 @@ def _total(release: PublishedRelease, tail: float) -> _Count:
     return _Count(count=aggregates.record_count, low=int(inside.low[0]), high=int(inside.high[0]))
 
 
-def _single(release: PublishedRelease, shared: Mapping[str, tuple[str, ...]], tail: float) -> dict[_Value, _Count]:
+def _chance(release: PublishedRelease) -> Chance:
+    labels, bounds = release.aggregates.domain.labels, release.statement.bounds_of_lengths
+    found = chance_before_counting(release.configuration, labels, bounds)
+    if found.resized:
+        raise InputError(
+            f"{release.statement.run} is of a resized table, whose records are drawn again in each release: how far that moves "
+            "a count is not known, so that no change can be told from it; compare releases without resize"
+        )
+    return found
+
+
+def _single(
+    release: PublishedRelease, chance: Chance, shared: Mapping[str, tuple[str, ...]], tail: float
+) -> dict[_Value, _Count]:
     """Every value of the shared columns, released or not."""
+    tail = tail / 2 if chance.is_any else tail
+    places = {name: place for place, name in enumerate(release.aggregates.domain.names)}
+    found = _single_drawn(release, shared, tail)
+    drawn = {value: count for value, count in found.items() if chance.decides([places[value[0][0]]])}
+    return found | {value: _expected(count, tail) for value, count in drawn.items()}
+
+
+def _expected(count: _Count, tail: float) -> _Count:
+    """The same with the ends of what it is expected to be over what chance decides before rows are counted."""
+    low, high = expected_ends(count.low, count.high, tail / 2)
+    return replace(count, low=low, high=high)
+
+
+def _single_drawn(
+    release: PublishedRelease, shared: Mapping[str, tuple[str, ...]], tail: float
+) -> dict[_Value, _Count]:
+    """The same, of what was counted."""
     found = dict[_Value, _Count]()
     if release.marginals is None:
         known = dict(_listed(release, 1, tail))
@@ -223,9 +277,17 @@ def _single(release: PublishedRelease, shared: Mapping[str, tuple[str, ...]], ta
     return found
 
 
-def _paired(release: PublishedRelease, shared: set[str], tail: float) -> dict[_Value, _Count]:
+def _paired(release: PublishedRelease, chance: Chance, shared: set[str], tail: float) -> dict[_Value, _Count]:
     """The pairs of values of shared columns that are released."""
-    return {value: found for value, found in _listed(release, 2, tail) if {column for column, _ in value} <= shared}
+    tail = tail / 2 if chance.is_any else tail
+    places = {name: place for place, name in enumerate(release.aggregates.domain.names)}
+    found = dict[_Value, _Count]()
+    for value, count in _listed(release, 2, tail):
+        columns = [column for column, _ in value]
+        if shared.issuperset(columns):
+            drawn = chance.decides([places[column] for column in columns])
+            found[value] = _expected(count, tail) if drawn else count
+    return found
 
 
 def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tuple[_Value, _Count]]:

@@ -32,6 +32,7 @@ class Tuples {
     this.count = header.count;
     this.bounds = header.bounds;
     this.excluded = header.excluded;
+    this.leftOut = header.left_out;
     this.sizes = header.attributes.map(({ labels }) => labels.length);
     this.sets = header.sets.map((sets, i) => {
       const total = arrays[`counts-${i + 1}`].length;
@@ -42,8 +43,7 @@ class Tuples {
 
   // The count of sorted pairs, or null; 0, exactly, of what rules allow no record to have.
   find(pairs) {
-    const held = ([attribute, codes]) => pairs.some(([a, value]) => a === attribute && codes.includes(value));
-    if (this.excluded.some((combination) => combination.every(held))) return this.number(0, 0, 0, 0, 0);
+    if (this.holds(this.excluded, pairs)) return this.number(0, 0, 0, 0, 0);
     const length = pairs.length;
     if (length === 0) return this.number(...this.count);
     if (length > this.sets.length) return null;
@@ -62,11 +62,17 @@ class Tuples {
     return null;
   }
 
+  // Whether sorted pairs have all of one of some combinations.
+  holds(combinations, pairs) {
+    const held = ([attribute, codes]) => pairs.some(([a, value]) => a === attribute && codes.includes(value));
+    return combinations.some((combination) => combination.every(held));
+  }
+
   // The most that sorted pairs can have which were not published: what the threshold of their length leaves open, or that of a part
-  // where one was not published, as they were not drawn then. Missing values and two values of a set are never counted.
+  // where one was not published, as they were not drawn then. Missing values, two values of a set and what `leftOut` has are never counted.
   most(pairs) {
     const counted = pairs.every(([attribute, value], i) => value < this.sizes[attribute] && attribute !== pairs[i - 1]?.[0]);
-    if (!counted || pairs.length > this.bounds.length) return Infinity;
+    if (!counted || pairs.length > this.bounds.length || this.holds(this.leftOut, pairs)) return Infinity;
     const parts = pairs.length > 1 ? pairs.map((_, left) => pairs.filter((_, i) => i !== left)) : [];
     const open = parts.filter((part) => this.find(part) === null);
     return open.length ? Math.min(...open.map((part) => this.most(part))) : this.bounds[pairs.length - 1];

@@ -19,7 +19,7 @@ from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import NOT_RELEASED
-from marginweave.domain.zeros import excluded_codes, gaps_told_apart
+from marginweave.domain.zeros import gaps_told_apart, never_counted, uncounted_codes
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
@@ -50,7 +50,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     the interval, and `below-k` and `above-k`, those of each of two that hold together; `header.sets[k - 1]` has the attributes
     of each set of columns and its first combination; a set ends where the next begins, and combinations are sorted within;
     `header.bounds[k - 1]` is the most that one of length k can have which was not published; `header.excluded` has what
-    rules allow no record to have, in pairs of an attribute and codes. Of marginals for each length k
+    rules allow no record to have, in pairs of an attribute and codes, and `header.left_out` what is
+    not counted by rules that change no row. Of marginals for each length k
     from 0 `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what
     it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
     with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
@@ -120,9 +121,11 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         arrays[f"above-{level.length}"] = wider.high
     wide = best_records(published, each)
     bounds = [censored_bound(noise.threshold, noise.deviation) for noise in published.aggregates.noise]
-    excluded = excluded_codes(published.configuration, published.aggregates.domain.labels)
+    labels = published.aggregates.domain.labels
+    excluded = never_counted(published.configuration, labels)
+    left_out = uncounted_codes(published.configuration, labels)
     count = [total.estimate, total.low, total.high, wide.low, wide.high]
-    return {"sets": sets, "count": count, "bounds": bounds, "excluded": excluded}
+    return {"sets": sets, "count": count, "bounds": bounds, "excluded": excluded, "left_out": left_out}
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:

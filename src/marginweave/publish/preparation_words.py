@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import rows_are_changed, unkept_columns
 
 Bounds = Mapping[str, tuple[float, float]]
 
@@ -61,10 +62,15 @@ def _rules(configuration: Configuration) -> Iterator[str]:
     structure = configuration.structure
     if structure is None:
         return
-    if structure.can_be_broken:
+    if rows_are_changed(configuration):
         yield (
             "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
             "alone."
+        )
+    if names := unkept_columns(configuration):
+        yield (
+            f"A rule that names {', '.join(map(repr, names))} changed no row: rows that break it were counted as they are, and "
+            "the records alone keep it."
         )
     if names := configuration.missing_by_rule:
         yield f"Where rules want a value of {', '.join(map(repr, names))}, a cell without one was counted as not as declared."

@@ -140,7 +140,7 @@ def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[U
             found=one.found,
             words="".join(
                 [
-                    f"{one.words(aggregates.record_count, one.name)}.",
+                    f"{one.words(aggregates.record_count, aggregates.record_deviation, one.name)}.",
                     MISSING_BY_RULE if one.name in configuration.missing_by_rule else "",
                     CLAMPED if one.name in clamped else "",
                 ]

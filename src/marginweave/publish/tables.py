@@ -29,6 +29,7 @@ _NOTES = (
     "measured together with other values of low count: high is that of all of them",
     "measured together with other values of low count: high is that of all of them; adjusted lies outside",
     "a rule allows no such record: 0, exactly",
+    "a rule that changed no row allows no such record: count, low and high are of the rows, adjusted of the records",
 )
 _LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
 _KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
@@ -57,11 +58,11 @@ def counts_table(
     `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
     noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
     Where a rule allows no record, all of these are 0, and the note says so. `adjusted` is the count that agrees with others:
-    where it lies outside, `note`, the last column, says so. The row of length 0 is the empty combination: its count is the
-    protected number of records, and its note explains the columns. There are `longest` positions, or R if that is more; those
-    beyond are null. At the end each set of columns of `left_out`, of which only combinations above 0 are listed, has a row
-    without values. With `earlier`, adjusted counts follow from those of earlier releases, too, and the rows that they changed
-    say so. With `coarse` the first note says where counts in coarser bins are.
+    where it lies outside, `note`, the last column, says so, and where a rule that changed no row allows no such record. The row
+    of length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
+    are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
+    only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
+    releases, too, and the rows that they changed say so. With `coarse` the first note says where counts in coarser bins are.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
@@ -174,9 +175,10 @@ def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, po
     }
     names = pa.array(domain.names, pa.string())
     pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
+    unkept = np.zeros(len(level), np.bool_) if intervals.unkept is None else intervals.unkept
     outside = (level.counts < intervals.low) | (level.counts > intervals.high)
     notes = pa.array(_NOTES, pa.string()).take(
-        pa.array(np.where(impossible, 4, outside + 2 * (intervals.measured < 0)))
+        pa.array(np.where(impossible, 4, np.where(unkept, 5, outside + 2 * (intervals.measured < 0))))
     )
     return with_combinations(numbers, pairs, positions).append_column("note", notes)
 

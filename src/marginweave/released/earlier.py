@@ -8,6 +8,7 @@ from typing import Any
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
 _WORDS = {"confirm", "public", "label", "description", "titles"}  # of a column, which change no code
@@ -17,7 +18,8 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
     """The marginals of the release that `statement` is of, whose counts tell of the attributes of `configuration`, as declared.
 
     Attributes of private domains, bounds or bins are left out: what was bought differs between releases, and so are marginals
-    in coarser bins, which tell of no cell here. Both count rows as they are, prepared by the same public rules.
+    in coarser bins, which tell of no cell here. So are attributes whose cells each release draws again (`drawn_again`). All
+    others count rows as they are, prepared by the same public rules.
 
     Raises:
         InputError: another account or unit, records that differ, a shared attribute that is declared differently, or nothing
@@ -49,13 +51,26 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
                 f"{named} declares {name!r} differently ({differing}); declare it as that release did, or leave the release out"
             )
     bought = {*configuration.private_bounds, *configuration.private_columns}
-    same = (ours.keys() & theirs.keys()) - bought
+    same = (ours.keys() & theirs.keys()) - bought - drawn_again(configuration) - drawn_again(earlier)
     found = tuple(m for m in statement.marginals or () if same.issuperset(m.attributes) and not m.joined)
     if not found:
         raise InputError(
-            f"{named} has no marginal whose columns are all declared here, with public values; leave it out"
+            f"{named} has no marginal whose columns are all declared here, with public values, and with cells that chance does "
+            "not decide in each release (impute, or sets with more values than are counted); leave it out"
         )
     return found
+
+
+def drawn_again(configuration: Configuration) -> frozenset[str]:
+    """The attributes that hold what chance puts in a cell, or leaves there, and those that rules tie to them.
+
+    Two releases of the same rows count other cells of these, so that counts of both are not of one table.
+    """
+    attributes = configuration.attributes
+    drawn = {j for j, a in enumerate(attributes) if a.imputed or a.column in configuration.cut_sets}
+    for part in tied_parts([a for a, _ in box] for box in configuration.forbidden):
+        drawn |= part if not drawn.isdisjoint(part) else set()
+    return frozenset(attributes[j].name for j in drawn)
 
 
 def earlier_words(configuration: Configuration) -> str:

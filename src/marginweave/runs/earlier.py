@@ -11,10 +11,11 @@ from marginweave.base.durable import read_file, replace_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.earlier import EARLIER_FILES, KnownRelease, earlier_name
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 
 if TYPE_CHECKING:  # what a refusal, or a run that is found finished, need not wait for
     from marginweave.ledger import Ledger
-    from marginweave.released.statement import MarginalStatement
+    from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration
     """The earlier releases of a configuration, which are `named` with the folders of their files.
 
     Raises:
-        InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`).
+        InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`, `_check_rules`).
     """
     if not named:
         return ()
@@ -51,8 +52,33 @@ def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration
                 f"known.release ({folder}) has a privacy.json of another version; it cannot be used"
             ) from None
         marginals = usable_marginals(configuration, statement)
+        _check_rules(configuration, statement, marginals)
         found.append(EarlierRelease(folder=folder, known=known, marginals=marginals))
     return tuple(found)
+
+
+def _check_rules(
+    configuration: Configuration, statement: PrivacyStatement, marginals: Sequence[MarginalStatement]
+) -> None:
+    """Refuse a release of columns in which rows that break a rule get a value by chance, another one in each release.
+
+    Raises:
+        InputError: there are such columns in these marginals.
+    """
+    from marginweave.prepare.chance import chance_before_counting
+
+    earlier = Configuration.from_canonical(statement.configuration).with_bounds(statement.bounds)
+    public = [attribute.labels for attribute in configuration.attributes]
+    used, drawn = {name for m in marginals for name in m.attributes}, set[str]()
+    for declared, labels in ((earlier, statement.released_domain.labels), (configuration, public)):
+        chance = chance_before_counting(declared, labels, {})
+        drawn |= {declared.attributes[j].name for j in chance.attributes}
+    if tied := sorted(used & drawn):
+        raise InputError(
+            f"known.release: run {statement.run} counted {listed(tied)} with rows that break a rule, which get a value by "
+            "chance, another one in each release: counts of both are not of one table; leave these columns, or the earlier "
+            "release, out"
+        )
 
 
 def check_earlier(configuration: Configuration, ledger: Ledger) -> None:

@@ -6,6 +6,8 @@ from tests.faults.fault import Fault
 
 _DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
 
+_MERGED = "tests/laws/test_merging_by_noise.py::test_no_sum_of_counts_is_biased_by_what_noise_merged"
+
 _REJECTED = "tests/laws/test_independent_columns.py::test_independent_columns_are_rejected_as_often_as_said"
 
 _SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
@@ -14,7 +16,7 @@ FAULTS = (
     Fault(
         name="a sum of many cells of a table counts for as exact as one cell",
         file="src/marginweave/answers/least_squares.py",
-        text="weight = size / (table.counts.size * table.variance)",
+        text="weight = math.prod(shape) / (table.counts.size * table.variance)",
         instead="weight = 1 / table.variance",
         killed_by=(_DENSE,),
     ),
@@ -31,6 +33,34 @@ FAULTS = (
         text="covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own",
         instead="covariance[rows, rows] += scale * scale * np.diagonal(own)",
         killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="a value takes from larger tables what they tell wherever its noise left it unmerged",
+        file="src/marginweave/answers/tables.py",
+        text="return replace(found, merged_below=_merged_below(marginals, configuration, earlier))",
+        instead="return found",
+        killed_by=(_MERGED,),
+    ),
+    Fault(
+        name="weights that follow the noise of a count are taken for fixed ones",
+        file="src/marginweave/answers/axes.py",
+        text="means + corrections.sum(axis=1)",
+        instead="means",
+        killed_by=(_MERGED,),
+    ),
+    Fault(
+        name="a sample has all values that a population may have",
+        file="src/marginweave/answers/quantities.py",
+        text="return -count * end * from_end, count * (end + from_end), -count",
+        instead="return max(squares, count * mean**2), -2 * mean * count, count",
+        killed_by=("tests/laws/test_answers.py::test_means_of_a_population_are_covered_also_where_rare_values_decide",),
+    ),
+    Fault(
+        name="a share of cells that are not as declared takes the number of records for exact",
+        file="src/marginweave/domain/labels.py",
+        text="of_records = half * deviation / self.deviation if self.deviation else 0.0",
+        instead="of_records = 0.0",
+        killed_by=("tests/unit/counts/test_undeclared.py::test_the_share_of_such_cells_is_as_near_as_it_says",),
     ),
     Fault(
         name="an interval of a regression forgets half of the noise",

@@ -14,6 +14,7 @@ from scipy import stats
 from marginweave.configuration.release import Configuration
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain, UndeclaredCells
+from marginweave.domain.shares import share_ends
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import (
@@ -26,13 +27,14 @@ from marginweave.estimate.marginals import (
 from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.forecast.noise import preparation_forecast
 from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.means import estimate_total
 from marginweave.observations.tables import Marginals, Observation
 from marginweave.observations.undeclared import FALSE_ALARMS, counted_undeclared, measured_undeclared
 from marginweave.released.verdict import Publication, Verdict
 from tests.support.configurations import configuration
 
 RESIZED: dict[str, Any] = {"missing": [], "resize": {"records": 900}, "aggregate": {"method": "marginals"}}
-SD = 20.0
+SD, FALSE_ALARM = 20.0, 1e-6
 
 
 def _plain() -> Configuration:
@@ -149,6 +151,35 @@ def test_a_code_that_is_kept_is_a_code_of_estimates() -> None:
     assert ((inside.low <= inside.measured) & (inside.measured <= inside.high)).all()
 
 
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_the_share_of_such_cells_is_as_near_as_it_says(share: float) -> None:
+    """Count and number of records are noisy, from the same tables: 600 draws each, of which 95 % cover; false alarms 1e-6."""
+    names, rng, draws = "ab", np.random.default_rng(6), 600
+    config = configuration(columns={n: {"type": "category", "values": [*"xyz"]} for n in names}, missing=[])
+    exact, hits, wide = np.array([300, 300, 400]) * (1 - share), 0, 0.0
+    truth = np.append(exact, 1000 * share).astype(np.int64)
+    for _ in range(draws):
+        drawn = [
+            Observation(attributes=(a,), counts=truth + np.rint(rng.normal(0, 20, 4)).astype(np.int64), deviation=20.0)
+            for a in range(2)
+        ]
+        precision = sum(1 / (m.counts.size * m.deviation**2) for m in drawn)
+        (cells, _) = measured_undeclared(config, drawn)
+        low, high = cells.share_ends(estimate_total(drawn), precision**-0.5)
+        hits += low <= share <= high
+        wide += high - low
+    assert hits >= stats.binom.ppf(FALSE_ALARM, draws, 0.95)
+    assert (
+        wide / draws < 2 * 1.96 * 20 / 1000 * (1 + share * 2**0.5) * 1.1
+    )  # no wider than noise of both, one upon the other
+
+
+def test_the_share_of_no_records_is_anything() -> None:
+    assert share_ends(10.0, 5.0, 30.0, 31.0) == share_ends(10.0, 5.0, 0.0, 0.0) == (0.0, 1.0)
+    assert share_ends(-10.0, 5.0, 100.0, 0.0) == pytest.approx((0.0, 0.05))
+    assert share_ends(120.0, 5.0, 100.0, 0.0) == pytest.approx((0.95, 1.0))
+
+
 def test_what_is_known_of_a_column_is_not_overruled() -> None:
     """A known table says that all of its records have values: what was counted is told, and records follow the table."""
     table = [["f", 500], ["m", 400]]
@@ -188,7 +219,7 @@ CELLS = UndeclaredCells(name="region", count=1200, deviation=20.0, low=1160, hig
 def test_the_verdict_follows_the_lower_end(low: int, before: Publication, after: Publication) -> None:
     """Of 4,000 records one grade from 40 on, not for publication from 400; and says what share it was."""
     domain = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, low=low),))
-    counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=())
+    counts = Aggregates(domain=domain, record_count=4000, record_deviation=0.0, levels=(), noise=())
     verdict = Verdict(publication=before, says=("Good for: x.",), advice=(), lengths=(), sets=())
     found = with_undeclared(verdict, counts, {"region": "region (Where)"}, configuration())
     assert (found.publication, found.says[1:]) == (after, ("Good for: x.",))
@@ -196,6 +227,9 @@ def test_the_verdict_follows_the_lower_end(low: int, before: Publication, after:
     assert found.says[0].endswith(" to 31) of region (Where) were not among the declared values.")
     (advice,) = found.advice
     assert advice.startswith("What was not among the declared values is known to you alone")
+    if low in (40, 400):  # of a number with noise it may be less
+        noisy = with_undeclared(verdict, replace(counts, record_deviation=100.0), {}, configuration())
+        assert noisy.publication != after
     told = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, found=False, kept=False),))
     assert with_undeclared(verdict, replace(counts, domain=told), {}, configuration()) == verdict
 
@@ -307,9 +341,11 @@ def test_k_tuples_count_what_is_left_of_the_records_that_a_column_applies_to(whe
     [
         (795, 785, 805, "20 % (19 to 21)"),
         (396, 390, 406, "9.9 % (9.7 to 10.2)"),
-        (4001, 3990, 4100, "100 % (99 to 100)"),
+        (4001, 3961, 4041, "100 % (99 to 100)"),
     ],
 )
 def test_ends_are_rounded_outwards(count: int, low: int, high: int, said: str) -> None:
     """Of 4,000 records: what the exact ends cover the printed ones do."""
-    assert replace(CELLS, count=count, low=low, high=high).words(4000, "region").startswith(f"About {said} of region")
+    assert (
+        replace(CELLS, count=count, low=low, high=high).words(4000, 0.0, "region").startswith(f"About {said} of region")
+    )

@@ -19,8 +19,9 @@ from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.base.errors import AuditError, BudgetError
 from marginweave.flows.cli.app import app
 from marginweave.flows.prefect.schedules import Schedule
-from marginweave.forecast.account import account_forecast
+from marginweave.forecast.account import SEVERAL, account_forecast, releases_that_fit
 from marginweave.ledger import Ledger, LedgerLocation, opening_for, releases
+from marginweave.ledger.admission import noise_refusal
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.keys import load_key
@@ -122,6 +123,25 @@ def test_an_account_for_a_configuration_holds_its_release(
     assert admitted(total.account, after, plan.cost, plan.statement) is None
 
 
+def test_an_account_says_what_it_holds_and_holds_it(
+    location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened for an amplified resize with Gaussian noise: it holds several of these, which no words deny."""
+    amplified = _request(tmp_path, **AMPLIFIED)
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+    command = ["ledger", "open", "people", "--for", str(amplified.path), "--epsilon", "6"]
+    opened = CliRunner().invoke(app, [*command, "--delta", "1e-5"])
+    assert opened.exit_code == 0, opened.output
+    assert "or of an amplified resize (resize: {amplify: true}); only its first may be another" in opened.output
+    total, plan = Ledger.open(location).accounts.total("people"), amplified.plan
+    assert not total.account.box.mu2
+    assert all("laplace" not in draw.mechanism.name for draw in plan.draws)
+    fitting, spent = releases_that_fit(total.account, total.spent, (plan.cost, plan.statement), SEVERAL)
+    assert fitting > 1
+    assert noise_refusal(plan.cost, total.account, spent) is None
+    assert noise_refusal(_request(tmp_path).plan.cost, total.account, spent) is not None
+
+
 def test_an_account_for_laplace_noise_alone_says_so(
     location: LedgerLocation, reserve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +154,7 @@ def test_an_account_for_laplace_noise_alone_says_so(
     assert "releases with Laplace noise alone (aggregate: {method: marginals, noise: laplace})" in opened.output
     reserve("first", dataset="people", plan=laplace.charged_plan, source="people")
     gaussian = _request(tmp_path)
-    words = "opened for releases with Laplace noise alone, .* write aggregate: {method: marginals, noise: laplace}$"
+    words = "opened for releases with Laplace noise alone .*, or of an amplified resize .* write one of these"
     with pytest.raises(BudgetError, match=words):
         reserve(
             "second",

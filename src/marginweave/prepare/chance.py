@@ -1,0 +1,71 @@
+"""What chance decides of a table before it is counted, so that two releases of the same rows count other records.
+
+Noise is not meant: each release draws again which rows of a subject are counted, which values take the place of missing cells
+or of those that break a rule, and which values or combinations of a record are left out. Public: it follows from declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.sections import COMBINATIONS_CUT
+from marginweave.configuration.values import listed
+from marginweave.prepare.repair import Repair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chance:
+    """The attributes whose counts depend on chance, the lengths of combinations that do, and the reasons in words.
+
+    Each count is then a sum over subjects that are independent of each other. What a subject adds is in turn distributed as a
+    sum of independent 0 or 1: a fixed number of its rows is chosen uniformly, and each is counted in a cell or not by itself
+    (strongly Rayleigh measures: Borcea, Branden and Liggett 2009). Of a resized table (`resized`) that is not so, as the number
+    of records that are made up is random.
+    """
+
+    attributes: frozenset[int] = frozenset()
+    lengths: frozenset[int] = frozenset()
+    words: tuple[str, ...] = ()
+    resized: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is any."""
+        return bool(self.attributes or self.lengths or self.resized)
+
+    def decides(self, attributes: Sequence[int]) -> bool:
+        """Whether counts of these attributes together depend on it."""
+        return not self.attributes.isdisjoint(attributes) or len(attributes) in self.lengths
+
+
+def chance_before_counting(
+    configuration: Configuration, labels: Sequence[Sequence[str]], bounds: Mapping[int, int]
+) -> Chance:
+    """What chance decides before a table is counted; `bounds` are those of combinations by their length, of k-tuples."""
+    counted = configuration.with_undeclared(configuration.undeclared)
+    attributes = counted.attributes
+    imputed = {j for j, one in enumerate(attributes) if one.imputed}
+    cut = {j for j, one in enumerate(attributes) if one.column in configuration.cut_sets}
+    repaired = Repair(counted, labels).drawn(imputed | cut)
+    lengths = frozenset(length for length, bound in bounds.items() if configuration.is_cut(length, bound))
+    rows = configuration.privacy.counted_words
+    words = []
+    if rows:
+        words.append(f"counts are of {rows}, chosen by chance")
+    if imputed:
+        words.append(
+            f"cells of {listed(sorted({attributes[j].column for j in imputed}))} without a value have one by chance"
+        )
+    words += [f"counts are of {of}, chosen by chance" for of in configuration.cut_sets.values()]
+    if by_rules := sorted({attributes[j].column for j in repaired - imputed - cut}):
+        words.append(f"rows that break a rule on {listed(by_rules)} may have another value by chance")
+    if lengths:
+        words.append(f"counts are of {COMBINATIONS_CUT}, chosen by chance")
+    return Chance(
+        attributes=frozenset(range(len(attributes))) if rows else repaired,
+        lengths=lengths,
+        words=tuple(words),
+        resized=configuration.resize is not None,
+    )
