@@ -16,7 +16,7 @@ from marginweave.base.errors import MachineError
 from marginweave.checkpoints.run_folder import staged_release
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.counts.engine import prepare_engine
-from marginweave.measurements.base import RowView
+from marginweave.measurements.base import ENCODE, PREPROCESS
 from marginweave.released.manifest import RunState
 from marginweave.runs.bookkeeping import Bookkeeper, Wrap, release_facts, return_unused_draws
 from marginweave.runs.capabilities import RunReference, StageResult
@@ -102,7 +102,7 @@ _ALWAYS = 10
 def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     plan = private.planned
     assert plan is not None  # `prepare_run` has planned what is under way
-    bought = plan.over(RowView.CLEAN)
+    bought = plan.after(PREPROCESS)
     fits = isinstance(private.configuration.synthesize, MixtureSynthesis)
     count = _ALWAYS + bool(bought) + fits + len(plan.draws)
     book = Bookkeeper(private.folder, private.manifest, stages=count, wrap=wrap)
@@ -111,13 +111,13 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     preprocessed = book.stage("preprocess", preprocess, private, validated)
     if bought:  # bounds have to be there before anything is binned
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-        _draw_all(book, private, RowView.CLEAN, preprocessed)
+        _draw_all(book, private, PREPROCESS, preprocessed)
         book.stage("collect bounds", collect_bounds, private)
         encoded = book.stage("encode", encode, private, preprocessed)
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-    _draw_all(book, private, RowView.ENCODED, encoded)
+    _draw_all(book, private, ENCODE, encoded)
     collected = book.stage("collect", collect, private)
 
     public = private.derived  # what is given this alone sees no private file
@@ -135,7 +135,7 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     book.finish(private, outputs)
 
 
-def _draw_all(book: Bookkeeper, private: RunReference, view: RowView, rows: StageResult) -> None:
-    """The measurements over a view, each when it is due."""
-    for measurement in measurements_in_order(private, view):
+def _draw_all(book: Bookkeeper, private: RunReference, stage: str, rows: StageResult) -> None:
+    """The measurements of the rows that a stage has left, each when it is due."""
+    for measurement in measurements_in_order(private, stage):
         book.stage(f"aggregate {measurement.name}", aggregate, private, rows, measurement.name)

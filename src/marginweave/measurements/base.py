@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -38,17 +37,28 @@ AnyMeasurement = TypeVar("AnyMeasurement", bound="Measurement[Any]")
 Terms = dict[str, Any]
 
 
-class RowView(StrEnum):
-    """The rows that a measurement counts."""
+@dataclass(frozen=True)
+class RowView:
+    """Rows that measurements count: those that a stage leaves, `preprocess` or `encode`, or what is made of each of them.
 
-    CLEAN = "clean"
-    """As `preprocess` leaves them: at most theta of a unit, before a table is resized."""
-    ENCODED = "encoded"
-    """As they are released from: imputed, and of the declared size."""
+    `grouped`: one unit is one row, however many it has.
+    """
+
+    name: str
+    after: str
+    grouped: bool = False
 
     def stability(self, configuration: Configuration) -> Stability:
         """How many rows of the view one unit moves, and how. DP: arithmetic on public numbers."""
-        return configuration.privacy.stability if self is RowView.CLEAN else configuration.stability
+        unit = configuration.privacy.stability if self.after == PREPROCESS else configuration.stability
+        return replace(unit, records=1) if self.grouped else unit
+
+
+PREPROCESS, ENCODE = "preprocess", "encode"
+CLEAN = RowView("clean", PREPROCESS)
+"""At most theta rows of a unit, before a table is resized."""
+ENCODED = RowView("encoded", ENCODE)
+"""What records are released from: imputed, and of the declared size."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,11 +88,11 @@ class PrivateRows(ABC):
 
     @abstractmethod
     def clean(self) -> CleanBlocks:
-        """The rows of `RowView.CLEAN`, block by block."""
+        """The rows of `CLEAN`, block by block."""
 
     @abstractmethod
     def encoded(self) -> EncodedBlocks:
-        """The rows of `RowView.ENCODED`, block by block."""
+        """The rows of `ENCODED`, block by block."""
 
     @abstractmethod
     def engine(self) -> AbstractContextManager[Engine]:
@@ -174,7 +184,7 @@ class Measurement(ABC, Generic[Counted]):
     """What it is for, in words."""
     share_key: ClassVar[str | None] = None
     """The key of the share of the budget that all of its kind have; None where they have what the others leave."""
-    view: ClassVar[RowView] = RowView.ENCODED
+    view: ClassVar[RowView] = ENCODED
 
     place: tuple[int, ...] = ()
     mechanism: type[DrawMechanism]
@@ -298,9 +308,9 @@ class Measurements:
         """The measurements by the names of their draws."""
         return {measurement.name: measurement for measurement in self.draws}
 
-    def over(self, *views: RowView) -> tuple[Measurement[Any], ...]:
-        """Those that count rows of one of these views."""
-        return tuple(measurement for measurement in self.draws if measurement.view in views)
+    def after(self, stage: str) -> tuple[Measurement[Any], ...]:
+        """Those that count rows which this stage leaves."""
+        return tuple(measurement for measurement in self.draws if measurement.view.after == stage)
 
     def of(self, kind: type[AnyMeasurement]) -> tuple[AnyMeasurement, ...]:
         """Those of a kind."""

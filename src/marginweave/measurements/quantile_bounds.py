@@ -15,7 +15,7 @@ from marginweave.checkpoints.codecs import pack_number, unpack_number
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.number import MAX_CANDIDATES
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, RowView, Terms
+from marginweave.measurements.base import CLEAN, Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
 from marginweave.mechanisms.base import Sensitivity
 from marginweave.mechanisms.gaussian import select_percentile
 from marginweave.mechanisms.percentile import rank_error, score_sensitivity
@@ -33,7 +33,7 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
 
     title = "bounds of columns"
     share_key = "aggregate.bounds_share"
-    view = RowView.CLEAN
+    view = CLEAN
     percentile: ClassVar[float]
 
     def column(self, configuration: Configuration) -> tuple[str, NumberColumn]:

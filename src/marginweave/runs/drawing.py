@@ -16,7 +16,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.count_runs import MemoryBudget
 from marginweave.counts.engine import open_engine
 from marginweave.draws.protocol import PreparedDraw, draw_record, forgotten, run_draw
-from marginweave.measurements.base import Drawn, Measurement, PrivateRows, RowView
+from marginweave.measurements.base import Drawn, Measurement, PrivateRows
 from marginweave.prepare.clean import CleanBlocks
 from marginweave.prepare.codes import EncodedBlocks
 from marginweave.runs.capabilities import RunReference, StageResult
@@ -163,12 +163,12 @@ class RunRows(PrivateRows):
         return reference.load_blocks(reference.checkpoint_blocks(name, inputs, compute))
 
 
-def measurements_in_order(reference: RunReference, view: RowView) -> Iterator[AnyDraw]:
-    """The measurements over a view, each when it is due: the next one is asked for when the one before is drawn.
+def measurements_in_order(reference: RunReference, stage: str) -> Iterator[AnyDraw]:
+    """The measurements of rows that a stage leaves, each when it is due: the next is asked for when the one before is drawn.
 
     A measurement whose turn never comes, as one of rounds that have used up their shares, is left out.
     """
-    left = list(reference.plan.over(view))
+    left = list(reference.plan.after(stage))
     while left:
         drawn = RunDraws(reference)
         due = next((measurement for measurement in left if measurement.is_due(drawn)), None)

@@ -158,26 +158,19 @@ def check_account(told: Content, rows: list[Content], published: Content) -> Non
         require(name in unknown or told[name] == value, f"{name} in account.json is not that of the rows")
 
 
-def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
-    statement: Content, draw: Content, draws: list[Content]
-) -> Content:
-    """The noise that a draw had, by its terms."""
+def _stated_noise(statement: Content, draw: Content, draws: list[Content]) -> Content:
+    """The noise that a draw had, by its terms: a sigma in steps of a grid, where it has one, and a threshold."""
     name, terms = draw["name"], draw["terms"]
     records, replaced = terms["records"], terms["neighbors"] == "replace-one"
-    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else 0.0
-    if name == "values":
-        return {"threshold": terms["threshold"], "sigma": sigma}
-    if name == "selection":
-        return {"sigma": sigma / terms["steps"], "step": 1 / terms["steps"]}
     if name.startswith("select-"):
         return {"sensitivity": records * (2 if replaced else 1)}
     if name.startswith("measure-"):
         batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws) or 1
         return {"sigma": _sigma(draw["parameter"] * math.sqrt(batch), 1, records, replaced)}
-    if name == "count":
-        return {"sigma": sigma}
     if not name.startswith("level-"):
-        return {}
+        found = {"threshold": terms["threshold"]} if "threshold" in terms else {}
+        found |= {"step": 1 / terms["steps"]} if "steps" in terms else {}
+        return {**found, "sigma": float(Fraction(terms["sigma"])) / terms.get("steps", 1)} if "sigma" in terms else {}
     level = statement["noise"][draw["length"] - 1]
     bound = level["contribution_bound"]
     same = level["length"] == draw["length"] and 1 <= bound <= terms["cap"]
