@@ -32,11 +32,14 @@ OURS: dict[str, Settings] = {
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
 }
 INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE, ROWS = "independent", "default", "dpsyn", "subsample", "rows"
+UNTOLD = "untold"
+"""The default that is not told how many rows a sample has."""
 # What other benchmarks have beside them: the settings of DPSyn's papers; and, as yardsticks, a share of the rows themselves.
 OTHERS: dict[str, Settings] = {
     DPSYN: {"aggregate": {**_MARGINALS, "preset": "paper"}, "synthesize": {**_GUM, "preset": "paper"}},
     SUBSAMPLE: {"share": 0.4},
     ROWS: {"share": 1.0},
+    UNTOLD: {},
 }
 
 
@@ -106,7 +109,9 @@ def settings(cell: Cell) -> Settings | None:
         return None
     if cell.method in PEERS:
         return PEERS[cell.method].options
-    return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else (OURS | OTHERS).get(cell.method)
+    if cell.method in (DEFAULT, UNTOLD):
+        return _resolved(cell.method, cell.table, cell.epsilon)
+    return (OURS | OTHERS).get(cell.method)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is counted and why, how near such records were in the benchmark, and what noise is beside counts: before a release."""
+"""What is counted and why, and what noise is beside counts: before a release."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from marginweave.configuration.default_records import automatic_method, in_margi
 from marginweave.configuration.k_tuples import AggregateSettings
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.configuration.values import listed
 from marginweave.counts.marginals import cells
 from marginweave.measurements.base import Measurement
@@ -25,23 +24,12 @@ from marginweave.measurements.tuple_level import TupleLevel
 from marginweave.measurements.whole_marginals import WholeMarginals, counted_sizes, public_sizes
 from marginweave.mechanisms.base import CountNoise
 
-FEWEST, MOST = 6_366, 48_842
-"""Rows of the tables of docs/accuracy.md: beyond these nothing is said of measured errors."""
-
-MEASURED = {
-    "marginals of 3 columns": (0.003, 0.031, 16.0),
-    "marginals, selected pairs": (0.013, 0.065, 40.0),
-    "marginals, chosen in rounds": (0.025, 0.071, 72.0),
-}
-"""Mean TVD of two columns where nothing was declared, by what was counted: least and most of docs/accuracy.md, and the
-noise of pairs up to which there is anything."""
-
 
 def method_forecast(configuration: Configuration) -> list[str]:
-    """What is counted, what makes the records, what `auto` stands for, and how near such records were, in words."""
+    """What is counted, what makes the records, and what `auto` stands for, in words."""
     usual = defaults.automatic_aggregate(configuration)
     given_up = _given_up(configuration, usual) if configuration.aggregate == usual else []
-    return [_counts(configuration, usual), *given_up, _records(configuration), *_measured(configuration, usual)]
+    return [_counts(configuration, usual), *given_up, _records(configuration)]
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
@@ -109,32 +97,6 @@ def _in_bins(configuration: Configuration) -> str:
             numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
             found.append(f"{names[place]} {numbers}")
     return f", {'; '.join(found)}" if found else ""
-
-
-def is_benchmarked(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> bool:
-    """Whether benchmarks have a release like it: settings are those that auto chooses, and no column is a set or private."""
-    synthesize, attributes = configuration.synthesize, configuration.attributes
-    if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis) or len(attributes) < 2:
-        return False
-    plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
-    if synthesize != plain or _given_up(configuration, usual):
-        return False
-    is_measured = defaults.counts_words(usual, len(attributes)) in MEASURED
-    return is_measured and automatic_method(usual, attributes).method == "mixture"
-
-
-def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
-    """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
-    if not is_benchmarked(configuration, usual):
-        return []
-    least, most, noise = MEASURED[defaults.counts_words(usual, len(configuration.attributes))]
-    if defaults.relative_noise(configuration) > noise:
-        return []
-    rows = configuration.rows if configuration.resize is None else configuration.resize.records
-    if rows is not None and not FEWEST <= rows <= MOST:
-        return []
-    like = f"In our benchmarks ({FEWEST:,} to {MOST:,} rows), settings like these gave a mean pair error of"
-    return [f"{like} {100 * least:.1f} to {100 * most:.1f} % (TVD). Smaller tables do worse."]
 
 
 def _records(configuration: Configuration) -> str:

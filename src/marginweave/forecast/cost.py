@@ -22,7 +22,7 @@ from marginweave.estimate.mixture.blocks import Ties, tie
 from marginweave.measurements.whole_marginals import public_sizes
 
 # Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
-SERVER, _IMPORTS = 6.0, 5.0
+SERVER, START = 6.0, 5.0
 _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
@@ -39,17 +39,21 @@ _MOST_CORES, _BLOCKS, _MOST_TUPLES = 8, 1_000_000, 2_000_000  # rows in memory a
 
 
 class RunCost(NamedTuple):
-    """Wall seconds on an idle machine, the start of Prefect's server included, and gigabytes without that server."""
+    """Wall seconds on an idle machine, the start of Prefect's server included; without that CPU seconds and gigabytes."""
 
     seconds: float
+    cpu: float
     gigabytes: float
 
     def __str__(self) -> str:
-        unit, name = next(
-            (unit, name) for unit, name in ((3600, "h"), (60, "min"), (1, "s")) if self.seconds >= 1.5 * unit
-        )
-        time = f"{self.seconds / unit:.2g} {name}"
-        return f"{time}, {self.gigabytes:.1f} GB"
+        return f"{_span(self.seconds)} ({_span(self.cpu, 'CPU ')}), {self.gigabytes:.1f} GB"
+
+
+def _span(seconds: float, of: str = "") -> str:
+    """Seconds with two digits, and a unit that people use."""
+    units = ((3600, "h"), (60, "min"), (1, "s"))
+    unit, name = next(((unit, name) for unit, name in units if seconds >= 1.5 * unit), units[-1])
+    return f"{seconds / unit:.2g} {of}{name}"
 
 
 class Table(NamedTuple):
@@ -83,9 +87,9 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         memory += 5e-7 * min(cells, _MOST_TUPLES)
     else:
         return None
-    return RunCost(
-        SERVER + _IMPORTS + serial + (_COUNT * rows * len(tables) + parallel) / min(cores, _MOST_CORES), memory
-    )
+    parallel += _COUNT * rows * len(tables)
+    wall = SERVER + START + serial + parallel / min(cores, _MOST_CORES)
+    return RunCost(wall, START + serial + parallel, memory)
 
 
 def _ties(configuration: Configuration) -> Ties:

@@ -83,7 +83,7 @@ class PlannedRelease:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What there is to say beside the table, a sentence each: methods, noise, preparation, measured errors, the account."""
+        """What there is to say beside the table, a sentence each: methods, noise, preparation, the account."""
         from marginweave.forecast import accuracy, noise, sizes
         from marginweave.forecast.earlier import earlier_forecast
 
@@ -121,17 +121,19 @@ class PlannedRelease:
             return []
         from marginweave.base.parallel import available_cores
         from marginweave.forecast.cost import SERVER, slow_rules
+        from marginweave.forecast.sizes import declared_forecast
 
         heads = ["rows", "counted", "columns", "pairs", "synthetic records", "time, memory"]
         server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
         rules = slow_rules(self.configuration)
-        public = "If the number of rows is public, say rows: N in the configuration: auto then chooses by it"
+        public = declared_forecast(self.configuration)
         return [
-            "What it will be good for: how far off noise alone puts shares (TVD), and how far off records were in benchmarks:",
+            "What it will be good for: how far off noise alone puts shares (TVD), and how far off records are expected to be,",
+            "in brackets between which eight of ten tables of our benchmarks were that the forecast was not fitted to:",
             *aligned([heads, *([f"{row.rows:,}", *row[1:-1]] for row in self.sizes)]),
             *(f"Pairs that are mostly noise with {row.rows:,} rows: {row.noise}" for row in self.sizes if row.noise),
             f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work",
-            *([public] if self.configuration.rows is None else []),
+            *([public] if public else []),
         ]
 
     def __repr__(self) -> str:

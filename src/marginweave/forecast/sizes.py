@@ -37,8 +37,8 @@ _GRADES = {"good": "good", "with care": "with care", "not": "noise"}
 class SizeForecast(NamedTuple):
     """Of so many rows, in words: `single` and `pairs` are distances by noise and what they are good for, `takes` the cost.
 
-    `records` is how far synthetic records were from such tables in the benchmarks. `noise` names the pairs that noise alone
-    makes useless.
+    `records` is how far synthetic records are expected to be, and between which eight of ten tables were in the benchmarks.
+    `noise` names the pairs that noise alone makes useless.
     """
 
     rows: int
@@ -53,6 +53,7 @@ class SizeForecast(NamedTuple):
 def size_forecast(configuration: Configuration) -> list[SizeForecast]:
     """A line for the public number of rows, or for `SIZES` where it is not said; none where sizes of domains are not public.
 
+    What is counted is what the configuration as written counts, also where `auto` would choose otherwise if rows were said.
     The expected distance (TVD) is what the noise of all counts that hold a set adds up to if records followed it: the median
     over columns and over pairs, at most 1. DP: arithmetic on public numbers.
     """
@@ -60,6 +61,19 @@ def size_forecast(configuration: Configuration) -> list[SizeForecast]:
         return []
     known = known_rows(configuration)
     return [_at(configuration, rows) for rows in ((known,) if known else SIZES)]
+
+
+def declared_forecast(configuration: Configuration) -> str:
+    """That rows can be said, and for which of `SIZES` auto would then count something else; nothing where they are."""
+    if configuration.rows is not None:
+        return ""
+    columns, written, found = len(configuration.attributes), mapping_of(configuration.written), list[str]()
+    for rows in SIZES:
+        sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
+        if sized.aggregate != configuration.aggregate:
+            found.append(f"with {rows:,} it counts {defaults.counts_words(sized.aggregate, columns)}")
+    other = f" ({'; '.join(found)})" if found else ""
+    return f"If the number of rows is public, say rows: N in the configuration: auto then chooses by it{other}"
 
 
 def bins_forecast(configuration: Configuration) -> list[str]:
@@ -73,20 +87,18 @@ def bins_forecast(configuration: Configuration) -> list[str]:
 
 
 def _at(configuration: Configuration, rows: int) -> SizeForecast:
-    written = mapping_of(configuration.written)
-    sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
-    plan = plan_budget(sized)
-    distances = _distances(sized, plan, rows)
+    plan = plan_budget(configuration)
+    distances = _distances(configuration, plan, rows)
     found = {length: [d for part, d in distances.items() if len(part) == length] for length in (1, 2)}
-    chosen = sized.marginals is None or sized.marginals.selects(len(sized.attributes))
+    chosen = configuration.marginals is None or configuration.marginals.selects(len(configuration.attributes))
     pairs = _words(found[2], "chosen in the run" if chosen else "not counted", found[1])
-    rounds = None if sized.marginals is None else sized.marginals.adaptive
+    rounds = None if configuration.marginals is None else configuration.marginals.adaptive
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
-    counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
-    records = str(expected_errors(sized) or "not measured")
-    cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
-    single, noise = _words(found[1], "not known"), _noisy_pairs(sized, distances)
+    counted = defaults.counts_words(configuration.aggregate, len(configuration.attributes))
+    records = str(expected_errors(configuration, rows) or "not measured")
+    cost = run_cost(configuration, planned_tables(configuration, plan), rows, available_cores())
+    single, noise = _words(found[1], "not known"), _noisy_pairs(configuration, distances)
     return SizeForecast(rows, counted, single, pairs, records, str(cost or "not measured"), noise)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,13 +13,18 @@ from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
 from marginweave.forecast.expected import (
+    EPSILONS,
     LAWS,
+    NOISE,
     ROWS,
+    beyond,
+    by_law,
+    columns_error,
     count_noise_alone,
-    error_by_law,
     expected_errors,
+    is_measured,
     known_rows,
-    measured_epsilons,
+    noise_error,
     percent,
     unmeasured,
 )
@@ -73,27 +78,42 @@ def with_epsilon(configuration: Configuration, epsilon: float) -> Configuration:
 
 
 def looked_at(configuration: Configuration, target: ErrorTarget) -> tuple[float, ...]:
-    """The epsilons that are looked at: of a distance those at which such tables were measured."""
+    """The epsilons that are looked at: of a distance those at which tables with so much noise were measured."""
     rows = known_rows(configuration)
-    least, most = TWO_DIGITS[0], TWO_DIGITS[-1]
-    if rows is not None and not target.group:
-        least, most = measured_epsilons(rows)
-    return tuple(epsilon for epsilon in TWO_DIGITS if least <= epsilon <= most)
+    if target.group or rows is None:
+        return TWO_DIGITS
+    epsilons = [epsilon for epsilon in TWO_DIGITS if EPSILONS[0] <= epsilon <= EPSILONS[1]]
+    least, most = NOISE
+
+    def distance(epsilon: float) -> float:
+        return -columns_error(with_epsilon(configuration, epsilon), rows)
+
+    return tuple(epsilons[bisect_left(epsilons, -most, key=distance) : bisect_right(epsilons, -least, key=distance)])
 
 
-def smallest_epsilon(configuration: Configuration, target: ErrorTarget) -> float | None:
-    """The smallest epsilon of two digits that reaches the target; None where none that is looked at does."""
+def smallest_epsilon(configuration: Configuration, target: ErrorTarget, *, is_sure: bool = False) -> float | None:
+    """The smallest epsilon of two digits that reaches the target; None where none that is looked at does.
+
+    With `is_sure` it is that by which nine of ten tables reached it.
+    """
     epsilons = looked_at(configuration, target)
-    place = bisect_left(epsilons, True, key=lambda epsilon: reaches(with_epsilon(configuration, epsilon), target))
+
+    def enough(epsilon: float) -> bool:
+        return reaches(with_epsilon(configuration, epsilon), target, is_sure=is_sure)
+
+    place = bisect_left(epsilons, True, key=enough)
     return epsilons[place] if place < len(epsilons) else None
 
 
-def reaches(configuration: Configuration, target: ErrorTarget) -> bool:
-    """Whether the error that is expected is at most the target's."""
+def reaches(configuration: Configuration, target: ErrorTarget, *, is_sure: bool = False) -> bool:
+    """Whether the error that is expected is at most the target's; with `is_sure` that of nine of ten tables."""
     if target.group:
         return group_error(configuration, target.group) <= target.most
-    found = expected_errors(configuration)
-    return found is not None and found[target.columns - 2] <= target.most
+    found = expected_errors(configuration, known_rows(configuration))
+    if found is None:
+        return False
+    of = found[target.columns - 2]
+    return (of.high if is_sure else of.error) <= target.most
 
 
 def group_error(configuration: Configuration, group: int) -> float:
@@ -116,8 +136,7 @@ def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterat
     epsilons, found = looked_at(configuration, target), smallest_epsilon(configuration, target)
     if found is None:
         most = with_epsilon(configuration, epsilons[-1])
-        few = ", the largest measured of so few rows," if epsilons[-1] < MOST_EPSILON else ""
-        yield f"Target {target}: no epsilon up to {epsilons[-1]:g}{few} reaches it; {_said(most, target)}"
+        yield f"Target {target}: no epsilon up to {epsilons[-1]:g} reaches it; {_said(most, target)}"
         yield _remedies(most, target)
     else:
         least = not target.group and found == epsilons[0]
@@ -125,16 +144,26 @@ def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterat
         yield f"Target {target}: epsilon {found:g}{beside}; {_said(with_epsilon(configuration, found), target)}"
         chance = observer_chance(configuration, found)
         yield f"At epsilon {found:g} the observer who knows everything else is right at most {chance} of the time"
+        if not target.group:
+            yield _surely(configuration, target)
     yield f"This configuration: {_said(configuration, target)}"
     if not target.group:
-        yield "Expected is what our benchmarks had; of a table that is not among them, one in five was off by more than 25 %"
+        yield "In brackets: eight of ten tables of our benchmarks that the forecast was not fitted to were between these"
+
+
+def _surely(configuration: Configuration, target: ErrorTarget) -> str:
+    """What would reach the target with most tables, as it is expected with half of them."""
+    sure = smallest_epsilon(configuration, target, is_sure=True)
+    if sure is None:
+        return f"That is about an even chance; no epsilon up to {looked_at(configuration, target)[-1]:g} makes it nine of ten"
+    return f"That is about an even chance; nine of ten tables of our benchmarks would reach it with epsilon {sure:g}"
 
 
 def _said(configuration: Configuration, target: ErrorTarget) -> str:
     at = f"at epsilon {configuration.privacy.epsilon:g}"
     if target.group:
         return f"{at} its count is off by at most {group_error(configuration, target.group):.2g} in 19 of 20 releases"
-    found = expected_errors(configuration)
+    found = expected_errors(configuration, known_rows(configuration))
     return (
         f"{at} nothing is forecast: it was not measured" if found is None else f"{at} the expected mean TVD is {found}"
     )
@@ -151,7 +180,8 @@ def _refuse_unknown(configuration: Configuration, target: ErrorTarget) -> None:
         raise InputError(
             f"--target of {target} depends on the number of rows; if it is public, say rows: N, else ask for groups"
         )
-    if why := unmeasured(with_epsilon(configuration, looked_at(configuration, target)[-1]), rows):
+    epsilons = looked_at(configuration, target) if is_measured(configuration) else ()
+    if why := unmeasured(with_epsilon(configuration, (*EPSILONS, *epsilons)[-1]), rows):
         raise InputError(
             f"--target of {target} has no forecast: {why}; ask for groups of N within E, which noise decides"
         )
@@ -162,14 +192,16 @@ def _remedies(most: Configuration, target: ErrorTarget) -> str:
     if target.group:
         return "Fewer columns leave more of the budget for each; or ask for larger groups or a larger error"
     rows, noise, sizes = known_rows(most) or 0, count_noise_alone(most), public_sizes(most)
+    epsilon, step = most.privacy.epsilon, 500
+    coarser = [max(2, (size + 1) // 2) for size in sizes]
 
     def error(sizes: Sequence[int], rows: int) -> float:
-        return error_by_law(LAWS[target.columns], sizes, noise, rows)
+        return by_law(LAWS[target.columns], noise_error(sizes, noise, rows), sizes, rows).error
 
-    needed = next((more for more in range(rows, ROWS[1], 500) if error(sizes, more) <= target.most), None)
-    more = f"{ROWS[1]:,} rows would not reach it either" if needed is None else f"about {needed:,} rows would reach it"
-    fewer, coarser = error(sizes[::2], rows), error([(size + 1) // 2 for size in sizes], rows)
-    return (
-        f"At epsilon {most.privacy.epsilon:g} {more}; half as many columns: {percent(fewer)}; half as many values in each: "
-        f"{percent(coarser)}"
-    )
+    known = [more for more in range(rows, ROWS[1] + 1, step) if not beyond(sizes, noise, more, epsilon)]
+    needed = next((more for more in known if error(sizes, more) <= target.most), None)
+    found = [f"{known[-1]:,} rows would not reach it" if needed is None else f"about {needed:,} rows would reach it"]
+    for words, some in (("half as many columns", sizes[::2]), ("half as many values in each", coarser)):
+        if not beyond(some, noise, rows, epsilon):
+            found.append(f"{words}: {percent(error(some, rows))}")
+    return f"At epsilon {epsilon:g} {'; '.join(found)}"

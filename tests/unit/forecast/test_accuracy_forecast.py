@@ -11,14 +11,12 @@ from tests.support.configurations import PRIVATE, configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
 SET = {"type": "set", "values": ["a", "b", "c"], "max_values": 2}
-IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
 
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
-    counted, records, measured = method_forecast(configuration(aggregate=None))
+    counted, records = method_forecast(configuration(aggregate=None))
     assert counted.startswith("Counting: marginals of 3 columns (as auto would choose; ")
     assert records.startswith("Synthetic records: mixture (as auto would choose: ")
-    assert measured.startswith("In our benchmarks (6,366 to 48,842 rows), ")
     cliques = {"aggregate__method": "marginals", "aggregate__cliques": {"all": 3, "max_cells": 72}}
     counted, *_ = method_forecast(configuration(**cliques))
     assert "3 columns, of at most 72 cells, and pairs: 1 of 3, 3 of 2 (auto would choose other settings; " in counted
@@ -70,27 +68,10 @@ def test_the_noise_of_pairs_is_said_where_it_decides(changes: dict[str, Any], co
     ],
 )
 def test_what_sets_and_private_domains_cost_is_said_with_what_avoids_it(changes: dict[str, Any], said: str) -> None:
-    """One sentence a column that names a remedy, and nothing of benchmarks, which have no such column."""
-    _, cost, records, *more = method_forecast(configuration(**changes, aggregate=None))
+    """One sentence a column that names a remedy."""
+    _, cost, records = method_forecast(configuration(**changes, aggregate=None))
     assert cost.startswith(said)
     assert "; declare " in cost
     assert records.startswith("Synthetic records: ")
-    assert not more
     named = method_forecast(configuration(**changes, aggregate={"method": "k-tuples", "reporting_length": 2}))
     assert len(named) == 2, "what is chosen by hand is no cost of auto"
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_said"),
-    [
-        ({"rows": 6_366}, True),
-        ({"rows": 48_842}, True),
-        ({"rows": 48_843}, False),
-        ({"resize": {"records": 20_000, "proportion": 1.0}, **IMPUTED}, True),
-        ({"resize": {"records": 50_000, "proportion": 1.0}, **IMPUTED}, False),
-    ],
-)
-def test_what_was_measured_is_said_of_tables_of_such_sizes_alone(changes: dict[str, Any], is_said: bool) -> None:
-    """By the public number of rows, which is that of the resized table where there is one."""
-    said = method_forecast(configuration(**changes, aggregate=None))
-    assert any(line.startswith("In our benchmarks") for line in said) is is_said

@@ -12,7 +12,7 @@ import pytest
 
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
-from marginweave.forecast.cost import SERVER, RunCost, run_cost
+from marginweave.forecast.cost import SERVER, START, RunCost, run_cost
 from marginweave.forecast.sizes import planned_tables, size_forecast
 from marginweave.measurements.split import plan_budget
 from tests.support.configurations import configuration, raw
@@ -71,7 +71,8 @@ def test_releases_took_what_is_said_within_a_factor_of_two(
     """CPU seconds of the program, as one core has them, and the peak of its memory, of releases that were measured."""
     privacy = {"epsilon": epsilon, "delta": 1e-6, "unit": "row"}
     said = cost(table(sizes, privacy=privacy, **sections), rows, cores=1)
-    assert 0.5 < (said.seconds - SERVER) / cpu < 2
+    assert 0.5 < said.cpu / cpu < 2
+    assert said.cpu == pytest.approx(said.seconds - SERVER), "one core does one second of work in a second"
     assert 0.5 < said.gigabytes / gigabytes < 2
 
 
@@ -81,14 +82,25 @@ def test_more_rows_or_columns_never_take_less(sections: dict[str, Any]) -> None:
     pairs = [pair for row in (*by_columns, *zip(*by_columns, strict=True)) for pair in itertools.pairwise(row)]
     for one, more in pairs:
         assert one.seconds < more.seconds
+        assert one.cpu < more.cpu
         assert one.gigabytes <= more.gigabytes
     most = table(ADULT, **sections)
-    assert cost(most, 10**6, cores=8).seconds < cost(most, 10**6).seconds == pytest.approx(cost(most, 10**6, 2).seconds)
+    few, many = (cost(most, 10**6, cores=cores) for cores in (2, 8))
+    assert many.seconds < few.seconds
+    assert many.cpu == few.cpu, "the work is the same"
+    assert few.seconds - SERVER - START < few.cpu - START < 2 * (few.seconds - SERVER - START)
 
 
 def test_words_have_two_digits_and_a_unit_that_people_use() -> None:
-    said = [str(RunCost(seconds, 0.52)) for seconds in (22.4, 89, 119, 3_000, 7_300)]
-    assert said == ["22 s, 0.5 GB", "89 s, 0.5 GB", "2 min, 0.5 GB", "50 min, 0.5 GB", "2 h, 0.5 GB"]
+    said = [str(RunCost(seconds, 2 * seconds, 0.52)) for seconds in (22.4, 89, 119, 3_000, 7_300)]
+    assert said == [
+        "22 s (45 CPU s), 0.5 GB",
+        "89 s (3 CPU min), 0.5 GB",
+        "2 min (4 CPU min), 0.5 GB",
+        "50 min (1.7 CPU h), 0.5 GB",
+        "2 h (4.1 CPU h), 0.5 GB",
+    ]
+    assert str(RunCost(0.5, 0.5, 0.52)) == "0.5 s (0.5 CPU s), 0.5 GB"
 
 
 def test_a_line_says_it_for_each_size_but_not_of_methods_that_nobody_measured() -> None:

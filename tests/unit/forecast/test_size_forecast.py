@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.defaults import automatic_aggregate, counts_words
-from marginweave.forecast.sizes import SIZES, size_forecast
+from marginweave.forecast.sizes import SIZES, declared_forecast, size_forecast
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import WholeMarginals, public_sizes
 from tests.support.configurations import configuration
@@ -80,14 +80,29 @@ def test_pairs_are_no_nearer_than_columns(cliques: Any) -> None:
     assert percent(row.pairs.split("chosen, ")[-1]) >= percent(row.single) > 0
 
 
-def test_without_rows_there_is_a_line_a_size_as_auto_would_choose() -> None:
+def test_without_rows_there_is_a_line_a_size_of_what_the_configuration_counts() -> None:
+    """Not of what `auto` would count if rows were said, which is said beside them."""
     config = configuration(aggregate=None, synthesize=None)
     rows = size_forecast(config)
     assert [row.rows for row in rows] == list(SIZES)
-    for row in rows:
-        sized = configuration(aggregate=None, synthesize=None, rows=row.rows)
-        assert row.counted == counts_words(automatic_aggregate(sized), len(sized.attributes))
-    assert len({row.counted for row in rows}) > 1
+    assert {row.counted for row in rows} == {counts_words(config.aggregate, len(config.attributes))}
+    said = declared_forecast(config)
+    others = set[str]()
+    for size in SIZES:
+        sized = configuration(aggregate=None, synthesize=None, rows=size)
+        counted = counts_words(automatic_aggregate(sized), len(sized.attributes))
+        differs = sized.aggregate != config.aggregate
+        assert (f"with {size:,} it counts {counted}" in said) is differs
+        others |= {counted} if differs else set()
+        assert declared_forecast(sized) == ""
+    assert others, "of the sizes some would have others"
+
+
+def test_a_line_of_a_size_is_that_of_the_plan_as_written() -> None:
+    """The noise beside ten times the rows is a tenth, as nothing else is planned."""
+    few, some, many = (percent(row.single) for row in size_forecast(configuration(aggregate=None, synthesize=None)))
+    assert few == pytest.approx(10 * some, rel=0.06)
+    assert some == pytest.approx(10 * many, rel=0.06)
 
 
 def test_nothing_is_said_of_private_domains() -> None:
