@@ -311,3 +311,5 @@ def compare_tables(survey: Survey, seed: int) -> None:
             found = [table.variances[cell], *(shared[cell] for shared in table.shared)]
             assert np.isclose(table.estimates[cell], solved.values[0], rtol=1e-9, atol=1e-7)
             assert np.allclose(found, solved.covariance[0], rtol=1e-8, atol=1e-9)
+            sums = np.stack([solved.values, np.diagonal(solved.covariance)])[:, 1:]
+            assert np.allclose(table.wholes[(..., *cell)], sums, rtol=1e-8, atol=1e-7)

@@ -27,7 +27,7 @@ SIGMAS = 10.0, 3.0
 TABLES = {
     "even": np.full(40, 30),
     "skewed": (450 / np.arange(1, 41)).astype(np.int64),
-    "half of them above": np.repeat([50, 300], 20),
+    "half of them above": np.repeat([10, 50, 300], [4, 18, 18]),
 }
 Array = np.ndarray[Any, Any]
 
@@ -67,11 +67,15 @@ def measured(table: Array, config: Configuration, rng: np.random.Generator) -> L
     return LeastSquares(noisy_tables(Marginals(domain=domain, one_way=alone.one_way, larger=(pair,)), config))
 
 
+def made(case: str) -> Array:
+    rng = np.random.default_rng(16)
+    return np.stack([rng.multinomial(count, np.array([4, 3, 2, 1, 1]) / 11) for count in TABLES[case]])
+
+
 @cache
 def errors(case: str) -> dict[str, tuple[Array, Array]]:
     """By question the errors and the standard deviations that are stated, of each release."""
-    counts, rng = TABLES[case], np.random.default_rng(17)
-    table = np.stack([rng.multinomial(count, np.array([4, 3, 2, 1, 1]) / 11) for count in counts])
+    counts, table, rng = TABLES[case], made(case), np.random.default_rng(17)
     bound = 3 * SIGMAS[0]
     asked = {
         "all": np.ones(40),
@@ -101,6 +105,30 @@ def test_intervals_cover_whatever_noise_merged(case: str) -> None:
     for name, (apart, sds) in errors(case).items():
         hits = int((np.abs(apart) <= norm.isf(0.025) * sds).sum())
         assert hits >= binom.ppf(FALSE_ALARM, RELEASES, 0.95), name
+
+
+@cache
+def errors_beside(case: str) -> tuple[Array, Array]:
+    """The same of the sum of values near the bound that noise left unmerged, beside one value of the other column, or all."""
+    table, config, rng = made(case), configured((40, 5)), np.random.default_rng(18)
+    near, beside = table.sum(axis=1) < 6 * SIGMAS[0], np.stack([np.eye(5)[0], np.ones(5)])
+    found = []
+    for _ in range(RELEASES):
+        squares = measured(table, config, rng)
+        (part,) = (one for one in squares.measured.parts if one.axis == 0 and one.size < 40)
+        asked = near & (np.bincount(part.blocks)[part.blocks] == 1)
+        solved = squares.solve({0: np.stack([asked, asked]) * 1.0, 1: beside})
+        truth = beside @ table[asked].sum(axis=0)
+        found.append((solved.values - truth, np.sqrt(np.diagonal(solved.covariance))))
+    apart, sds = np.array(found).transpose(1, 2, 0)
+    return apart, sds
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_what_noise_left_unmerged_is_not_too_large_beside_other_columns(case: str) -> None:
+    for apart, sds in zip(*errors_beside(case), strict=True):
+        assert abs(apart.mean()) < norm.isf(FALSE_ALARM / 2) * apart.std() / RELEASES**0.5
+        assert (np.abs(apart) <= norm.isf(0.025) * sds).sum() >= binom.ppf(FALSE_ALARM, RELEASES, 0.95)
 
 
 def test_larger_tables_tell_of_values_that_no_noise_could_merge() -> None:

@@ -179,7 +179,7 @@ def test_the_dockerfile(tmp_path: Path) -> None:
 
 _KERNEL = """
 import numpy
-from marginweave.measurements.rounding import to_simplex
+from marginweave.estimate.rounding import to_simplex
 to_simplex(numpy.ones(3), 1.0)
 print(sum(to_simplex.stats.cache_hits.values()), sum(to_simplex.stats.cache_misses.values()))
 """

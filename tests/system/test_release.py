@@ -24,8 +24,8 @@ from tests.support.samples import every
 pytestmark = pytest.mark.system
 
 STAGES = [
-    "validate", "preprocess", "encode", "budget",
-    "aggregate count", "aggregate level-1", "aggregate level-2", "aggregate level-3",
+    "validate", "preprocess", "encode", "budget", "aggregate count",
+    *(f"aggregate {draw}-{length}" for length in (1, 2, 3) for draw in ("percentile", "level")),
     "collect", "normalize", "fit", "synthesize", "decode", "evaluate", "publish",
 ]  # fmt: skip
 

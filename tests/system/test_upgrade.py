@@ -73,7 +73,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("wheels")
     old = _built(place, "7.1")
     made = {"old": old, "new": _copied(old, "7.2"), "other": _copied(old, "7.3")}
-    rule = made["other"] / "marginweave" / "planning" / "split.py"
+    rule = made["other"] / "marginweave" / "measurements" / "split.py"
     text, before = rule.read_text(), "tuple(p / least * scale for p in proportions)"
     assert text.count(before) == 1
     rule.write_text(text.replace(before, "tuple(p / least * scale * (1 + i) for i, p in enumerate(proportions))"))

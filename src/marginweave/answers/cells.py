@@ -30,14 +30,15 @@ class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
     `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), once
-    for each reach, and the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table
-    over the values of attribute i, of which the cell is a share.
+    for each reach, and the other numbers mean nothing. `wholes[:, i]` are estimate and variance of the sum of the table over
+    the values of attribute i, of which the cell is a share, and `shared[i]` is the covariance of the cell with it.
     """
 
     attributes: tuple[int, ...]
     estimates: Floats
     variances: Floats
     shared: Floats
+    wholes: Floats
     known: Flags
     merged: Floats | None = None
 
@@ -130,18 +131,20 @@ def _merged(
 
 def _best(chosen: tuple[int, ...], read: Sequence[tuple[Floats, Floats, Floats, Flags]]) -> CellTable:
     """Of what a table is read in, for each cell that with the least variance."""
-    estimates, variances, shared, known = read[0]
+    estimates, variances, beside, known = read[0]
     for others in read[1:]:
         better = others[3] & (~known | (others[1] < variances))
         estimates, variances = np.where(better, others[0], estimates), np.where(better, others[1], variances)
-        shared, known = np.where(better, others[2], shared), known | others[3]
-    return CellTable(attributes=chosen, estimates=estimates, variances=variances, shared=shared, known=known)
+        beside, known = np.where(better, others[2], beside), known | others[3]
+    return CellTable(
+        attributes=chosen, estimates=estimates, variances=variances, shared=beside[0], wholes=beside[1:], known=known
+    )
 
 
 def _table(
     squares: LeastSquares, signature: tuple[int, ...], by_axis: Mapping[int, Floats], order: Sequence[int]
 ) -> tuple[Floats, Floats, Floats, Flags]:
-    """Estimates, variances, covariances and whether they are measured, of all products of weights, read in these parts."""
+    """Estimates, variances, `shared` and `wholes`, and what is measured, of all products of weights, read in these parts."""
     parts = [squares.measured.parts[number] for number in signature]
     length, weights = len(parts), [by_axis[part.axis] for part in parts]
     values = [part.values(own) for part, own in zip(parts, weights, strict=True)]
@@ -159,26 +162,33 @@ def _table(
         return found
 
     shape = [len(own) for own in weights]
-    known = np.ones(shape, np.bool_)
-    for place, part in enumerate(parts):
-        known &= along(place, (values[place][:, part.blocks] == weights[place]).all(axis=1)).astype(np.bool_)
-    estimates, variances, shared = np.zeros(shape), np.zeros(shape), np.zeros((length, *shape))
-    slopes, sums = (
-        scale(()),
-        [scale((place,)) for place in range(length)],
-    )  # of the cells, and of their sums over a place
+    estimates, variances, beside = np.zeros(shape), np.zeros(shape), np.zeros((3, length, *shape))
+    slopes = scale(())
+    sums = [scale((place,)) for place in range(length)]  # the slopes of the sums over a place
     for inside in (some for k in range(1, length + 1) for some in itertools.combinations(range(length), k)):
         own, (residuals, variance, slope) = scale(inside), squares.products(signature, inside, centered)
         estimates = estimates + own * residuals
         variances = variances + own**2 * variance
         slopes = slopes + own * slope
         for place in set(range(length)) - set(inside):
-            shared[place] += own * scale((*inside, place)) * variance
-            sums[place] = sums[place] + scale((*inside, place)) * slope
+            summed = scale((*inside, place))
+            more = own * summed * variance, summed * residuals, summed**2 * variance
+            beside[:, place] += np.stack(np.broadcast_arrays(*more))
+            sums[place] = sums[place] + summed * slope
     total, spread = squares.total
     estimates, variances = estimates + slopes * total, variances + slopes**2 * spread
     for place in range(length):
-        shared[place] += slopes * sums[place] * spread
+        of_all = np.broadcast_arrays(slopes * spread, total, sums[place] * spread)
+        beside[:, place] += np.stack(of_all) * sums[place]
     turned = [[part.axis for part in parts].index(axis) for axis in order]
-    shared = np.stack([shared[place].transpose(turned) for place in turned]) if length else shared
-    return estimates.transpose(turned), variances.transpose(turned), shared, known.transpose(turned)
+    beside = beside[:, turned].transpose(0, 1, *(2 + place for place in turned))
+    known = _known(parts, values, weights)
+    return estimates.transpose(turned), variances.transpose(turned), beside, known.transpose(turned)
+
+
+def _known(parts: Sequence[Part], values: Sequence[Floats], weights: Sequence[Floats]) -> Flags:
+    """Which products of weights are measured: of weights that are the same in each block, whose `values` are of blocks."""
+    apart = (
+        (own[:, part.blocks] == asked).all(axis=1) for part, own, asked in zip(parts, values, weights, strict=True)
+    )
+    return reduce(np.logical_and.outer, apart, np.ones((), np.bool_))

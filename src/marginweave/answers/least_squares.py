@@ -7,8 +7,8 @@ inverse variance (ResidualPlanner: Xiao, He, Zhang, Kifer 2023; GReM: Mullins et
 of its axes in one way, no linear unbiased estimate has less variance.
 
 The number of records n is the mean of what all tables add up to, by their precision: no sum of a whole table depends on which
-values noise has merged. Given n, one axis by itself is solved although tables divide an axis in several ways (`axes`), and
-the axes are independent of each other and of larger B.
+values noise has merged. Given n, one axis is solved although tables divide an axis in several ways (`axes`), and the axes
+are independent of each other and of larger B. Questions of which some are of several axes take that for them of all.
 
 Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
 unbiased, with the variance that is stated, which may be larger than the least one.
@@ -60,7 +60,7 @@ class LeastSquares:
             for part in table.parts:
                 self._holders[part].add(number)
         self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
-        self._axes: dict[int, Axis] = {}
+        self._axes: dict[tuple[int, bool], Axis] = {}
         self._counts: dict[int, Floats] = {}
         self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
 
@@ -150,6 +150,7 @@ class LeastSquares:
     def _solved(self, groups: Sequence[tuple[Weights, tuple[int, ...]]]) -> Estimates:
         """Estimates of groups of queries, each with the parts that it is read in."""
         parts, total, slopes = self.measured.parts, self.total, np.empty(0)
+        beside = any(len(signature) > 1 for _, signature in groups)
         shares: dict[tuple[int, ...], list[tuple[Integers, Floats, list[Floats]]]] = defaultdict(list)
         for weights, signature in groups:
             values = {number: parts[number].values(weights[parts[number].axis]) for number in signature}
@@ -170,7 +171,7 @@ class LeastSquares:
             rows, scale = np.concatenate([one[0] for one in some]), np.concatenate([one[1] for one in some])
             vectors = [np.concatenate(own) for own in zip(*(one[2] for one in some), strict=True)]
             if len(inside) == 1:
-                at_zero, each, own = self._axis(parts[inside[0]].axis).estimates(vectors[0])
+                at_zero, each, own = self._axis(parts[inside[0]].axis, beside=beside).estimates(vectors[0])
                 slopes[rows] += scale * each
             else:
                 at_zero, own = self._residual(inside, dict(zip(inside, vectors, strict=True)))
@@ -200,7 +201,8 @@ class LeastSquares:
         shape = [len(centered[place]) if place in inside else 1 for place in range(len(signature))]
         if len(inside) == 1:
             part = self.measured.parts[signature[inside[0]]]
-            at_zero, each, own = self._axis(part.axis).estimates(centered[inside[0]][:, part.blocks])
+            found = self._axis(part.axis, beside=len(signature) > 1)
+            at_zero, each, own = found.estimates(centered[inside[0]][:, part.blocks])
             return at_zero.reshape(shape), np.diag(own).reshape(shape), each.reshape(shape)
         table, precision = self._pool(tuple(signature[place] for place in inside))
         variance = np.full((), 1 / precision)
@@ -228,18 +230,20 @@ class LeastSquares:
             precision += weight
         return summed / precision, precision
 
-    def _axis(self, axis: int) -> Axis:
-        if axis not in self._axes:
+    def _axis(self, axis: int, *, beside: bool) -> Axis:
+        """What is known of an axis, for questions about it alone or `beside` others."""
+        if (axis, beside) not in self._axes:
             numbers = [number for number, part in enumerate(self.measured.parts) if part.axis == axis]
             whole, multiples = self.measured.whole[axis], self.measured.merged_below.get(axis)
             alone = [table for table in self.measured.tables if table.parts == (whole,)]
             own = [(table.counts, table.variance) for table in alone]
-            self._axes[axis] = solve_axis(
+            self._axes[axis, beside] = solve_axis(
                 self._axis_table(whole, alone),
                 [self._axis_table(number, larger) for number in numbers if (larger := self._larger(number))],
                 None if multiples is None else Trust.of(own, multiples),
+                beside=beside,
             )
-        return self._axes[axis]
+        return self._axes[axis, beside]
 
     def _larger(self, part: int) -> list[NoisyTable]:
         """The tables of several axes that are over a part."""

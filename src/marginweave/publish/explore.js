@@ -128,19 +128,20 @@ class Tables {
     const high = estimate + of("high")[place];
     // with other values: between two ends, and how it varies is not known; what a rule excludes is 0, exactly
     const merged = variance === 0 && length > 0 && high > 0;
-    const shared = new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
+    const beside = (name) => new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of(name)[start * length + i * cells + cell]]));
+    const [shared, sum, spread] = ["shared", "whole", "spread"].map(beside); // of the table over the values of an attribute
     const exact = estimate + of("rest")[place] / this.steps;
     const [low, below] = ["low", "below"].map((name) => estimate - of(name)[place]);
     const above = estimate + of("above")[place];
-    return { estimate, low, high, below, above, exact, merged, variance: merged ? undefined : variance, shared };
+    return { estimate, low, high, below, above, exact, merged, variance: merged ? undefined : variance, shared, sum, spread };
   }
 
   // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing.
   share(part, whole, attribute) {
     if (!part.shared.has(attribute) || whole.merged) return between(part, whole);
-    const d = whole.exact;
+    const d = part.sum.get(attribute);
     const n = Math.min(Math.max(part.exact, 0), d);
-    const a = d * d - this.squared * whole.variance;
+    const a = d * d - this.squared * part.spread.get(attribute);
     if (d <= 0 || a <= 0) return null;
     const b = -2 * n * d + this.squared * 2 * part.shared.get(attribute);
     const root = Math.sqrt(Math.max(b * b - 4 * a * (n * n - this.squared * part.variance), 0));

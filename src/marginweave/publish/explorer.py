@@ -53,8 +53,9 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     rules allow no record to have, in pairs of an attribute and codes, and `header.left_out` what is
     not counted by rules that change no row. Of marginals for each length k
     from 0 `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what
-    it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
-    with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
+    it lacks to the exact estimate, in `steps`), `variance-k`, `shared-k`, and `whole-k` and `spread-k`, the two `wholes`
+    (`CellTable`; 0 where a cell was measured together with others); `header.tables` has attributes and first cell of each
+    table, whose shape `sizes` says. DP: post-processing.
     """
     declared = published.configuration
     labels = published.aggregates.domain.labels
@@ -155,6 +156,7 @@ def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:
         whole |= {"below": estimates - below, "above": above - estimates}
         found = {name: array.astype(np.int64) for name, array in whole.items()}
         found |= {"variance": np.where(known, table.variances, 0), "shared": np.where(known, table.shared, 0)}
+        found |= dict(zip(("whole", "spread"), np.where(known, table.wholes, 0), strict=True))
         for name, array in found.items():
             parts.setdefault(name, []).append(array.ravel())
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}

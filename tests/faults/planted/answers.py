@@ -44,9 +44,18 @@ FAULTS = (
     Fault(
         name="weights that follow the noise of a count are taken for fixed ones",
         file="src/marginweave/answers/axes.py",
-        text="means + corrections.sum(axis=1)",
+        text="means + moved.sum(axis=1)",
         instead="means",
         killed_by=(_MERGED,),
+    ),
+    Fault(
+        name="values that noise left unmerged are counted by this noise beside other columns",
+        file="src/marginweave/answers/least_squares.py",
+        text="beside = any(len(signature) > 1 for _, signature in groups)",
+        instead="beside = False",
+        killed_by=(
+            "tests/laws/test_merging_by_noise.py::test_what_noise_left_unmerged_is_not_too_large_beside_other_columns",
+        ),
     ),
     Fault(
         name="a sample has all values that a population may have",

@@ -157,4 +157,4 @@ def test_every_plan_of_the_planner_is_believed(**asked: object) -> None:
     check_plan(plan)
     if plan.spent_epsilon > 1e-3:
         with pytest.raises(InputError, match="more than the stated"):
-            check_plan(replace(plan, epsilon=float(stated(plan.spent_epsilon * (1 - 1e-6)))))
+            check_plan(replace(plan, epsilon=float(stated(plan.spent_epsilon * (1 - 1e-5)))))
