@@ -119,6 +119,7 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
     _draw_all(book, private, ENCODE, encoded)
     collected = book.stage("collect", collect, private)
+    private.remembered.clear()  # of no use any more
 
     public = private.derived  # what is given this alone sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import State
 from marginweave.base.budget import Stability
-from marginweave.base.errors import InputError, MarginweaveError
+from marginweave.base.errors import BudgetError, InputError, MarginweaveError
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.release import Configuration
 from marginweave.ledger import Ledger
@@ -167,6 +168,13 @@ def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.Mon
     original = prices.round_draws
     monkeypatch.setattr(prices, "round_draws", lambda rounds, *more: original(rounds - 1, *more))
     _refused(home, config, "the draws in their order|parameter of")
+
+
+def test_a_draw_that_is_needed_and_has_expired_is_refused(home: Path, stopped: Path) -> None:
+    """It is not taken for a length that was never reached; the refusal says the way out."""
+    _ledger(home).draws.expire(timedelta(0), _record(home).release)
+    with pytest.raises(BudgetError, match=r"was given back before it was drawn.*can no longer finish"):
+        _run(home, stopped)
 
 
 def _as_program(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:

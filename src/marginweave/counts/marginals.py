@@ -14,15 +14,9 @@ from marginweave.base.errors import InputError, StageError
 from marginweave.domain.masks import Clique
 
 AnyCodes = NDArray[np.integer]
-
-
 T = TypeVar("T")
-
-
 # As many rows at a time as stay in the processor's cache while all marginals are counted.
 _CHUNK = 1 << 14
-
-
 _CELLS_A_PASS = 1 << 23
 
 

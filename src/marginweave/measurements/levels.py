@@ -24,15 +24,9 @@ if TYPE_CHECKING:
     from marginweave.counts.bounded_counts import BoundedCounts  # numba, which a plan does without
 
 Drawn = dict[Columns, SortedCounts]
-
-
 # Beyond so many candidates those that do not occur are not visited one by one, unless more than one of so many would pass.
 _VISITED = 1 << 24
-
-
 _RARE = Fraction(1, 8)
-
-
 _NONE = np.zeros(0, np.int64)
 
 

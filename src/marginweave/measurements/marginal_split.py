@@ -32,23 +32,17 @@ from marginweave.mechanisms.laplace import DiscreteLaplace, gaussian_variance, l
 
 # The draws of whole marginals, on which Laplace noise is possible.
 _COUNTS = (OneWayMarginals, LargerMarginals)
-
-
 # Draws that have a share together, under the kind of the first.
 _TOGETHER = {
     HighBound: LowBound,
     RoundChoice: PairScores,
     RoundMarginals: LargerMarginals,
 }
-
-
 _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
 
 
 def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[Measurement[Any]]:
-    """The draws of marginals in order, with the noise that `aggregate.noise` says. `evaluation`, where it is bought, is last.
-
-    The last one of marginals has what the shares leave.
+    """The draws of marginals in order, with the noise that `aggregate.noise` says; the last has what the shares leave.
 
     `gaussian`: shares are of the budget, of mu^2.
 

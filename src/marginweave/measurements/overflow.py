@@ -22,11 +22,7 @@ from marginweave.observations.combinations import LevelNoise
 
 # Members of the superset that are looked at, spread evenly, and passing members for each combination that may be kept.
 _SAMPLE = 1 << 18
-
-
 _MARKED = 64
-
-
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 

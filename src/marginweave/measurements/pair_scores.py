@@ -29,16 +29,10 @@ from marginweave.prepare.codes import Codes
 from marginweave.released.statement import DrawNoise
 
 FINEST_STEPS = 1024
-
-
 # A noise table of this width is made in about a second, one of 2^17 in twenty and in 600 MB; a step of 1/8192 sigma is
 # far below the noise.
 _WIDEST = 8192
-
-
 _MOST_ROWS = 1 << 30
-
-
 # The sensitivity of a score knows of theta and of neighbors already.
 _ONE = Stability(records=1, neighbors="add-remove")
 

@@ -19,18 +19,10 @@ Kind = type[Measurement[Any]]
 """What shares of the budget are for."""
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
-
-
 _MOST_EPSILON = 1e6
-
-
 _LEAST_DELTA = 1e-20
-
-
 # Noise of 128 bits adds (1 + e^epsilon) 1e-22 to delta at most, which is not charged: 1 % of the least delta that is allowed.
 _UNCHARGED = 1e-22
-
-
 _LEAST_OF_UNCHARGED = 100
 
 

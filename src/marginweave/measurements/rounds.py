@@ -35,8 +35,6 @@ from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.observations.means import expected_noise
 
 _ANNEALING = 4
-
-
 STEPS = 1024
 """Distances are multiples of 1/STEPS record."""
 

@@ -13,6 +13,9 @@ from marginweave.base.errors import InputError
 from marginweave.domain.masks import Clique
 from marginweave.observations.tables import Observation
 
+_ROUNDING = 1 / 12
+"""Variance of rounding, which a noisy count has beside that of its Gaussian."""
+
 
 def estimate_total(measurements: Sequence[Observation]) -> float:
     """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c sigma^2.
@@ -26,10 +29,6 @@ def estimate_total(measurements: Sequence[Observation]) -> float:
     weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
     totals = np.array([m.total for m in used])
     return max(0.0, float(weights @ totals / weights.sum()))
-
-
-_ROUNDING = 1 / 12
-"""Variance of rounding, which a noisy count has beside that of its Gaussian."""
 
 
 def expected_noise(sigma: float, cells: int) -> float:

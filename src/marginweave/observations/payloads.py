@@ -23,20 +23,10 @@ from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.tables import ChosenMisfit, Marginals, Observation
 
 Labels = Mapping[int, tuple[str, ...]]
-
-
 Table = NDArray[np.int64]
-
-
 _HEAD_BYTES = 1 << 14
-
-
 _MARGINAL_BYTES = 1 << 10
-
-
 _LEVEL_PARTS = ("columns", "values", "counts")
-
-
 _MARGINAL_PARTS = ("one_way", "larger", "consistent", "pooled", "coarse")
 
 

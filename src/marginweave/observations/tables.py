@@ -16,8 +16,6 @@ from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique, check_attributes
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
-
-
 Levels = tuple[NDArray[np.int64] | None, ...]
 
 

@@ -26,8 +26,6 @@ from marginweave.observations.tables import Observation
 
 FALSE_ALARMS = 1e-3
 """How often a release keeps a code at most, where all cells are as declared."""
-
-
 _LEVEL = 0.95
 
 

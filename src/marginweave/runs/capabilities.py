@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 BOUNDS = "bounds"
-
-
 T = TypeVar("T")
 
 

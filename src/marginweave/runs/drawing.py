@@ -110,8 +110,8 @@ class RunDraws(Drawn):
         return self._found(measurement)[1]
 
     def _found(self, measurement: AnyDraw) -> tuple[bytes, StageResult]:
-        if not self.is_returned(measurement):
-            return _read(self._reference, measurement.name)
+        if not self.is_returned(measurement) or measurement.is_needed(self):
+            return _read(self._reference, measurement.name)  # one that is needed, and has expired, is refused there
         derived = self._reference.derived
         result = derived.checkpoint(measurement.name, [], partial(measurement.unreached, self))
         return derived.load(result), result
