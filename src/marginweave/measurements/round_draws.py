@@ -83,8 +83,10 @@ class RoundChoice(Measurement[CandidateScores]):
     share_key = "aggregate.selection_share"
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """How far a unit moves any score, in steps, where no candidate has more weight than another."""
-        moved = STEPS * l1_sensitivity(self.view.stability(configuration))
+        """How far a unit moves the score of the candidate that has the most weight, in steps."""
+        settings, attributes = _settings(configuration), range(len(configuration.attributes))
+        most = rounds.weight(settings, tuple(attributes[: settings.adaptive]))
+        moved = STEPS * l1_sensitivity(self.view.stability(configuration)) * most
         return Sensitivity(l1=moved, l2_squared=moved**2, steps=STEPS)
 
     def terms(self, configuration: Configuration) -> Terms:
