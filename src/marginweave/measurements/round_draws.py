@@ -205,10 +205,7 @@ class Rounds:
     def __init__(self, drawn: Drawn) -> None:
         """Read what is committed."""
         one_way = drawn_one_way(drawn)
-        compression = one_way.estimated_compression
         self.drawn, self.settings = drawn, _settings(drawn.configuration)
-        self.one_way = [compress_observation(m, compression) for m in one_way.estimated]
-        self.masks = [compress_mask(mask, compression) for mask in one_way.masks]
         self.sizes, self.ignored = one_way.estimated_sizes, one_way.ignored
         self.candidates = drawn.remember("candidates", lambda: rounds.candidate_sets(self.settings, self.sizes))
         self.batch = min(self.settings.batch, len(self.candidates))
@@ -218,7 +215,7 @@ class Rounds:
     def picks(self, number: int) -> tuple[Clique, ...]:
         """What a round has chosen so far."""
         committed = takewhile(self.drawn.is_committed, self._choices(number))
-        return tuple(unpack_pick(self.drawn.payload(choice))[0] for choice in committed)
+        return tuple(self._read_pick(choice)[0] for choice in committed)
 
     def scores(self, rows: PrivateRows, planned: Round) -> Integers:
         """The scores of all candidates, as if a round's marginals had its shares equally; private."""
@@ -245,15 +242,20 @@ class Rounds:
         from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 
         def compute() -> bytes:
+            one_way = drawn_one_way(self.drawn)
+            single = [compress_observation(m, one_way.estimated_compression) for m in one_way.estimated]
+            masks = [compress_mask(mask, one_way.estimated_compression) for mask in one_way.masks]
             larger = [self._estimated(m) for one in finished for m in one.observations]
-            measured = merge_observations([*self.one_way, *larger])
+            measured = merge_observations([*single, *larger])
             resize = self.drawn.configuration.resize
             total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
             start = self.model(finished[:-1]) if finished else None
-            return pack_mixture(fit_mixture(measured, self.sizes, total, self.masks, _MODEL, start))
+            return pack_mixture(fit_mixture(measured, self.sizes, total, masks, _MODEL, start))
 
         follows = [self.drawn.plan.draw(OneWayMarginals), *(draw for one in finished for draw in one.draws)]
-        return unpack_mixture(self.drawn.derived("model", follows, compute))
+        return self.drawn.remember(
+            f"model after {len(finished)} rounds", lambda: unpack_mixture(self.drawn.derived("model", follows, compute))
+        )
 
     def misfit(self) -> ChosenMisfit | None:
         """How far chosen sets were from the models that chose them; None where nothing was chosen."""
@@ -285,13 +287,12 @@ class Rounds:
             choices = self._choices(1 if last is None else last.number + 1)
             if not all(map(self.drawn.is_committed, choices)):
                 break
-            picks, paces = zip(*(unpack_pick(self.drawn.payload(choice)) for choice in choices), strict=True)
+            picks, paces = zip(*map(self._read_pick, choices), strict=True)
             planned = rounds.next_round(last, paces[0], self.settings.rounds)
             shares = [self.drawn.plan.draw(RoundMarginals, n) for n in range(planned.first, planned.last + 1)]
             if not all(map(self.drawn.is_committed, shares)):
                 break
-            read = (m for share in shares for m in unpack_observations(self.drawn.payload(share)))
-            observations = merge_observations(list(read))
+            observations = merge_observations([m for share in shares for m in self._read_share(share)])
             found.append(_Finished(round=planned, picks=picks, observations=observations, draws=(*choices, *shares)))
             last = planned
         return found
@@ -306,7 +307,7 @@ class Rounds:
         """The pace of the round after `last`: that of its first choice if it has begun, else by how far the model moved."""
         first = self._choices(1 if last is None else last.number + 1)[0]
         if self.drawn.is_committed(first):
-            return unpack_pick(self.drawn.payload(first))[1]
+            return self._read_pick(first)[1]
         if last is None:
             return 1
         if not self.settings.annealing:
@@ -318,6 +319,12 @@ class Rounds:
         moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in ended.picks)
         noise = sum(expected_noise(m.deviation, m.counts.size) for m in map(self._estimated, ended.observations))
         return rounds.next_pace(last.pace, moved, noise)
+
+    def _read_pick(self, choice: RoundChoice) -> tuple[Clique, int]:
+        return self.drawn.remember(choice.name, lambda: unpack_pick(self.drawn.payload(choice)))
+
+    def _read_share(self, share: RoundMarginals) -> tuple[Observation, ...]:
+        return self.drawn.remember(share.name, lambda: unpack_observations(self.drawn.payload(share)))
 
     def _choices(self, number: int) -> list[RoundChoice]:
         """The planned choices of a round."""
