@@ -29,7 +29,7 @@ def _one_pair_and_others(rng: np.random.Generator) -> pd.DataFrame:
     """Two columns that are nearly the same, which every triple that is chosen has, and four that depend on one number."""
     first, number = rng.integers(0, 6, ROWS), rng.normal(size=ROWS)
     second = np.where(rng.random(ROWS) < 0.95, first, rng.integers(0, 6, ROWS))
-    others = [np.clip(np.round(1.5 + 0.5 * number + 0.6 * rng.normal(size=ROWS)), 0, 3).astype(int) for _ in range(4)]
+    others = [np.clip(np.round(1.5 + 0.8 * number + 0.2 * rng.normal(size=ROWS)), 0, 3).astype(int) for _ in range(4)]
     return pd.DataFrame(np.stack([first, second, *others]).T.astype(str), columns=list("uvpqrs"))
 
 
