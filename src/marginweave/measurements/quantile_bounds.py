@@ -62,13 +62,11 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Configuration]]:
         """How many values each candidate covers (`candidate_histogram`); private."""
-        name, column = self.column(drawn.configuration)
-        histogram = np.zeros(len(column.bound_candidates) + 1, np.int64)
-        for block in rows.clean():
-            values = _without_codes(block.table.column(name).combine_chunks(), column)
-            histogram += candidate_histogram(values, column.bound_candidates)
-        used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(drawn.configuration).l1}
-        return Exact(counts=(histogram, drawn.configuration), digest=counts_digest([histogram]), used=used)
+        configuration = drawn.configuration
+        histograms = rows.remember("values by candidate", lambda: _candidate_histograms(rows, configuration))
+        histogram = histograms[self.column(configuration)[0]]
+        used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(configuration).l1}
+        return Exact(counts=(histogram, configuration), digest=counts_digest([histogram]), used=used)
 
     def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """The number of the chosen candidate, from 1."""
@@ -121,6 +119,19 @@ def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> Inte
     index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
     index = np.minimum(index, len(candidates) - 1)
     return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
+
+
+def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> dict[str, Integers]:
+    """`candidate_histogram` of every column whose bounds are bought, in one pass over the rows. Private."""
+    columns = {name: column for name, column in configuration.columns.items() if name in configuration.private_bounds}
+    found = dict[str, Integers]()
+    for block in rows.clean():
+        for name, column in columns.items():
+            assert isinstance(column, NumberColumn)
+            values = _without_codes(block.table.column(name).combine_chunks(), column)
+            histogram = candidate_histogram(values, column.bound_candidates)
+            found[name] = histogram + found.get(name, 0)
+    return found
 
 
 def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:

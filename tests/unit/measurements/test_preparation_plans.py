@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from marginweave.base.budget import Cost, Stability
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.measurements import contribution_bound, quantile_bounds
-from marginweave.measurements.quantile_bounds import QuantileBound
+from marginweave.measurements.quantile_bounds import QuantileBound, candidate_histogram
 from marginweave.measurements.record_count import RecordCount
 from marginweave.measurements.split import plan_budget
 from marginweave.mechanisms.exponential import selection_mu
@@ -160,6 +161,35 @@ def test_bounds_are_chosen_for_the_unit_in_the_rows_themselves(selected: list[St
     for bound in table.plan.of(QuantileBound):
         table.draw(bound.name)
     assert selected == [Stability(records=4, neighbors="add-remove")] * 2
+
+
+def test_the_rows_are_read_once_for_all_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns with other values, in two blocks: each has its own histogram, and later draws read no rows."""
+    config, passes, remembered = configuration(columns=TWO_PRIVATE), list[int](), dict[str, Any]()
+
+    class Blocks(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            passes.append(len(self))
+            return super().__iter__()
+
+    cells = ({"income": [5.0, None], "debt": [1.0, 20.0]}, {"income": [700.0], "debt": [None]})
+    columns = [{name: pa.array(values, pa.float64()) for name, values in block.items()} for block in cells]
+    blocks = Blocks(SimpleNamespace(table=pa.table(block)) for block in columns)
+    table = MeasuredTable(config, table_of([[1]], [3]), tmp_path, blocks)
+
+    def remember(name: str, compute: Callable[[], Any]) -> Any:
+        return remembered[name] if name in remembered else remembered.setdefault(name, compute())
+
+    monkeypatch.setattr(table.rows, "remember", remember)
+    bounds = table.plan.of(QuantileBound)
+    assert len(bounds) == 4
+    for bound in bounds:
+        table.draw(bound.name)
+        name, column = bound.column(config)
+        values = pa.concat_arrays([block[name] for block in columns])
+        histogram, _ = table.exact[bound.name].counts
+        assert histogram.tolist() == candidate_histogram(values, column.bound_candidates).tolist()
+    assert passes == [2]
 
 
 def test_the_record_count_is_noised_for_the_whole_unit() -> None:
