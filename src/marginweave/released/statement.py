@@ -59,8 +59,10 @@ class DrawNoise(Described):
 
     sensitivity: int | None = optional("How far one unit moves what is chosen by or measured, in records.")
     threshold: int | None = optional("Smallest noisy count of a released value, in records.")
-    sigma: float | None = optional("Standard deviation of the noise, in records.")
-    step: float | None = optional("Grid of the scores, in records.")
+    sigma: float | None = optional(
+        "Standard deviation of the noise, in records; of a weighted sum in the unit of its weights."
+    )
+    step: float | None = optional("Grid of scores, in records; of a weighted sum that of its weights, in their unit.")
 
 
 class Mechanism(DrawNoise, Amounts, PlannedMechanism):
