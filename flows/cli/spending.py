@@ -15,8 +15,6 @@ from marginweave.ledger.admission import rounded_down, rounded_up
 from marginweave.ledger.boxes import epsilon_left, is_closed
 from marginweave.ledger.rules import period_epsilon
 from marginweave.measurements.kinds import kind_named
-from marginweave.measurements.quantile_bounds import QuantileBound
-from marginweave.measurements.record_count import RecordCount
 
 from .console import table_of
 
@@ -116,11 +114,9 @@ def _lost(draws: Sequence[DrawRecord]) -> str:
 
 def _stage(draw: DrawRecord) -> str:
     kind = kind_named(draw.name)
-    if kind is not None and issubclass(kind, QuantileBound):
-        return "bounds"
-    if draw.length:
-        return f"length {draw.length}"
-    return "record count" if kind is RecordCount else draw.name
+    if kind is not None and kind.heading is not None:
+        return kind.heading
+    return f"length {draw.length}" if draw.length else draw.name
 
 
 def _amounts(cost: Cost) -> tuple[str, str, str, str]:

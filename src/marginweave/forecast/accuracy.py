@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
 
 from marginweave.configuration import defaults
-from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.default_records import automatic_method, in_marginals
 from marginweave.configuration.k_tuples import AggregateSettings
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.counts.marginals import cells
-from marginweave.measurements.base import Measurement
 from marginweave.measurements.larger_marginals import LargerMarginals
-from marginweave.measurements.record_count import RecordCount
 from marginweave.measurements.split import plan_budget
-from marginweave.measurements.tuple_level import TupleLevel
-from marginweave.measurements.whole_marginals import WholeMarginals, counted_sizes, public_sizes
+from marginweave.measurements.whole_marginals import public_sizes
 from marginweave.mechanisms.base import CountNoise
 
 
@@ -106,51 +99,25 @@ def _records(configuration: Configuration) -> str:
     return f"Synthetic records: {method} ({chosen}: {automatic.reason})"
 
 
-class _Table(NamedTuple):
-    """A table of counts: its number of columns and of cells, and the share of all rows that is in a mean cell."""
-
-    columns: int
-    cells: float
-    share: float
-
-
-def _tables(configuration: Configuration, draw: Measurement[Any]) -> list[_Table]:
-    """The tables that a draw adds noise to, of a length the mean one; none where their sizes are not public."""
-    if isinstance(draw, RecordCount):
-        return [_Table(0, 1, 1)]
-    if configuration.private_columns:
-        return []
-    if isinstance(draw, TupleLevel):
-        labels = [len(attribute.labels) for attribute in configuration.attributes]
-        number = most_combinations(labels, draw.length)
-        share = configuration.contribution_cap(draw.length) / number
-        return [_Table(draw.length, number / math.comb(len(labels), draw.length), share)]
-    if not isinstance(draw, WholeMarginals):
-        return []
-    sizes, cliques = counted_sizes(configuration), draw.cliques(configuration)
-    return [_Table(len(clique), number, 1 / number) for clique in cliques for number in [cells(clique, sizes)]]
-
-
 def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
     """For each draw of counts its typical error beside all rows, and beside the mean count of its cells, in words.
 
-    The typical error is E|noise|. A cell of length k has on average at most n e_k(w) / e_k(s) records: e_k is the elementary
-    symmetric polynomial, s_j the number of declared values of attribute j and w_j how many of them a record can hold; a
-    marginal n over its number of cells. Where values are private the number of cells is not known, and nothing is said.
+    The typical error is E|noise|. Of counts of records, each kind says which share of all is in a mean cell
+    (`Measurement.shares`); where numbers of cells are not public, nothing is said of it.
     A resized table has its own, public number of rows.
     DP: arithmetic on public numbers.
     """
-    plan = plan_budget(configuration)
     rows = rows if configuration.resize is None else configuration.resize.records
     found = {}
-    for draw in plan.draws:
-        forecast = draw.forecast(configuration)
-        if isinstance(draw, RecordCount | TupleLevel | WholeMarginals) and not forecast.is_shared:
-            assert issubclass(draw.mechanism, CountNoise)
-            tables, factor = _tables(configuration, draw), 100 * draw.mechanism.mean_error / rows
-            typical = [sigma * factor for sigma in forecast.sigmas]
-            beside = [error / table.share for error, table in zip(typical, tables, strict=True)] if tables else []
-            found[draw.name] = _span(typical), _span(beside)
+    for draw in plan_budget(configuration).draws:
+        shares = draw.shares(configuration)
+        if shares is None:
+            continue
+        assert issubclass(draw.mechanism, CountNoise)
+        factor = 100 * draw.mechanism.mean_error / rows
+        typical = [sigma * factor for sigma in draw.forecast(configuration).sigmas]
+        beside = [error / share for error, share in zip(typical, shares, strict=True)] if shares else []
+        found[draw.name] = _span(typical), _span(beside)
     return found
 
 

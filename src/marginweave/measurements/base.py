@@ -185,6 +185,8 @@ class Measurement(ABC, Generic[Counted]):
     share_key: ClassVar[str | None] = None
     """The key of the share of the budget that all of its kind have; None where they have what the others leave."""
     view: ClassVar[RowView] = ENCODED
+    heading: ClassVar[str | None] = None
+    """What its draws are added up under, where an account is shown; None where by their length, or each by its name."""
 
     place: tuple[int, ...] = ()
     mechanism: type[DrawMechanism]
@@ -264,6 +266,13 @@ class Measurement(ABC, Generic[Counted]):
     @abstractmethod
     def forecast(self, configuration: Configuration) -> Forecast:
         """How noisy it will be. DP: arithmetic on public numbers."""
+
+    def shares(self, configuration: Configuration) -> Sequence[float] | None:  # noqa: ARG002 - for counts of records
+        """Of each table that `forecast` has a sigma of, the share of all records that is in a mean cell; None of other draws.
+
+        Empty where the number of cells is not public. DP: arithmetic on public numbers.
+        """
+        return None
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - for those that have one
         """What privacy.json says of the noise that it had; nothing where it has no single sigma."""

@@ -33,6 +33,7 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
 
     title = "bounds of columns"
     share_key = "aggregate.bounds_share"
+    heading = "bounds"
     view = CLEAN
     percentile: ClassVar[float]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -24,6 +25,7 @@ class RecordCount(Measurement[tuple[Integers, Fraction]]):
     template = "count"
     title = "record count"
     share_key = "aggregate.count_share"
+    heading = "record count"
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
         """theta, under both relations: see `count_sigma`."""
@@ -41,6 +43,10 @@ class RecordCount(Measurement[tuple[Integers, Fraction]]):
     def forecast(self, configuration: Configuration) -> Forecast:
         """One query."""
         return Forecast(sigmas=(float(self.sigma(configuration)),))
+
+    def shares(self, configuration: Configuration) -> Sequence[float]:  # noqa: ARG002 - of any
+        """All of them."""
+        return (1.0,)
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - as released
         """Its sigma."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
 from marginweave.accounting.charges import Charge
 from marginweave.checkpoints.codecs import unpack_number
+from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.released_rows import released_level
@@ -108,6 +110,16 @@ class TupleLevel(Measurement[LevelCounts]):
         if self.length == 1 and configuration.private_columns:
             words = f"{least} ({max(least, self._paid(configuration, sigma))} for hidden value lists)"
         return Forecast(sigmas=(float(sigma),), at_most=configuration.percentile is not None, threshold=words)
+
+    def shares(self, configuration: Configuration) -> Sequence[float]:
+        """At most e_k(w) / e_k(s), the elementary symmetric polynomials of degree k; none where values are private.
+
+        Attribute j has s_j declared values, of which a record can hold w_j.
+        """
+        if configuration.private_columns:
+            return ()
+        labels = [len(attribute.labels) for attribute in configuration.attributes]
+        return (configuration.contribution_cap(self.length) / most_combinations(labels, self.length),)
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - as released
         """Its sigma."""

@@ -11,6 +11,7 @@ from marginweave.base.arrays import Counts
 from marginweave.base.digests import counts_digest, fractions_digest, text_digest
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
 from marginweave.configuration.release import Configuration
+from marginweave.counts.marginals import cells
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import domain_sizes
 from marginweave.measurements.base import Exact, Forecast, Measurement, Terms
@@ -119,6 +120,14 @@ class WholeMarginals(SharedNoise):
         if not sigmas:
             return Forecast(sigmas=(self.sigma_alone(configuration),), unit="cell", is_shared=True)
         return Forecast(sigmas=sigmas, unit="cell")
+
+    def shares(self, configuration: Configuration) -> Sequence[float] | None:
+        """One over its number of cells, of each marginal; none where values are private, or the marginals not known yet."""
+        cliques = self.cliques(configuration)
+        if not cliques:
+            return None
+        sizes = counted_sizes(configuration)
+        return () if configuration.private_columns else tuple(1 / cells(clique, sizes) for clique in cliques)
 
     def exact(
         self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]

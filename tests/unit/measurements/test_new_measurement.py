@@ -23,6 +23,8 @@ from marginweave.base.digests import counts_digest
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.release import Configuration
+from marginweave.flows.cli.spending import by_stage
+from marginweave.forecast.accuracy import relative_errors
 from marginweave.forecast.noise import forecast
 from marginweave.ledger import Ledger
 from marginweave.measurements import kinds, split
@@ -53,6 +55,7 @@ class GradesOfWomen(Measurement[tuple[Integers, Fraction]]):
 
     template = "grades"
     title = "half the grades of women"
+    heading = "weighted sums"
     view = RowView("women", ENCODE)
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
@@ -134,6 +137,11 @@ def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypa
     assert [(t["sigma"], t["step"]) for t in told if t["draw"] == "grades"] == [(sigma, 1 / STEPS)]
     (line,) = [line for line in forecast(drawn.configuration)[0] if line.name == "grades"]
     assert line.error.endswith(" a sum")
+    errors = relative_errors(drawn.configuration, 300)
+    assert ("count" in errors, "grades" in errors) == (True, False)
+    stages = list(by_stage([record]).columns[0].cells)
+    assert "weighted sums" in stages
+    assert "grades" not in stages
     assert kinds.kind_named("grades") is GradesOfWomen
 
     hand_over(tmp_path, "r", tmp_path / "bundle")
