@@ -166,6 +166,34 @@ def test_levels_have_the_sizes_of_their_counts() -> None:
         Observation(attributes=(0,), counts=np.zeros(3), deviation=1.0, levels=(np.arange(8) // 2,))
 
 
+def test_what_was_merged_and_then_joined_is_counted_by_both() -> None:
+    """Every combination of codes is in the cell of its merged and joined ones; an axis whose codes are apart has no level."""
+    rng = np.random.default_rng(4)
+    merges = [np.append(rng.permutation(7), rng.integers(7, size=4)), np.arange(5), np.array([0, 2, 1, 1])]
+    counts = np.arange(3 * 5 * 3.0).reshape(3, 5, 3)
+    joined = Observation(attributes=(0, 1, 2), counts=counts, deviation=1.0, levels=(np.arange(7) // 3, None, None))
+    found = joined.unmerged(merges)
+    assert (found.counts is counts, found.shape) == (True, (11, 5, 4))
+    assert found.levels[1] is None
+    for cell in itertools.product(*map(range, found.shape)):
+        merged = [int(new[code]) for new, code in zip(merges, cell, strict=True)]
+        own = tuple(int(codes[code]) for codes, code in zip(found.codes, cell, strict=True))
+        assert own == (merged[0] // 3, merged[1], merged[2])
+    alone = Observation(attributes=(1,), counts=np.ones(5), deviation=1.0)
+    assert alone.unmerged(merges).levels == ()
+
+
+def test_another_order_of_attributes_moves_counts_and_levels() -> None:
+    """Every cell keeps its count, whatever the order of the columns of another release."""
+    counts, levels = np.arange(3 * 5 * 2.0).reshape(3, 5, 2), (np.arange(7) // 3, None, np.array([1, 0, 0]))
+    m = Observation(attributes=(0, 1, 2), counts=counts, deviation=1.0, levels=levels)
+    found = m.renumbered([6, 2, 4])
+    assert (found.attributes, found.shape) == ((2, 4, 6), (5, 3, 7))
+    for a, b, c in itertools.product(range(7), range(5), range(3)):
+        there = tuple(codes[code] for codes, code in zip(found.codes, (b, c, a), strict=True))
+        assert found.counts[there] == counts[a // 3, b, m.codes[2][c]]
+
+
 def drawn(config: Configuration) -> Marginals:
     """What a run measures, without noise but of sigma 2, of made-up records with few values of some codes."""
     rng, sizes = np.random.default_rng(5), public_sizes(config)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from marginweave.domain.masks import Clique
-from marginweave.estimate.earlier import EarlierTable, pool
+from marginweave.estimate.earlier import pool
 from marginweave.estimate.marginals import Spread, compression_of
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Observation
@@ -31,8 +31,8 @@ def measured(attributes: Clique, truth: NDArray[Any], sd: float, seed: int) -> O
     return Observation(attributes=attributes, counts=truth + noise, deviation=sd)
 
 
-def earlier(m: Observation, codes: Compression = APART) -> EarlierTable:
-    return EarlierTable(measurement=m, codes=tuple(codes.codes[a] for a in m.attributes))
+def earlier(m: Observation, codes: Compression = APART) -> Observation:
+    return m.unmerged(codes.codes)
 
 
 @pytest.mark.parametrize(("now", "then"), [(10.0, 10.0), (10.0, 2.5), (4.0, 30.0)])
@@ -40,7 +40,7 @@ def test_two_measurements_have_the_noise_of_both_precisions(now: float, then: fl
     """The deviation is (1/s^2 + 1/t^2)^(-1/2), and the counts have it: chi^2 of 2,000 cells, false alarms 1e-6."""
     truth = np.outer(np.arange(1, 41), np.arange(3, 53)).astype(np.float64)
     compression = Compression(codes=(np.arange(40), np.arange(50)), counts=(truth.sum(axis=1), truth.sum(axis=0)))
-    table = EarlierTable(measurement=measured((0, 1), truth, then, 1), codes=compression.codes)
+    table = earlier(measured((0, 1), truth, then, 1), compression)
     (found,) = pool([measured((0, 1), truth, now, 2)], [table], compression)
     assert found.deviation == pytest.approx(1 / math.hypot(1 / now, 1 / then))
     apart = float((((found.counts - truth) / found.deviation) ** 2).sum())
@@ -92,9 +92,7 @@ def test_merged_values_of_records_have_the_shares_of_both_releases() -> None:
     rare = np.bincount(alone.codes[merged])[alone.codes[merged]] > 1
     assert rare.sum() > 2
     counts = np.where(rare, np.cumsum(rare) ** 3.0, drawn.one_way[merged].counts)
-    exact = EarlierTable(
-        measurement=Observation(attributes=(merged,), counts=counts, deviation=1e-4), codes=(np.arange(len(rare)),)
-    )
+    exact = Observation(attributes=(merged,), counts=counts, deviation=1e-4)
     pooled = replace(drawn, pooled=(*pool(drawn.one_way, [exact]), *drawn.larger))
     compression = compression_of(pooled, settings)[1]
     assert all(np.array_equal(one, other) for one, other in zip(compression.codes, alone.codes, strict=True))

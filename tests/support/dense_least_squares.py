@@ -14,7 +14,6 @@ import numpy as np
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.tables import tables_of
 from marginweave.domain.masks import Clique
-from marginweave.estimate.earlier import EarlierTable
 from marginweave.observations.tables import Observation
 
 Array = np.ndarray[Any, Any]
@@ -51,8 +50,7 @@ class Survey:
             counts = exact.astype(np.int64) + np.rint(rng.normal(0, sigma, exact.shape)).astype(np.int64)
             codes = self.codes(clique, merges)
             shaped = counts.reshape([int(c.max()) + 1 for c in codes])
-            m = Observation(attributes=clique, counts=shaped, deviation=sigma)
-            found.append(EarlierTable(measurement=m, codes=codes))
+            found.append(Observation(attributes=clique, counts=shaped, deviation=sigma, levels=codes))
         return LeastSquares(tables_of(found, self.sizes, float(table.sum()) if known else None))
 
     def dense(self, squares: LeastSquares, queries: Array, total: float | None = None) -> tuple[Array, Array]:

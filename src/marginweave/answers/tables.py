@@ -14,10 +14,10 @@ import numpy as np
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.marginals import COMPRESS
 from marginweave.configuration.release import Configuration
-from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
+from marginweave.estimate.earlier import Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of
-from marginweave.observations.tables import Marginals
+from marginweave.observations.tables import Marginals, Observation
 from marginweave.observations.undeclared import ignored_attributes
 
 ROUNDING = 1 / 12
@@ -85,7 +85,7 @@ class NoisyTables:
 
 
 def noisy_tables(
-    marginals: Marginals, configuration: Configuration, earlier: Iterable[EarlierTable] = (), total: float | None = None
+    marginals: Marginals, configuration: Configuration, earlier: Iterable[Observation] = (), total: float | None = None
 ) -> NoisyTables:
     """The tables of a release, as they were drawn.
 
@@ -96,20 +96,19 @@ def noisy_tables(
         total: the number of records, where it is public.
     """
     codes = drawn_compression_of(marginals, configuration).codes
-    alone = [EarlierTable(measurement=m, codes=(np.arange(m.counts.size),)) for m in marginals.one_way]
-    larger = [EarlierTable(measurement=m, codes=tuple(codes[a] for a in m.attributes)) for m in marginals.larger]
+    larger = [m.unmerged(codes) for m in marginals.larger]
     sizes, earlier = [m.counts.size for m in marginals.one_way], [*earlier]
-    found = tables_of([*alone, *larger, *earlier], sizes, total)
+    found = tables_of([*marginals.one_way, *larger, *earlier], sizes, total)
     return replace(found, merged_below=_merged_below(marginals, configuration, earlier))
 
 
 def _merged_below(
-    marginals: Marginals, configuration: Configuration, earlier: Sequence[EarlierTable]
+    marginals: Marginals, configuration: Configuration, earlier: Sequence[Observation]
 ) -> dict[int, Floats]:
     """By axis, below how many deviations of its noise each code is merged; earlier releases may have left out the default."""
     own = configuration.marginal_settings.compress
     multiple = -math.inf if own == "none" else own
-    if any(len(np.unique(codes)) < len(codes) for one in earlier for codes in one.codes):
+    if any(len(np.unique(codes)) < len(codes) for m in earlier for codes in m.codes):
         multiple = max(multiple, COMPRESS)
     if multiple == -math.inf:
         return {}
@@ -122,7 +121,7 @@ def _merged_below(
 
 def released_tables(
     marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read
-) -> tuple[NoisyTables, list[EarlierTable]]:
+) -> tuple[NoisyTables, list[Observation]]:
     """All tables of a release, and those among them that earlier releases measured; arguments as of `with_earlier`.
 
     Raises:
@@ -133,10 +132,10 @@ def released_tables(
     return noisy_tables(marginals, resolved, earlier, total), earlier
 
 
-def tables_of(measured: Sequence[EarlierTable], sizes: Sequence[int], total: float | None = None) -> NoisyTables:
-    """Measurements, each over codes into which those of its attributes were merged, as tables over parts of axes."""
+def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: float | None = None) -> NoisyTables:
+    """Observations, each with the levels by which the codes of its attributes are counted, as tables over parts of axes."""
     parts = _Parts()
-    tables = [parts.table(one) for one in measured]
+    tables = [parts.table(m) for m in measured]
     whole = {axis: parts.number(axis, np.arange(size))[0] for axis, size in enumerate(sizes)}
     return NoisyTables(
         sizes=dict(enumerate(sizes)),
@@ -144,7 +143,7 @@ def tables_of(measured: Sequence[EarlierTable], sizes: Sequence[int], total: flo
         whole=whole,
         tables=tuple(tables),
         total=total,
-        pure=any(one.measurement.noise == "discrete-laplace" for one in measured),
+        pure=any(m.noise == "discrete-laplace" for m in measured),
     )
 
 
@@ -165,11 +164,10 @@ class _Parts:
             self.found.append(Part(axis=axis, blocks=blocks))
         return number, kinds[order]
 
-    def table(self, one: EarlierTable) -> NoisyTable:
-        """A measurement over parts. Cells of codes that its axes do not have hold noise alone: left out."""
-        m = one.measurement
+    def table(self, m: Observation) -> NoisyTable:
+        """An observation over parts. Cells of codes that its axes do not have hold noise alone: left out."""
         counts, numbers = np.asarray(m.counts, np.float64), list[int]()
-        for place, (attribute, codes) in enumerate(zip(m.attributes, one.codes, strict=True)):
+        for place, (attribute, codes) in enumerate(zip(m.attributes, m.codes, strict=True)):
             number, blocks = self.number(attribute, codes)
             numbers.append(number)
             counts = np.take(counts, blocks, axis=place)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.base.arrays import Floats, Integers
+from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.earlier import EARLIER_FILES, earlier_name
 from marginweave.configuration.release import Configuration
@@ -27,14 +27,6 @@ from marginweave.released.earlier import usable_marginals
 from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
 Read = Callable[[str], bytes | None]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EarlierTable:
-    """A marginal of an earlier release over attributes of this one, and for each of them the measured code of every code."""
-
-    measurement: Observation
-    codes: tuple[Integers, ...]
 
 
 def earlier_files(configuration: Configuration, read: Read) -> Iterator[tuple[str, bytes]]:
@@ -63,19 +55,21 @@ def with_earlier(marginals: Marginals, declared: Configuration, resolved: Config
     tables = earlier_tables(declared, read)
     if not tables:
         return marginals
-    single, larger = ([t for t in tables if (len(t.codes) == 1) == alone] for alone in (True, False))
+    single, larger = ([m for m in tables if (len(m.attributes) == 1) == alone] for alone in (True, False))
     one_way = pool(marginals.one_way, single)
     compression = drawn_compression_of(replace(marginals, pooled=one_way), resolved)  # shares by pooled counts
     return replace(marginals, pooled=(*one_way, *pool(marginals.larger, larger, compression)))
 
 
-def earlier_tables(configuration: Configuration, read: Read) -> list[EarlierTable]:
+def earlier_tables(configuration: Configuration, read: Read) -> list[Observation]:
     """The marginals of the earlier releases of a configuration, as they were drawn; `read` gives the kept files by name.
+
+    They are over attributes of this one, with the values that were merged then as levels.
 
     Raises:
         StageError: a file is missing or was changed.
     """
-    files, tables = dict(earlier_files(configuration, read)), list[EarlierTable]()
+    files, tables = dict(earlier_files(configuration, read)), list[Observation]()
     for number, _ in enumerate(configuration.earlier, 1):
         stated, cells = (files[earlier_name(number, name)] for name in EARLIER_FILES)
         tables += _tables(configuration, PrivacyStatement.from_json(stated), pq.read_table(io.BytesIO(cells)))
@@ -83,7 +77,7 @@ def earlier_tables(configuration: Configuration, read: Read) -> list[EarlierTabl
 
 
 def pool(
-    drawn: Sequence[Observation], earlier: Sequence[EarlierTable], compression: Compression | None = None
+    drawn: Sequence[Observation], earlier: Sequence[Observation], compression: Compression | None = None
 ) -> tuple[Observation, ...]:
     """Drawn and earlier measurements over merged codes, one of each set of attributes, the drawn ones first.
 
@@ -94,7 +88,7 @@ def pool(
     """
     measured = [(m, np.asarray(m.counts, np.float64), np.full(m.counts.shape, m.deviation**2)) for m in drawn]
     alike: dict[Clique, list[tuple[Observation, Floats, Floats]]] = {}
-    for one in (*measured, *(_over(table, compression) for table in earlier)):
+    for one in (*measured, *(_over(m, compression) for m in earlier)):
         alike.setdefault(one[0].attributes, []).append(one)
     found = []
     for tables in alike.values():
@@ -104,27 +98,26 @@ def pool(
     return tuple(found)
 
 
-def _over(table: EarlierTable, compression: Compression | None) -> tuple[Observation, Floats, Floats]:
+def _over(m: Observation, compression: Compression | None) -> tuple[Observation, Floats, Floats]:
     """A table over the merged codes, and the variance of each cell, never below that of a measured one.
 
     What was measured together then is shared by its values in proportion to their counts here, as in the records.
     """
-    m, noise = table.measurement, table.measurement.deviation**2
-    counts, variances = np.asarray(m.counts, np.float64), np.full(m.counts.shape, noise)
+    counts, variances = np.asarray(m.counts, np.float64), np.full(m.counts.shape, m.deviation**2)
     if compression is None:
         return m, counts, variances
-    merged = Compression(codes=table.codes, counts=tuple(compression.counts[a] for a in m.attributes))
-    for axis, (a, then, shares) in enumerate(zip(m.attributes, table.codes, Spread.of(merged).shares, strict=True)):
+    merged = Compression(codes=m.codes, counts=tuple(compression.counts[a] for a in m.attributes))
+    for axis, (a, then, shares) in enumerate(zip(m.attributes, m.codes, Spread.of(merged).shares, strict=True)):
         weights = np.zeros((compression.sizes[a], m.counts.shape[axis]))
         np.add.at(weights, (compression.codes[a], then), shares)
         counts, variances = (
             np.moveaxis(np.tensordot(by, of, (1, axis)), 0, axis)
             for by, of in ((weights, counts), (weights**2, variances))
         )
-    return m, counts, np.maximum(variances, noise)
+    return replace(m, counts=counts, levels=()), counts, np.maximum(variances, m.deviation**2)
 
 
-def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa.Table) -> Iterator[EarlierTable]:
+def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa.Table) -> Iterator[Observation]:
     usable = {m.attributes for m in usable_marginals(configuration, statement)}
     declared = Configuration.from_canonical(statement.configuration)
     theirs = declared.with_bounds(statement.bounds)
@@ -136,16 +129,8 @@ def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa
         names = tuple(domain.names[a] for a in m.attributes)
         if names not in usable:
             continue
-        order = sorted(range(len(names)), key=lambda i: place[names[i]])
-        codes = [np.arange(m.counts.size)] if len(names) == 1 else [merged[m.attributes[i]] for i in order]
-        yield EarlierTable(
-            measurement=replace(
-                m,
-                attributes=tuple(place[names[i]] for i in order),
-                counts=np.asarray(m.counts, np.float64).transpose(order),
-            ),
-            codes=tuple(codes),
-        )
+        own = m if len(names) == 1 else m.unmerged(merged)
+        yield replace(own, counts=np.asarray(m.counts, np.float64)).renumbered([place[name] for name in names])
 
 
 def read_measurements(

@@ -83,7 +83,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
     return MarginalAnswers(
         squares=LeastSquares(measured),
         codes=codes,
-        sets=_names_of_sets([*drawn.larger, *(one.measurement for one in earlier)], configuration),
+        sets=_names_of_sets([*drawn.larger, *earlier], configuration),
         sampled=not_a_sample(configuration),
         model=model,
         rules=RuledOut(masks=counted_masks(counted, domain.labels), sizes=codes.sizes),

@@ -56,13 +56,6 @@ def by_level(
     coarse = []
     for m in (m for m in drawn if m.attributes[-1] >= attributes):
         of = [levels[a - attributes] if a >= attributes else (a, None) for a in m.attributes]
-        order = sorted(range(len(of)), key=lambda axis: of[axis][0])
-        coarse.append(
-            replace(
-                m,
-                attributes=tuple(of[axis][0] for axis in order),
-                counts=np.ascontiguousarray(m.counts.transpose(order), np.int64),
-                levels=tuple(of[axis][1] for axis in order),
-            )
-        )
+        own = replace(m, levels=tuple(level for _, level in of)).renumbered([a for a, _ in of])
+        coarse.append(replace(own, counts=np.ascontiguousarray(own.counts, np.int64)))
     return tuple(m for m in drawn if m.attributes[-1] < attributes), tuple(coarse)

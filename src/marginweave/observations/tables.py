@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,8 +26,8 @@ class Observation:
     `counts` has one axis for each of `attributes` (which increase); an attribute that can be missing has the missing value as
     its last code. `deviation` is the standard deviation of the noise of one cell, in records, `noise` its kind. `complete` is
     False where the contribution of a record was bounded across marginals, so that the cells together fall short of the record
-    count. `levels`, where there are any, has the coarser code of every code of an attribute that is counted coarser, and None
-    for one that is not. Raises InputError where these do not fit together.
+    count. `levels`, where there are any, has the code by which every code of an attribute is counted, where bins are joined or
+    values merged, and None for an attribute whose codes are all told apart. Raises InputError where these do not fit together.
     """
 
     attributes: Clique
@@ -50,6 +50,13 @@ class Observation:
         """The coarser code of every code, of each attribute that is counted coarser."""
         levels = zip(self.attributes, self.levels, strict=True) if self.levels else ()
         return {attribute: level for attribute, level in levels if level is not None}
+
+    @property
+    def codes(self) -> tuple[NDArray[np.int64], ...]:
+        """Of each attribute the code by which every code is counted, coarser or not."""
+        levels = self.levels or (None,) * self.counts.ndim
+        sizes = zip(levels, self.counts.shape, strict=True)
+        return tuple(np.arange(size) if level is None else level for level, size in sizes)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,6 +82,23 @@ class Observation:
             if level is not None:
                 levels[axis] = level[:-1] - (level[:-1] > last)
         return replace(self, counts=counts, levels=tuple(levels))
+
+    def unmerged(self, codes: Sequence[NDArray[np.int64]]) -> Observation:
+        """The same by the codes that were merged into its own; `codes` has the new code of every code, of all attributes."""
+        own = [counted[codes[a]] for a, counted in zip(self.attributes, self.codes, strict=True)]
+        apart = (np.array_equal(new, np.arange(size)) for new, size in zip(own, self.counts.shape, strict=True))
+        levels = tuple(None if same else new for same, new in zip(apart, own, strict=True))
+        return replace(self, levels=levels if any(level is not None for level in levels) else ())
+
+    def renumbered(self, attributes: Sequence[int]) -> Observation:
+        """The same with these numbers of its attributes, in their order."""
+        order = sorted(range(len(attributes)), key=attributes.__getitem__)
+        return replace(
+            self,
+            attributes=tuple(attributes[axis] for axis in order),
+            counts=self.counts.transpose(order),
+            levels=tuple(self.levels[axis] for axis in order) if self.levels else (),
+        )
 
     def scale(self, total: float) -> float:
         """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""

@@ -43,8 +43,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     for i, m in enumerate(drawn):
         labels = single if i < len(marginals.one_way) else merged
         cells = np.unravel_index(np.arange(m.counts.size), m.counts.shape)
-        blocks = {a: merged_codes[a] for a in m.attributes} if i >= len(marginals.one_way) else {}
-        blocks |= {a: level[merged_codes[a]] for a, level in m.coarser.items()}
+        blocks = (m if i < len(marginals.one_way) else m.unmerged(merged_codes)).coarser
         inside = count_interval(m.counts.ravel().astype(np.int64), m.deviation, noise=m.noise)
         inside = inside.without(~possible.contain(m.attributes, cells, blocks))
         numbers = {
