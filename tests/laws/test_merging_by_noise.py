@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from marginweave.answers.least_squares import LeastSquares
-from marginweave.answers.tables import noisy_tables
+from marginweave.answers.tables import part_tables
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain
@@ -64,7 +64,7 @@ def measured(table: Array, config: Configuration, rng: np.random.Generator) -> L
     alone = Marginals(domain=domain, one_way=(noisy(table.sum(1), (0,)), noisy(table.sum(0), (1,))), larger=())
     exact = Observation(attributes=(0, 1), counts=table, deviation=1.0)
     pair = noisy(np.asarray(measure_merged(exact, drawn_compression_of(alone, config)).counts), (0, 1))
-    return LeastSquares(noisy_tables(Marginals(domain=domain, one_way=alone.one_way, larger=(pair,)), config))
+    return LeastSquares(part_tables(Marginals(domain=domain, one_way=alone.one_way, larger=(pair,)), config))
 
 
 def made(case: str) -> Array:

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.model import WIDER, ModelAnswers, ModelSpread, Stack, _contrasts, _tau, misfit
-from marginweave.answers.tables import NoisyTables
+from marginweave.answers.tables import PartTables
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.labels import UndeclaredCells
 from marginweave.estimate.mixture.model import Mixture
@@ -21,7 +21,7 @@ from marginweave.observations.tables import Observation
 
 FALSE_ALARM = 1e-6
 SIZES, RECORDS = (3, 4, 2), 1000.0
-NOTHING = NoisyTables(sizes={}, parts=(), whole={}, tables=())
+NOTHING = PartTables(sizes={}, parts=(), whole={}, tables=())
 
 
 def _mixture(seed: int) -> Mixture:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from marginweave.answers.codes import Codes
-from marginweave.answers.tables import noisy_tables
+from marginweave.answers.tables import part_tables
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.attributes import combinations_of
@@ -164,7 +164,7 @@ def test_the_explorer_and_the_report_have_0_there(noisy: Marginals) -> None:
         intervals=(),
         statement=published()[0].statement,
         marginals=noisy,
-        measured=noisy_tables(noisy, COUNTED),
+        measured=part_tables(noisy, COUNTED),
     )
     records = keeping_records(COUNTED, 200_000)
     for table in release.cells[1:]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from marginweave.answers.codes import Codes as AnswerCodes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.tables import noisy_tables
+from marginweave.answers.tables import part_tables
 from marginweave.configuration.release import Configuration
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
@@ -203,7 +203,7 @@ def measured_release(**changes: Any) -> tuple[PublishedRelease, Codes, MarginalA
     """A release of marginals with made-up noise, records, and what answers questions to it."""
     config = noisy_marginals.config(**changes)
     drawn = noisy_marginals.marginals(config)
-    normalized, measured = normalize_marginals(drawn, config), noisy_tables(drawn, config)
+    normalized, measured = normalize_marginals(drawn, config), part_tables(drawn, config)
     aggregates, _ = listed_counts(marginal_counts(normalized, config), 1)
     sizes = domain_sizes(config.attributes, drawn.domain.labels)
     answers = MarginalAnswers(

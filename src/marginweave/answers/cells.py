@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from marginweave.answers.intervals import Reach
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.merged import between, weights_around
-from marginweave.answers.tables import FEWEST, NoisyTables, Part
+from marginweave.answers.tables import FEWEST, Part, PartTables
 from marginweave.base.arrays import Flags, Floats, Integers
 
 LONGEST = 3
@@ -67,9 +67,7 @@ class _Around:
     ends: Floats
 
 
-def cell_tables(
-    measured: NoisyTables, sizes: Sequence[int], most: int, reaches: Sequence[Reach]
-) -> Iterator[CellTable]:
+def cell_tables(measured: PartTables, sizes: Sequence[int], most: int, reaches: Sequence[Reach]) -> Iterator[CellTable]:
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
     squares = LeastSquares(measured)
     readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)

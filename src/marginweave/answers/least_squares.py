@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 
 from marginweave.answers.axes import Axis, AxisTable, Trust, solve_axis
-from marginweave.answers.tables import NoisyTable, NoisyTables, Part
+from marginweave.answers.tables import Part, PartTable, PartTables
 from marginweave.base.arrays import Floats, Integers
 
 Weights = Mapping[int, Floats]
@@ -53,7 +53,7 @@ class Estimates:
 class LeastSquares:
     """Answers queries from measured tables; what tables say of a set of axes is pooled once."""
 
-    def __init__(self, measured: NoisyTables) -> None:
+    def __init__(self, measured: PartTables) -> None:
         self.measured = measured
         self._holders: dict[int, set[int]] = defaultdict(set)
         for number, table in enumerate(measured.tables):
@@ -219,7 +219,7 @@ class LeastSquares:
             self._pooled[parts] = self._summed(parts, [tables[number] for number in sorted(holders)])
         return self._pooled[parts]
 
-    def _summed(self, parts: tuple[int, ...], tables: Sequence[NoisyTable]) -> tuple[Floats, float]:
+    def _summed(self, parts: tuple[int, ...], tables: Sequence[PartTable]) -> tuple[Floats, float]:
         """The mean by precision of these tables, each summed over the axes of other parts, and the precision of its cells."""
         shape = [self.measured.parts[part].size for part in parts]
         summed, precision = np.zeros(shape), 0.0
@@ -245,12 +245,12 @@ class LeastSquares:
             )
         return self._axes[axis, beside]
 
-    def _larger(self, part: int) -> list[NoisyTable]:
+    def _larger(self, part: int) -> list[PartTable]:
         """The tables of several axes that are over a part."""
         tables = (self.measured.tables[number] for number in sorted(self._holders[part]))
         return [table for table in tables if len(table.parts) > 1]
 
-    def _axis_table(self, part: int, tables: Sequence[NoisyTable]) -> AxisTable:
+    def _axis_table(self, part: int, tables: Sequence[PartTable]) -> AxisTable:
         counts, precision = self._summed((part,), tables)
         return AxisTable(part=self.measured.parts[part], counts=counts, precision=precision)
 

@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
-from marginweave.answers.tables import FEWEST, NoisyTables, Part
+from marginweave.answers.tables import FEWEST, Part, PartTables
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.progress import told_as
 from marginweave.configuration.synthesis import MixtureSynthesis
@@ -119,7 +119,7 @@ class ModelAnswers:
     estimates ignore, as a root mean square.
     """
 
-    measured: NoisyTables
+    measured: PartTables
     model: Mixture
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]

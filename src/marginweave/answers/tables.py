@@ -54,10 +54,11 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoisyTable:
-    """Noisy counts with one axis for each of `parts`, numbers of parts in `NoisyTables.parts`, which increase.
+class PartTable:
+    """Noisy counts over parts of axes, which linear algebra adds up; an observation is over codes, with levels of its own.
 
-    `variance` is that of the noise of a cell.
+    One axis for each of `parts`, numbers of parts in `PartTables.parts`, which increase: tables that divide an axis alike have
+    the same one. `variance` is that of the noise of a cell, rounding included.
     """
 
     parts: tuple[int, ...]
@@ -66,8 +67,8 @@ class NoisyTable:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoisyTables:
-    """All measured tables of a release, and the parts that they are over.
+class PartTables:
+    """Observations of a release, but those in coarser bins, as tables over parts of axes, and these parts.
 
     `sizes` are the numbers of codes of each axis, `whole` the part of each axis that tells all of its codes apart, in which a
     table of this axis alone was measured. `total` is the number of records where it is public. `pure` says whether some noise
@@ -78,15 +79,15 @@ class NoisyTables:
     sizes: dict[int, int]
     parts: tuple[Part, ...]
     whole: dict[int, int]
-    tables: tuple[NoisyTable, ...]
+    tables: tuple[PartTable, ...]
     total: float | None = None
     pure: bool = False
     merged_below: Mapping[int, Floats] = field(default_factory=dict)
 
 
-def noisy_tables(
+def part_tables(
     marginals: Marginals, configuration: Configuration, earlier: Iterable[Observation] = (), total: float | None = None
-) -> NoisyTables:
+) -> PartTables:
     """The tables of a release, as they were drawn.
 
     Args:
@@ -121,7 +122,7 @@ def _merged_below(
 
 def released_tables(
     marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read
-) -> tuple[NoisyTables, list[Observation]]:
+) -> tuple[PartTables, list[Observation]]:
     """All tables of a release, and those among them that earlier releases measured; arguments as of `with_earlier`.
 
     Raises:
@@ -129,15 +130,15 @@ def released_tables(
     """
     earlier, resize = earlier_tables(declared, read), resolved.resize
     total = total_of_rows(resolved) if resize is None else float(resize.records)
-    return noisy_tables(marginals, resolved, earlier, total), earlier
+    return part_tables(marginals, resolved, earlier, total), earlier
 
 
-def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: float | None = None) -> NoisyTables:
+def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: float | None = None) -> PartTables:
     """Observations, each with the levels by which the codes of its attributes are counted, as tables over parts of axes."""
     parts = _Parts()
     tables = [parts.table(m) for m in measured]
     whole = {axis: parts.number(axis, np.arange(size))[0] for axis, size in enumerate(sizes)}
-    return NoisyTables(
+    return PartTables(
         sizes=dict(enumerate(sizes)),
         parts=tuple(parts.found),
         whole=whole,
@@ -164,7 +165,7 @@ class _Parts:
             self.found.append(Part(axis=axis, blocks=blocks))
         return number, kinds[order]
 
-    def table(self, m: Observation) -> NoisyTable:
+    def table(self, m: Observation) -> PartTable:
         """An observation over parts. Cells of codes that its axes do not have hold noise alone: left out."""
         counts, numbers = np.asarray(m.counts, np.float64), list[int]()
         for place, (attribute, codes) in enumerate(zip(m.attributes, m.codes, strict=True)):
@@ -173,7 +174,7 @@ class _Parts:
             counts = np.take(counts, blocks, axis=place)
         order = sorted(range(len(numbers)), key=lambda place: numbers[place])
         rounding = ROUNDING if m.noise == "rounded-gaussian" else 0.0
-        return NoisyTable(
+        return PartTable(
             parts=tuple(numbers[place] for place in order),
             counts=np.ascontiguousarray(counts.transpose(order)),
             variance=m.deviation**2 + rounding,

@@ -15,7 +15,7 @@ from marginweave.configuration.earlier import KnownRelease, without_folders
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
-from marginweave.configuration.totals import KnownCounts, check_earlier, check_known, known_totals
+from marginweave.configuration.totals import KnownTotals, check_earlier, check_known, known_totals
 from marginweave.configuration.yaml_source import canonical_written, digest_of
 
 
@@ -71,7 +71,7 @@ class Configuration(Sections):
         return {name: f"{name} ({label})" if label else name for name, label in labels.items()}
 
     @cached_property
-    def totals(self) -> tuple[KnownCounts, ...]:
+    def totals(self) -> tuple[KnownTotals, ...]:
         """The known tables over codes."""
         return known_totals(self)
 

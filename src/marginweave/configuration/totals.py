@@ -20,8 +20,12 @@ _MOST = 10**10  # as many cells as a table may have add up to less than 2^53, wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownCounts:
-    """A known table over codes: counts above 0 by the codes of `attributes`, which increase and have `sizes` codes each."""
+class KnownTotals:
+    """A declared table over codes, as a rule without noise: no observation, for it may be of any number of records.
+
+    Counts above 0 by the codes of `attributes`, which increase and have `sizes` codes each. `estimate.known` makes an
+    observation of it, scaled to the records of a release.
+    """
 
     table: KnownTable
     attributes: Codes
@@ -46,7 +50,7 @@ class KnownCounts:
         return dict(sums)
 
 
-def known_totals(configuration: Sections) -> tuple[KnownCounts, ...]:
+def known_totals(configuration: Sections) -> tuple[KnownTotals, ...]:
     """The known tables over codes; raises ValueError for what cannot be one."""
     return tuple(
         _totals(configuration, table, f"known, entry {n}")
@@ -55,7 +59,7 @@ def known_totals(configuration: Sections) -> tuple[KnownCounts, ...]:
     )
 
 
-def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts:
+def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownTotals:
     places = [_place(configuration, name, key) for name in table.columns]
     if len(set(places)) < len(places):
         raise ValueError(f"{key}: columns names a column twice")
@@ -75,7 +79,7 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts
         if cell in counts:
             raise ValueError(f"{key}: table has [{', '.join(row[:-1])}] twice; keep one")
         counts[cell] = _count(row, table, key)
-    found = KnownCounts(
+    found = KnownTotals(
         table=table,
         attributes=tuple(places[i] for i in order),
         sizes=tuple(sizes[i] for i in order),
@@ -147,7 +151,7 @@ def check_earlier(configuration: Sections, earlier: Sequence[KnownRelease]) -> N
         raise ValueError("known names an earlier release twice; its counts tell what they tell once")
 
 
-def check_known(configuration: Sections, totals: Sequence[KnownCounts]) -> None:
+def check_known(configuration: Sections, totals: Sequence[KnownTotals]) -> None:
     """Refuse exact tables that disagree, or a number of records that they cannot add up to; raises ValueError."""
     exact = [known for known in totals if known.exact]
     for one, other in itertools.combinations(exact, 2):

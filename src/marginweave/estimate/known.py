@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.totals import KnownCounts
+from marginweave.configuration.totals import KnownTotals
 from marginweave.domain.masks import Clique
 from marginweave.estimate.totals import dense
 from marginweave.observations.compression import Compression
@@ -80,7 +80,7 @@ def known_compression(compression: Compression, configuration: Configuration) ->
     return replace(compression, counts=tuple(counts))
 
 
-def _measurement(known: KnownCounts, total: float, deviation: float, compression: Compression | None) -> Observation:
+def _measurement(known: KnownTotals, total: float, deviation: float, compression: Compression | None) -> Observation:
     """A known table of `total` records, no more exact than `deviation` says; a merged cell is the sum of its own."""
     scale, counts = total / known.total, dense(known)
     if compression is not None:

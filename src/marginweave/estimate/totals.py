@@ -21,7 +21,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, combinations_of, forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record, tied_parts
-from marginweave.configuration.totals import KnownCounts
+from marginweave.configuration.totals import KnownTotals
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import released_attributes
 
@@ -42,7 +42,7 @@ class ExactPart:
     codes that a record may have there. `rules` are the forbidden combinations of all of these.
     """
 
-    tables: tuple[KnownCounts, ...]
+    tables: tuple[KnownTotals, ...]
     attributes: Clique
     sizes: tuple[int, ...]
     tied: Mapping[int, Sequence[int]]
@@ -153,7 +153,7 @@ class ExactPart:
         return f"known: no whole numbers of records keep {kept}; correct a table, or give it an sd"
 
 
-def dense(known: KnownCounts) -> Floats:
+def dense(known: KnownTotals) -> Floats:
     """The counts of all combinations, an axis for each attribute."""
     counts = np.zeros(known.sizes)
     counts[tuple(np.array(list(known.counts)).T)] = list(known.counts.values())
@@ -182,7 +182,7 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
 def _part(
     attributes: Sequence[Attribute],
     labels: Sequence[Sequence[str]],
-    tables: Sequence[KnownCounts],
+    tables: Sequence[KnownTotals],
     part: Collection[int],
     rules: Mapping[Clique, set[Clique]],
 ) -> ExactPart:

@@ -14,7 +14,7 @@ import numpy as np
 
 from marginweave.answers.intervals import Reach
 from marginweave.answers.model import DRAWS, ModelAnswers, ModelSpread, Stack, misfit
-from marginweave.answers.tables import NoisyTables
+from marginweave.answers.tables import PartTables
 from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
 from marginweave.base.progress import told_as
@@ -31,7 +31,7 @@ from marginweave.publish.reader import PublishedRelease
 from marginweave.records.release import EstimationInput, estimation_input
 
 
-def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -> ModelAnswers | None:
+def open_model(place: Path, measured: PartTables, say: Callable[[str], None]) -> ModelAnswers | None:
     """What answers from the model of the release in the folder `place`; None where it has none. DP: post-processing.
 
     The first time that their spread is asked for, models are drawn, and kept in a folder beside the release, where that can

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from marginweave.answers.cells import CellTable, cell_tables
 from marginweave.answers.codes import Codes
 from marginweave.answers.intervals import Reach
-from marginweave.answers.tables import NoisyTables, released_tables
+from marginweave.answers.tables import PartTables, released_tables
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.columns.category import ValuedColumn
@@ -64,7 +64,7 @@ class PublishedRelease:
     statement: PrivacyStatement
     marginals: Marginals | None = None
     model: pa.Table | None = None
-    measured: NoisyTables | None = None
+    measured: PartTables | None = None
 
     @classmethod
     def read(cls, place: Path) -> PublishedRelease:

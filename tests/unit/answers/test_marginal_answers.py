@@ -13,7 +13,7 @@ from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.rules import RuledOut
-from marginweave.answers.tables import noisy_tables
+from marginweave.answers.tables import part_tables
 from marginweave.base.errors import InputError
 from marginweave.base.progress import LISTENER
 from marginweave.configuration.question import read_condition, read_question
@@ -69,7 +69,7 @@ def opened(
     larger = tuple(measure_merged(counted(tuple(sorted(places[n] for n in c))), merged) for c in cliques)
     drawn = Marginals(domain=domain, one_way=one_way, larger=larger)
     answers = MarginalAnswers(
-        squares=LeastSquares(noisy_tables(drawn, config)),
+        squares=LeastSquares(part_tables(drawn, config)),
         codes=Codes(configuration=whole, domain=domain, sizes=sizes),
         sets=cliques,
         sampled=sampled,
