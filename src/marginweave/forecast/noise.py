@@ -14,7 +14,7 @@ from marginweave.domain.zeros import rows_are_changed, unkept_columns
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
-from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.round_draws import RoundMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.thresholds import level_threshold
 from marginweave.measurements.tuple_level import TupleLevel
@@ -44,10 +44,9 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     where there is Laplace noise.
     """
     plan = plan_budget(configuration)
-    alike: dict[str, list[tuple[Measurement[Any], float]]] = {}  # choices in rounds, and their measurements
+    alike: dict[str, list[tuple[Measurement[Any], float]]] = {}
     for draw, share in zip(plan.draws, _shares(configuration, plan), strict=True):
-        in_rounds = isinstance(draw, RoundChoice | RoundMarginals)
-        alike.setdefault(draw.template if in_rounds else draw.name, []).append((draw, share))
+        alike.setdefault(draw.template if draw.is_repeated else draw.name, []).append((draw, share))
     rows = []
     for draws in alike.values():
         (first, _), (last, _) = draws[0], draws[-1]

@@ -187,6 +187,8 @@ class Measurement(ABC, Generic[Counted]):
     view: ClassVar[RowView] = ENCODED
     heading: ClassVar[str | None] = None
     """What its draws are added up under, where an account is shown; None where by their length, or each by its name."""
+    is_repeated: ClassVar[bool] = False
+    """Whether a plan has many of its kind that differ in their numbers alone, and are one line of `plan`."""
 
     place: tuple[int, ...] = ()
     mechanism: type[DrawMechanism]

@@ -81,6 +81,7 @@ class RoundChoice(Measurement[CandidateScores]):
     template = "select-{}-{}"
     title = "choices of marginals"
     share_key = "aggregate.selection_share"
+    is_repeated = True
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
         """How far a unit moves the score of the candidate that has the most weight, in steps."""
@@ -145,6 +146,7 @@ class RoundMarginals(SharedNoise):
 
     template = "measure-{}"
     title = "chosen marginals"
+    is_repeated = True
 
     def sigma(self, configuration: Configuration) -> float:
         """Standard deviation of the noise of a cell where a whole batch has the share equally."""
