@@ -157,9 +157,8 @@ def marginal_cells(
         return
     if isinstance(aggregate.cliques, AdaptiveCliques):
         rounds, widest = aggregate.cliques, sorted(sizes.values())
-        candidates = sum(math.comb(len(sizes), length) for length in range(2, rounds.adaptive + 1))
         most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
-        yield from itertools.repeat(most, min(rounds.rounds * rounds.batch, candidates))
+        yield from itertools.repeat(most, rounds.most_chosen(len(sizes)))
         return
     chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
     if chosen.all > 1:

@@ -102,6 +102,14 @@ class AdaptiveCliques(FrozenModel):
             )
         return self
 
+    def candidates(self, columns: int) -> int:
+        """How many sets of 2 to `adaptive` of so many attributes there are, whatever their cells are."""
+        return sum(math.comb(columns, length) for length in range(2, self.adaptive + 1))
+
+    def most_chosen(self, columns: int) -> int:
+        """At most so many different sets are chosen: a set may be chosen in several rounds, and annealing makes fewer."""
+        return min(self.rounds * self.batch, self.candidates(columns))
+
 
 _LIST = TypeAdapter[tuple[tuple[str, ...], ...]](Annotated[tuple[Texts, ...], Field(min_length=1)])
 

@@ -94,7 +94,7 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     pairs = _words(found[2], "chosen in the run" if chosen else "not counted", found[1])
     rounds = None if configuration.marginals is None else configuration.marginals.adaptive
     if rounds is not None:
-        pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
+        pairs = f"at most {rounds.most_chosen(len(configuration.attributes))} chosen, {pairs}"
     counted = defaults.counts_words(configuration.aggregate, len(configuration.attributes))
     records = str(expected_errors(configuration, rows) or "not measured")
     cost = run_cost(configuration, planned_tables(configuration, plan), rows, available_cores())

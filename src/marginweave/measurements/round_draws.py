@@ -97,8 +97,7 @@ class RoundChoice(Measurement[CandidateScores]):
     def forecast(self, configuration: Configuration) -> Forecast:
         """By how many records the distance of the best marginal may be missed."""
         settings, sizes = _settings(configuration), public_sizes(configuration)
-        lengths = range(2, min(settings.adaptive, len(sizes)) + 1)
-        candidates = sum(math.comb(len(sizes), length) for length in lengths)
+        candidates = settings.candidates(len(sizes))
         moved = l1_sensitivity(self.view.stability(configuration))
         return Forecast(short=f"L1 ± {2 * moved / self.epsilon * math.log(candidates / 0.05):.0f}")
 

@@ -112,3 +112,16 @@ def test_nothing_is_said_of_private_domains() -> None:
 def test_no_distance_is_above_one() -> None:
     (row,) = size_forecast(configuration(privacy__epsilon=0.01, rows=10))
     assert row.single == "100 % noise"
+
+
+@pytest.mark.parametrize(("rounds", "batch", "adaptive"), [(16, 4, 2), (16, 4, 3), (2, 1, 2), (3, 2, 4)])
+def test_no_more_sets_are_said_to_be_chosen_than_there_are(rounds: int, batch: int, adaptive: int) -> None:
+    """A set may be chosen again, and annealing makes fewer rounds: what can be said is a bound."""
+    cliques = {"adaptive": adaptive, "rounds": rounds, "batch": batch}
+    config = configuration(
+        aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "gum"}, rows=5000
+    )
+    names = [attribute.name for attribute in config.attributes]
+    sets = [some for length in range(2, adaptive + 1) for some in itertools.combinations(names, length)]
+    (row,) = size_forecast(config)
+    assert row.pairs.startswith(f"at most {min(rounds * batch, len(sets))} chosen, ")
