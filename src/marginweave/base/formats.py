@@ -1,4 +1,7 @@
-"""The numbers of formats, and what is said of a file that has an older one: a part of verify.py, in every handover."""
+"""The numbers of formats, and what is said of a file that has an older one; the words of account.json.
+
+A part of verify.py, in every handover.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,22 @@ LEDGER_FORMAT = 6
 MANIFEST_FORMAT = 3
 STATEMENT_FORMAT = 3
 LAST_READER = "marginweave 0.2.0 (commit b410c4f6)"
+
+ACCOUNT_MEANING = (
+    "The cap is the bound: everything that is ever released under this account is, all together, differentially private with "
+    "the epsilon and delta of the cap, however the budgets of later releases were chosen. The total is no such bound where "
+    "budgets were chosen in view of earlier results. It counts all that unpublished releases had reserved, whatever they gave "
+    "back, so it can be more than the cap."
+)
+CAP_WAS_LOWERED = (
+    "The cap was lowered after noise had been drawn, so that it is no bound of what was released before: largest_cap is. The "
+    "total counts all that unpublished releases had reserved, whatever they gave back, so it can be more than the cap."
+)
+CAP_WAS_CHANGED = (
+    "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
+    "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
+    "epsilon and delta of the account to be at least these."
+)
 
 
 def older_fault(what: str, found: object, known: int) -> str | None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from marginweave.accounting.accounts import Account, Spent
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord, State
+from marginweave.base.formats import ACCOUNT_MEANING, CAP_WAS_CHANGED, CAP_WAS_LOWERED
 from marginweave.ledger.boxes import account_total
 from marginweave.ledger.records import ACCOUNT_ROWS, account_with, release_with
 from marginweave.released.account import (
@@ -23,22 +24,6 @@ from marginweave.released.account import (
     EpsilonDelta,
     LargestCap,
     RestoredStatement,
-)
-
-MEANING = (
-    "The cap is the bound: everything that is ever released under this account is, all together, differentially private with "
-    "the epsilon and delta of the cap, however the budgets of later releases were chosen. The total is no such bound where "
-    "budgets were chosen in view of earlier results. It counts all that unpublished releases had reserved, whatever they gave "
-    "back, so it can be more than the cap."
-)
-CAP_WAS_LOWERED = (
-    "The cap was lowered after noise had been drawn, so that it is no bound of what was released before: largest_cap is. The "
-    "total counts all that unpublished releases had reserved, whatever they gave back, so it can be more than the cap."
-)
-CAP_WAS_CHANGED = (
-    "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
-    "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
-    "epsilon and delta of the account to be at least these."
 )
 
 
@@ -80,7 +65,7 @@ class PublishedAccount:
                 composition=total.composition,
                 charged=Amounts(**self.spent.cost.texts),
             ),
-            meaning=CAP_WAS_LOWERED if (epsilon, delta) != largest else MEANING,
+            meaning=CAP_WAS_LOWERED if (epsilon, delta) != largest else ACCOUNT_MEANING,
             caps_since_the_first_draw=self.caps if changed else None,
             largest_cap=LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if changed else None,
             weak_delta=account.weak_delta,

@@ -10,7 +10,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-from marginweave.base.formats import STATEMENT_FORMAT
+from marginweave.base.formats import ACCOUNT_MEANING, CAP_WAS_CHANGED, CAP_WAS_LOWERED, STATEMENT_FORMAT
 from marginweave.verify.bundle_accounting import (
     AMOUNTS,
     ROUNDED,
@@ -135,7 +135,7 @@ def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
 
 
 def check_account(told: Content, rows: list[Content], published: Content) -> None:
-    """Refuse an account.json with another account, unit, cap or date than the rows; its total has rows of other releases.
+    """Refuse an account.json with another account, unit, cap, date or meaning than the rows; its total has those of others.
 
     Raises:
         Fault: the first thing that differs.
@@ -156,6 +156,31 @@ def check_account(told: Content, rows: list[Content], published: Content) -> Non
     unknown = {"cap", "as_of"} if "adopted" in published["body"] else set()
     for name, value in booked.items():
         require(name in unknown or told[name] == value, f"{name} in account.json is not that of the rows")
+    if not unknown:
+        _check_caps(told, before)
+
+
+def _check_caps(told: Content, before: list[Content]) -> None:
+    """The caps since the first draw, the largest of them, and what that means.
+
+    The first draw may be of a release whose rows are not here: more caps may be listed than follow from those of this one.
+    """
+    caps = [row for row in before if row["kind"] in {"OPENED", "CAP_CHANGED"}]
+    drawn = next((row["seq"] for row in before if row["kind"] == "DRAWN"), math.inf)
+    since = len(caps) - max(i for i, row in enumerate(caps) if row["seq"] < drawn)
+    listed = told.get("caps_since_the_first_draw")
+    many = 1 if listed is None else len(listed)
+    fits = since <= many <= len(caps) and (listed is None or many > 1)
+    found = [{name: float(row["body"][name]) for name in ("epsilon", "delta")} for row in caps[-many:]]
+    dated = [{**cap, "since": row["created"]} for cap, row in zip(found, caps[-many:], strict=False)]
+    require(fits and listed in (None, dated), "caps_since_the_first_draw in account.json is not that of the rows")
+    largest = {name: max(cap[name] for cap in found) for name in ("epsilon", "delta")}
+    booked = {
+        "meaning": ACCOUNT_MEANING if told["cap"] == largest else CAP_WAS_LOWERED,
+        "largest_cap": {**largest, "meaning": CAP_WAS_CHANGED} if listed is not None else None,
+    }
+    for name, value in booked.items():
+        require(told.get(name) == value, f"{name} in account.json is not that of the rows")
 
 
 def _stated_noise(statement: Content, draw: Content, draws: list[Content]) -> Content:

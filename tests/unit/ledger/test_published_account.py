@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from marginweave.ledger import Ledger
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.keys import load_key
 from marginweave.released.account import AccountFile
+from marginweave.verify.bundle_accounting import Fault
+from marginweave.verify.bundle_statement import check_account
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 DRAWS = ("count", "level-1", "level-2")
@@ -135,3 +142,41 @@ def test_the_cap_is_that_of_the_day_and_its_changes_since_the_first_draw_are_tol
     assert (second.cap.epsilon, second.largest_cap.epsilon) == (2.0, 2.0)
     assert ledger.accounts.as_published("a") == first
     assert "no such bound" in second.meaning
+
+
+@pytest.mark.parametrize("later", [2.0, 1.2])
+def test_a_bundle_knows_caps_and_meaning(tmp_path: Path, later: float) -> None:
+    """By the rows of one release and the account alone, as a handover has them: raised, or lowered, after noise."""
+    location = tmp_path / "ledger.sqlite"
+    ledger = Ledger.create(location, environment={})
+    ledger.accounts.open(ACCOUNT, actor="steward")
+    ledger.accounts.change_cap("affairs", 1.5, 1e-6, "before", "steward")
+    publish(ledger, "a", "count")
+    ledger.accounts.change_cap("affairs", later, 1e-6, "after", "steward")
+    publish(ledger, "b", "count")
+    audited = [_read(row) for row in audit_ledger(location, load_key(location, {}, "")).rows]
+    for release in ("a", "b"):
+        rows = [row for row in audited if row["account"] == "affairs" and row["release"] in (None, "", release)]
+        (published,) = [row for row in rows if row["kind"] == "PUBLISHED"]
+        told = json.loads(ledger.accounts.as_published(release).to_json())
+        check_account(told, rows, published)
+        caps = told.get("caps_since_the_first_draw")
+        largest = {"epsilon": 9.0, "delta": 1e-6, "meaning": "none"}
+        lies: list[dict[str, Any]] = [{"meaning": "another"}, {"largest_cap": largest}]
+        lies += [{"caps_since_the_first_draw": [{**told["cap"], "since": told["as_of"]}] * 2}]
+        if caps is not None:
+            least = {**told["largest_cap"], "epsilon": 1.0}
+            lies += [
+                {"largest_cap": None},
+                {"largest_cap": least},
+                {"largest_cap": {**told["largest_cap"], "meaning": "-"}},
+            ]
+            lies += [{"caps_since_the_first_draw": changed} for changed in ([], caps[:1], caps[::-1], [*caps, *caps])]
+        for lie in lies:
+            with pytest.raises(Fault, match=r"in account\.json is not that of the rows"):
+                check_account({**told, **lie}, rows, published)
+
+
+def _read(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as ledger.jsonl has it."""
+    return {**row, "body": json.loads(row["body"]) if isinstance(row["body"], str) else row["body"]}

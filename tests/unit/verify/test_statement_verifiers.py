@@ -290,7 +290,7 @@ def test_every_lie_about_the_account_is_found(
             place.write_text(lie)
             with pytest.raises(AuditError, match=r"account\.json"):
                 audit_files(release.home, release.audited, release.keys, example=False)
-            if path[0] in {"cap", "as_of", "dataset", "unit", "neighbors"}:
+            if path[0] in {"cap", "as_of", "dataset", "unit", "neighbors", "meaning"}:
                 bundle = forged(release, release.statement, tmp_path / "bundle")
                 (bundle / "account.json").write_text(lie)
                 with pytest.raises(Fault, match=r"account\.json"):
