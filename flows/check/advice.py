@@ -114,7 +114,9 @@ def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None, *,
     if column.input_rule != RULE_DECLARED:
         return f"{share} of the cells cannot be read as {value}; {becomes}."
     if 2 * look.unread > look.cells - look.missing:
-        return f"Fewer than half of the filled cells have a declared value: {share} are outside; {becomes}."
+        return (
+            f"Fewer than half of the cells not declared missing have a declared value: {share} are outside; {becomes}."
+        )
     return f"{share} of the cells are outside the declared values; {becomes}."
 
 

@@ -23,7 +23,7 @@ class Unusable(StrEnum):
     """Why a column can hardly be meant as it is."""
 
     NOTHING = "no cell can be read as {value}"
-    MOST = "more than half of the cells are outside what is declared, or cannot be read as {value}"
+    MOST = "more than half of the cells not declared missing are outside what is declared, or cannot be read as {value}"
 
     def of(self, column: MeasuredColumn) -> str:
         """The same in words about a column."""
@@ -37,7 +37,7 @@ def unusable(filled: float, unread: float, beyond: float, *, on_purpose: bool) -
     that it stopped would tell. What it released can be held against the rule by its noisy counts, as post-processing.
 
     Args:
-        filled: Cells that are not missing.
+        filled: Cells that are not declared missing; an empty one is where nothing declares it.
         unread: Those of them that are no value of the column.
         beyond: Those that lie beyond its bounds.
         on_purpose: The configuration says what happens to values outside (`handled`).

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,7 +17,8 @@ from marginweave.columns import values_of
 from marginweave.columns.base import Judged
 from marginweave.configuration.columns import DateColumn, NumberColumn
 from marginweave.configuration.values import ValueMatcher
-from marginweave.drafts.tally import Unusable, unusable
+from marginweave.drafts.tally import CellTally, Unusable, judge, unusable
+from marginweave.runs.frames import as_table
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 
@@ -88,3 +91,17 @@ def test_a_column_is_unusable_from_half_on(
     cells: tuple[int, int, int], on_purpose: bool, found: Unusable | None
 ) -> None:
     assert unusable(*cells, on_purpose=on_purpose) is found
+
+
+@pytest.mark.parametrize("gap", [None, math.nan, pd.NA, ""])
+def test_an_empty_cell_is_left_out_where_it_is_declared_missing_alone(gap: Any) -> None:
+    """The stop says of which cells it has more than half: an empty one is among them where `missing` has not the empty text."""
+    frame = pd.DataFrame({"sex": pd.Series([gap] * 3 + ["F"], dtype=object)})
+    cells = as_table(frame, {"sex": ""}).column("sex")
+    declared = {"type": "category", "values": ["F", "M"]}
+    for missing, stop in (([""], None), ([], Unusable.MOST)):
+        config = configuration(columns={"sex": {**declared, "missing": missing}}, aggregate__reporting_length=1)
+        tally = CellTally()
+        tally.add(judge(cells, config, "sex"))
+        assert tally.unusable(on_purpose=False) == stop
+    assert "half of the cells not declared missing" in Unusable.MOST.of(NUMBERS)
