@@ -14,9 +14,41 @@ import pytest
 
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
+from marginweave.ledger import Ledger, LedgerLocation, example_ledger_location, ledger_location
+from tests.support.ledger_tests import LedgerTests
 
-OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
+OPEN_COLUMNS = "account, release, draw, kind, mu2, rho, delta, lease, digest, body, actor, created"
+
+
+class TestSqlite(LedgerTests):
+    """A file; the owner of its tables is whoever may write it."""
+
+    changes = (
+        "UPDATE events SET mu2 = '0' WHERE seq = 4",
+        "DELETE FROM events WHERE seq = 4",
+        "DELETE FROM events",
+        "UPDATE accounts SET opened = 9",
+        "DELETE FROM accounts",
+        "INSERT OR REPLACE INTO accounts (dataset, opened) VALUES ('affairs', 9)",
+        "INSERT OR REPLACE INTO events SELECT * FROM events WHERE seq = 4",
+        f"INSERT INTO events SELECT 99, {OPEN_COLUMNS}, 'x', 'y', mac, NULL, NULL FROM events",
+    )
+
+    @pytest.fixture
+    def backend(self) -> str:
+        return "sqlite"
+
+    @pytest.fixture
+    def place(self, location: LedgerLocation) -> LedgerLocation:
+        return location
+
+    @pytest.fixture(params=["make_key_file", "sqlite_engine", "sync_folder"])
+    def step(self, request: pytest.FixtureRequest) -> str:
+        return request.param
+
+    def lose_rows(self, place: LedgerLocation) -> None:
+        assert isinstance(place, Path)
+        place.unlink()
 
 
 def _files(folder: Path) -> list[str]:
@@ -49,26 +81,6 @@ def test_examples_have_a_ledger_inside_the_home(tmp_path: Path) -> None:
     assert example_ledger_location(tmp_path) == tmp_path / ".marginweave" / "example-ledger" / "ledger.sqlite"
 
 
-def test_no_ledger_names_the_command_and_creates_nothing(location: Path) -> None:
-    """Opening what is not there ends with the exact command that opens it."""
-    with pytest.raises(BudgetError) as error:
-        Ledger.open(location, command=opening_command("affairs", 1.0, 1e-6))
-    assert str(error.value).endswith(OPENING)
-    assert not location.parent.exists()
-
-
-def test_no_key_says_where_it_belongs_and_creates_nothing(location: Path) -> None:
-    """A database without its key stays closed, for `open` and `create` alike."""
-    Ledger.create(location)
-    (location.parent / "ledger.key").unlink()
-    for call in (Ledger.open, Ledger.create):
-        with pytest.raises(BudgetError) as error:
-            call(location)
-        assert f"Restore the key file there from a backup: the ledger {location} is of no use" in str(error.value)
-        assert opening_command() not in str(error.value)  # which would make another key
-    assert _files(location.parent) == ["ledger.sqlite"]
-
-
 def test_ledger_and_key_belong_to_the_owner_alone(ledger: Ledger, location: Path) -> None:
     """Database, its write-ahead log and key have mode 0600, the new folder 0700, whatever the umask."""
     assert location.parent.stat().st_mode & 0o777 == 0o700
@@ -91,16 +103,6 @@ def test_key_others_can_read_is_refused(ledger: Ledger, location: Path) -> None:
         Ledger.open(location)
 
 
-@pytest.mark.parametrize("key", ["ab" * 32, "AB" * 40])
-def test_key_of_the_environment_is_used_and_not_written(location: Path, key: str) -> None:
-    """With MARGINWEAVE_LEDGER_KEY no key file is made, and another key does not open the ledger."""
-    Ledger.create(location, environment={"MARGINWEAVE_LEDGER_KEY": key})
-    assert _files(location.parent) == ["ledger.sqlite"]
-    Ledger.open(location, environment={"MARGINWEAVE_LEDGER_KEY": key})
-    with pytest.raises(BudgetError, match="wrong key"):
-        Ledger.open(location, environment={"MARGINWEAVE_LEDGER_KEY": "cd" * 32})
-
-
 @pytest.mark.parametrize("key", ["ab" * 31, "ab" * 32 + "c", "xy" * 32])
 def test_malformed_key_is_bad_input_and_not_repeated(location: Path, key: str) -> None:
     """A short or odd key is refused before anything is made, without being printed."""
@@ -108,29 +110,6 @@ def test_malformed_key_is_bad_input_and_not_repeated(location: Path, key: str) -
         Ledger.create(location, environment={"MARGINWEAVE_LEDGER_KEY": key})
     assert key not in str(error.value)
     assert not location.exists()
-
-
-def test_lost_database_is_not_replaced(ledger: Ledger, location: Path) -> None:
-    """A key without its database means lost history: `create` does not begin a fresh budget there."""
-    location.unlink()
-    with pytest.raises(BudgetError, match="restore"):
-        Ledger.create(location)
-    assert not location.exists()
-
-
-@pytest.mark.parametrize("stop", ["make_key_file", "sqlite_engine", "sync_folder"])
-def test_interrupted_creation_is_done_again(location: Path, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
-    """Whatever step of the creation is the last, the next `create` ends with a sound ledger."""
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(creation, stop, crash)
-        with pytest.raises(KeyboardInterrupt):
-            Ledger.create(location)
-    assert Ledger.create(location).verify() == 1
-    assert _files(location.parent) == ["ledger.key", "ledger.sqlite"]
 
 
 def test_creation_by_many_processes_makes_one_ledger(location: Path) -> None:

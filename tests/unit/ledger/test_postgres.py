@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL keeps every promise of the file, under a role that may only read and append."""
+"""What a ledger in PostgreSQL promises beside the laws of every database: roles, rights, URLs and passwords."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from marginweave.accounting.accounts import Account
-from marginweave.accounting.charges import ChargedPlan
 from marginweave.accounting.records import State
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.ledger import Ledger, connection, create_tables, creation, ledger_location, opening_command
-from tests.support.releases import reserve_release
+from marginweave.ledger import Ledger, LedgerLocation, connection, create_tables, ledger_location, opening_command
+from tests.support.databases import run
+from tests.support.ledger_tests import LedgerTests, make_release
 
 pytestmark = pytest.mark.system
 
@@ -27,42 +27,15 @@ def _create(environment: Environment, account: Account) -> Ledger:
     return made
 
 
-def _release(ledger: Ledger, plan: ChargedPlan) -> None:
-    """A whole release: two draws committed, one given back, published, evaluated."""
-    reserve_release(ledger, plan)
-    ledger.draws.take_lease("first", "lease")
-    for name in ("count", "level-1"):
-        ledger.draws.begin("first", name, "lease")
-        ledger.draws.commit("first", name, "lease", "digest", tainted=False)
-    ledger.draws.return_unused("first", ["level-2"])
-    ledger.releases.publish("first", "lease", {"privacy.json": "ab"})
-    ledger.evaluations.record("affairs", "first")
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Environment:
     """An environment that names a database nobody reaches."""
     return {"MARGINWEAVE_LEDGER": "postgresql://h/d", "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "key")}
 
 
-def test_a_release_is_the_same_in_both_databases(database, ledger, account, plan) -> None:
-    """Kinds, draws, costs and totals of the same history do not depend on where it is kept."""
-    other = _create(database, account)
-    for each in (ledger, other):
-        _release(each, plan(mu2=0.01))
-        with pytest.raises(BudgetError, match="does not hold this release"):
-            reserve_release(each, plan(mu2=0.5, epsilon=10.0), "second")
-    assert other.accounts.total("affairs") == ledger.accounts.total("affairs")
-    assert other.verify() == ledger.verify()
-    ours, theirs = other.session.events(), ledger.session.events()
-    assert [(e.kind, e.draw, e.cost, e.lease, e.digest) for e in ours] == [
-        (e.kind, e.draw, e.cost, e.lease, e.digest) for e in theirs
-    ]
-
-
 def test_reading_and_appending_suffice(writer, account, plan) -> None:
     """A role with INSERT and SELECT opens the ledger and an account, and runs a whole release."""
-    _release(_create(writer, account), plan())
+    make_release(_create(writer, account), plan())
     again = Ledger.open(ledger_location(writer), environment=writer)
     record = again.releases.find("first")
     assert record is not None
@@ -79,6 +52,27 @@ FORBIDDEN = (
     "TRUNCATE accounts CASCADE",
     "INSERT INTO accounts VALUES ('affairs', 9) ON CONFLICT (dataset) DO UPDATE SET opened = 9",
 )
+
+
+class TestPostgres(LedgerTests):
+    """A database of a server; its superuser is held to the same."""
+
+    changes = (*FORBIDDEN, "DELETE FROM events WHERE seq = 4")
+
+    @pytest.fixture
+    def backend(self) -> str:
+        return "postgresql"
+
+    @pytest.fixture
+    def place(self, database: Environment) -> LedgerLocation:
+        return ledger_location(database)
+
+    @pytest.fixture(params=["make_key_file", "load_key", "sync_folder", "Journal.append", "Path.rename"])
+    def step(self, request: pytest.FixtureRequest) -> str:
+        return request.param
+
+    def lose_rows(self, place: LedgerLocation) -> None:
+        run(place, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 
 
 OUT_OF_REACH = (
@@ -108,13 +102,12 @@ def test_the_role_cannot_give_itself_rights(server, writer, account) -> None:
         server.run(writer["MARGINWEAVE_LEDGER"], "GRANT UPDATE ON events TO PUBLIC", "UPDATE events SET actor = 'me'")
 
 
-def test_triggers_stop_the_superuser_too(server, database, account) -> None:
-    """The triggers must be disarmed before a row can be changed, in replication as well."""
+def test_triggers_stop_the_superuser_in_replication_too(server, database, account) -> None:
+    """The triggers must be disarmed before a row can be changed."""
     ledger = _create(database, account)
-    for before in ("SELECT 1", "SET session_replication_role = replica"):
-        for statement in FORBIDDEN:
-            with pytest.raises(Exception, match="append-only"):
-                server.run(database["MARGINWEAVE_LEDGER"], before, statement)
+    for statement in FORBIDDEN:
+        with pytest.raises(Exception, match="append-only"):
+            server.run(database["MARGINWEAVE_LEDGER"], "SET session_replication_role = replica", statement)
     assert ledger.verify() == 2
 
 
@@ -133,76 +126,13 @@ def test_triggers_stop_the_owner_of_the_tables(server, database, account) -> Non
     assert ledger.verify() == 2
 
 
-def test_a_row_changed_by_the_superuser_is_found(server, database, account, plan) -> None:
-    """Behind disarmed triggers the chain still tells."""
-    ledger = _create(database, account)
-    reserve_release(ledger, plan())
-    url = database["MARGINWEAVE_LEDGER"]
-    server.run(url, "ALTER TABLE events DISABLE TRIGGER ALL", "UPDATE events SET mu2 = '0' WHERE draw = 'count'")
-    with pytest.raises(BudgetError, match="was changed"):
-        Ledger.open(ledger_location(database), environment=database).verify()
-
-
-def test_the_key_is_in_its_own_file_and_not_in_the_database(server, database, account) -> None:
-    """Mode 0600 in a folder 0700; nothing in the database holds it."""
-    _create(database, account)
-    place = Path(database["MARGINWEAVE_LEDGER_KEY_FILE"])
-    assert place.stat().st_mode & 0o777 == 0o600
-    assert place.parent.stat().st_mode & 0o777 == 0o700
-    rows = server.run(
-        database["MARGINWEAVE_LEDGER"], "SELECT * FROM events", "SELECT to_jsonb(events)::text FROM events"
-    )
-    assert place.read_text().strip() not in str(rows)
-
-
-def test_key_of_the_environment_needs_no_file(database, account) -> None:
-    """With MARGINWEAVE_LEDGER_KEY no file and no folder is made, and another key does not open the ledger."""
-    _create({**database, "MARGINWEAVE_LEDGER_KEY": "ab" * 32}, account)
-    assert not Path(database["MARGINWEAVE_LEDGER_KEY_FILE"]).parent.exists()
-    with pytest.raises(BudgetError, match="wrong key"):
-        Ledger.open(ledger_location(database), environment={"MARGINWEAVE_LEDGER_KEY": "cd" * 32})
-
-
-@pytest.mark.parametrize("made", [False, True], ids=["no tables", "empty tables"])
-def test_no_ledger_names_the_command_and_makes_nothing(server, database, made) -> None:
-    """An empty database is no ledger; opening it for a release makes neither tables nor key."""
-    if made:
-        create_tables(ledger_location(database), database)
+def test_empty_tables_are_no_ledger(database) -> None:
+    """Opening them for a release names the command and makes no key."""
+    create_tables(ledger_location(database), database)
     with pytest.raises(BudgetError) as error:
         Ledger.open(ledger_location(database), environment=database, command=opening_command("affairs", 1.0, 1e-6))
     assert str(error.value).endswith("marginweave ledger open affairs --epsilon 1.0 --delta 1e-06")
     assert not Path(database["MARGINWEAVE_LEDGER_KEY_FILE"]).exists()
-
-
-def test_lost_key_and_lost_database_close_the_ledger(server, database, account, tmp_path) -> None:
-    """Neither half is made anew: a key without rows is a lost history, rows without a key cannot be trusted."""
-    _create(database, account)
-    key = Path(database["MARGINWEAVE_LEDGER_KEY_FILE"])
-    fresh = {**database, "MARGINWEAVE_LEDGER": server.database()}
-    with pytest.raises(BudgetError, match="has no ledger"):
-        Ledger.create(ledger_location(fresh), environment=fresh)
-    key.rename(tmp_path / "kept")
-    for call in (Ledger.open, Ledger.create):
-        with pytest.raises(BudgetError, match="key is neither in"):
-            call(ledger_location(database), environment=database)
-    assert not key.exists()
-
-
-@pytest.mark.parametrize("stop", ["make_key_file", "load_key", "sync_folder", "Journal.append", "Path.rename"])
-def test_interrupted_creation_is_done_again(database, account, monkeypatch, stop) -> None:
-    """Whatever step of the creation is the last, the next one ends with a sound ledger and one key."""
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    name, _, method = stop.partition(".")
-    with monkeypatch.context() as patch:
-        patch.setattr(getattr(creation, name) if method else creation, method or name, crash)
-        with pytest.raises(KeyboardInterrupt):
-            Ledger.create(ledger_location(database), environment=database)
-    assert _create(database, account).verify() == 2
-    key = Path(database["MARGINWEAVE_LEDGER_KEY_FILE"])
-    assert list(key.parent.iterdir()) == [key]
 
 
 def test_a_second_machine_with_a_key_of_its_own_is_refused(database, account, tmp_path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 
 import pytest
 
@@ -26,27 +25,6 @@ def booked(ledger, reserve) -> Ledger:
     ledger.draws.begin("first", "count", "lease")
     ledger.draws.commit("first", "count", "lease", "ab" * 32, tainted=False)
     return ledger
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE events SET mu2 = '0' WHERE seq = 4",
-        "DELETE FROM events WHERE seq = 4",
-        "DELETE FROM events",
-        "UPDATE accounts SET opened = 9",
-        "DELETE FROM accounts",
-        "INSERT OR REPLACE INTO accounts (dataset, opened) VALUES ('affairs', 9)",
-        "INSERT OR REPLACE INTO events SELECT * FROM events WHERE seq = 4",
-        f"INSERT INTO events SELECT 99, {', '.join(TEXTS)}, 'x', 'y', mac, NULL, NULL FROM events",
-    ],
-)
-def test_both_tables_only_grow(booked, location, statement) -> None:
-    """Update, delete, replace and a row out of turn are aborted by the database itself."""
-    rows = booked.verify()
-    with sqlite3.connect(location) as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
-        connection.execute(statement)
-    assert booked.verify() == rows
 
 
 @on_both
