@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from marginweave.configuration.execution import SourceFile, check_place
 from marginweave.sources import parts
 from marginweave.sources.source import TableSource, check_header, source_columns
 from tests.support.s3_server import SECRET, S3Server, s3_server
+from tests.support.source_tests import Row, SourceTests, Write, table_of
 
 FORM = SourceFile(file="unused.csv")
 ROWS = b"a,b\n" + b'1,"x, y"\n2,\n' * 5000
@@ -35,6 +37,25 @@ def _reader(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
+
+
+class TestS3(SourceTests):
+    """Objects of both kinds, in a bucket."""
+
+    @pytest.fixture(params=["t.csv", "t.parquet"])
+    def write(self, request: pytest.FixtureRequest, server: S3Server) -> Write:
+        def write(names: Sequence[str], rows: Sequence[Row]) -> TableSource:
+            if request.param == "t.csv":
+                text = io.StringIO(newline="")
+                csv.writer(text).writerows([names, *rows])
+                content = text.getvalue().encode()
+            else:
+                sink = io.BytesIO()
+                pq.write_table(table_of(names, rows), sink)
+                content = sink.getvalue()
+            return TableSource(server.put(f"laws/{request.param}", content), FORM)
+
+        return write
 
 
 def parquet(rows: int) -> bytes:
@@ -56,11 +77,10 @@ def refusal(source: str) -> str:
         {"t.csv": ROWS},
         {"t.csv": b"\xef\xbb\xbf" + ROWS},
         {"t.tsv": b"a\tb\n1\tx\n"},
-        {"t.csv": b"a,b\n"},
         {"t.parquet": parquet(600)},
         {"folder/p2.parquet": parquet(3), "folder/p1.PARQUET": parquet(2), "folder/note.txt": b"-"},
     ],
-    ids=["csv", "byte order mark", "tsv", "no rows", "parquet", "folder"],
+    ids=["csv", "byte order mark", "tsv", "parquet", "folder"],
 )
 def test_the_same_rows_as_on_a_disk(
     files: dict[str, bytes], server: S3Server, tmp_path: Path, request: pytest.FixtureRequest

@@ -18,9 +18,8 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
 from marginweave.sources.source import TableSource, source_columns
 from tests.support.configurations import configuration
+from tests.support.source_tests import MARKER
 from tests.support.tables import prepare_rows
-
-MARKER = "xq7marker"
 
 
 def read_source(source: str, columns: list[str], **form: Any) -> pa.Table:
@@ -44,8 +43,6 @@ def write(path: Path, content: bytes) -> str:
         (b"", "has no header"),
         (b"\n1,2\n", "has no header"),
         (b"xq7marker,5\n1,2\n", "lacks the declared columns 'a', 'b'"),
-        (b"a,xq7marker\n1,2\n", "lacks the declared column 'b'"),
-        (b"a,b,a\n1,2,3\n", "has the column 'a' more than once"),
         (b"a,b\n1,2\n3,xq7marker,4\n", r"line 3 has [13] fields?, the header has 2"),
         (b"a,b\n1,2\nxq7marker\n", r"line 3 has [13] fields?, the header has 2"),
         (b"a,b\n1,xq7marker\xff\n", "must be UTF-8"),
