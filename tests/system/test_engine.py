@@ -16,31 +16,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 from distributed import Client
 
 from marginweave.base.errors import MachineError, StageError
-from marginweave.base.parallel import Engine, LocalEngine
-from marginweave.checkpoints.store import open_blocks, write_blocks
+from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.execution import EngineSettings
 from marginweave.counts import cluster as cluster_module
-from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.cluster import DaskEngine, check_workers, dask_engine
-from marginweave.counts.layout import Blocks
-from marginweave.mechanisms.randomness import KeyedBits
-from marginweave.prepare.codes import EncodedBlocks, EncodedTable, pack_blocks
+from marginweave.prepare.codes import EncodedBlocks
 from tests.support.command_line import CommandLine
-from tests.support.counting import AMPLE, count_blocks, histogram_of, same_counts
+from tests.support.counting import same_counts
+from tests.support.engine_tests import EngineTests, counted, encoded_blocks
 from tests.support.fatal_workers import Failing, FatalBlocks, Slow, Square
 from tests.support.places import EXAMPLES, REPOSITORY
-from tests.support.tables import level_from
 
 pytestmark = pytest.mark.system
-
-SIZES = (3, 5, 7, 11, 2, 4)
-RECORDS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -60,36 +52,17 @@ def _folder(dask_scheduler) -> str:
 
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> EncodedBlocks:
-    """A table in a checkpoint of twenty blocks."""
-    rng = np.random.default_rng(3)
-    codes = tuple(rng.binomial(size, 0.3, RECORDS).astype(np.uint8) for size in SIZES)
-    labels = tuple(tuple(f"v{v}" for v in range(size)) for size in SIZES)
-    edges = range(0, RECORDS, 1000)
-    parts = (EncodedTable(codes=tuple(c[i : i + 1000] for c in codes), labels=labels) for i in edges)
-    path = tmp_path_factory.mktemp("blocks") / "encoded"
-    write_blocks(path, bytes(range(32)), ("encode",), pack_blocks(parts))
-    file = open_blocks(path, bytes(range(32)), ("encode",))
-    assert file is not None
-    return EncodedBlocks(file)
+    return encoded_blocks(tmp_path_factory.mktemp("blocks"))
 
 
-def pairs() -> CandidateSet:
-    """All pairs of values."""
-    return CandidateSet.above(level_from({((j, v),): 1 for j, s in enumerate(SIZES) for v in range(s)}, 1), SIZES)
+class TestDask(EngineTests):
+    """Two workers of this machine, each a process; a failure is told without the data of its part."""
 
+    failure = StageError
 
-def counted(blocks: Blocks, engine: Engine, memory: int = AMPLE):
-    words = KeyedBits(key=bytes(range(32)), purpose="level-2")
-    histogram = histogram_of(blocks, pairs(), 15, engine).tolist()
-    return histogram, count_blocks(blocks, pairs(), 6, words, engine, memory)
-
-
-def test_two_workers_count_what_threads_count(cluster: DaskEngine, blocks: EncodedBlocks) -> None:
-    """Identical contributions and counts under the same key, also where workers set aside what they count."""
-    one, here = counted(blocks, LocalEngine())
-    for memory in (AMPLE, 20_000, 0):
-        other, there = counted(blocks, cluster, memory)
-        assert (one == other, same_counts(here, there)) == (True, True)
+    @pytest.fixture
+    def engine(self, cluster: DaskEngine) -> DaskEngine:
+        return cluster
 
 
 def test_what_fails_on_a_worker_is_told_without_its_data(cluster: DaskEngine, capfd: pytest.CaptureFixture) -> None:

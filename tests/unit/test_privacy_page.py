@@ -12,6 +12,7 @@ import pytest
 
 from marginweave.measurements.kinds import KINDS
 from tests.support.places import REPOSITORY
+from tests.support.syntax import functions_of
 
 PAGE = (REPOSITORY / "docs" / "privacy.md").read_text(encoding="utf-8")
 STEPS = {
@@ -58,7 +59,7 @@ def test_named_code_exists(file: str, name: str) -> None:
 @pytest.mark.parametrize(("file", "name"), sorted(set(TEST.findall(PAGE))), ids=lambda part: part)
 def test_a_named_test_exists(file: str, name: str) -> None:
     assert name.startswith("test_")
-    assert name in definitions(file), f"{file} has no {name}"
+    assert name in functions_of(REPOSITORY / file), f"{file} has no {name}"
 
 
 def test_every_step_has_code_and_tests() -> None:

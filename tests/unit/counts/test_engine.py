@@ -1,4 +1,4 @@
-"""What is made ready before a run is charged."""
+"""Threads are an engine; what is made ready before a run is charged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from pathlib import Path
 import pytest
 
 from marginweave.base.errors import StageError
+from marginweave.base.parallel import LocalEngine
 from marginweave.counts.engine import prepare_engine
 from tests.support.configurations import configuration
+from tests.support.engine_tests import EngineTests
+
+
+class TestLocal(EngineTests):
+    """Threads of this process, and one core without any."""
+
+    failure = ValueError
+
+    @pytest.fixture(params=[1, 3])
+    def engine(self, request: pytest.FixtureRequest) -> LocalEngine:
+        return LocalEngine(request.param)
 
 
 def test_what_a_killed_attempt_has_left_is_removed(tmp_path: Path) -> None:
