@@ -16,6 +16,9 @@ from hypothesis import settings
 
 from tests.support.places import in_memory
 
+# A law that fails says what it compared, in the modules of `tests/support` that have laws, too.
+pytest.register_assert_rewrite(*(f"tests.support.{name}_tests" for name in ("ledger", "engine", "source")))
+
 # Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time.
 if memory := in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
