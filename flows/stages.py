@@ -109,7 +109,7 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
-    if bought:  # bounds have to be there before anything is binned
+    if bought:  # private bounds have to be there before anything is binned
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
         _draw_all(book, private, PREPROCESS, preprocessed)
         book.stage("collect bounds", collect_bounds, private)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from marginweave.domain.shares import share_ends
+from marginweave.domain.shares import ratio_ends, share_ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +49,54 @@ class UndeclaredCells:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UncountedRows:
+    """How many rows are not counted, as subjects have more than the `cap` that is counted of each: what noise leaves of it.
+
+    `subjects` have more, `rows` are those beyond the cap, of each subject `most` at most: where some have more than that, rows
+    are more as well. Both as counted, never below 0; the deviations are of their noise, and each pair of ends is an interval
+    at 95 %.
+    """
+
+    cap: int
+    most: int
+    subjects: int
+    subjects_deviation: float
+    subjects_ends: tuple[int, int]
+    rows: int
+    rows_deviation: float
+    rows_ends: tuple[int, int]
+
+    @property
+    def found(self) -> bool:
+        """Whether there are more than noise explains."""
+        return self.subjects_ends[0] > 0 or self.rows_ends[0] > 0
+
+    def least_share(self, records: float, deviation: float) -> tuple[float, float]:
+        """At least what share of all rows is not counted: about, and at least with a confidence of 97.5 %.
+
+        `records` is how many are counted, a number with noise of this `deviation`. Of x rows beyond the cap and n counted
+        ones it is x / (x + n), by the share x / n and its lower end.
+        """
+        counted, half = max(records, 1.0), float(self.rows_ends[1] - self.rows)
+        of_records = half * deviation / self.rows_deviation if self.rows_deviation else 0.0
+        low = ratio_ends(self.rows, half, counted, of_records)[0] if self.rows_ends[0] else 0.0
+        about = self.rows / counted
+        return about / (1 + about), low / (1 + low)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Domain:
     """Column names and, for each, the labels of its values; code v of a column is `labels[column][v]`.
 
     A missing value has the code one past the last label. Only public or released labels ever stand here. `undeclared` has
-    each attribute a cell of which may not be as declared.
+    each attribute a cell of which may not be as declared, `uncounted` the rows that are left out of every number; None where
+    that was not measured.
     """
 
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
     undeclared: tuple[UndeclaredCells, ...] = ()
+    uncounted: UncountedRows | None = None
 
     @property
     def with_undeclared(self) -> tuple[str, ...]:

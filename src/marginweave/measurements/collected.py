@@ -15,6 +15,7 @@ from marginweave.measurements.marginal_rows import by_level
 from marginweave.measurements.one_way import drawn_one_way
 from marginweave.measurements.record_count import RecordCount
 from marginweave.measurements.round_draws import Rounds
+from marginweave.measurements.rows_beyond_cap import observed_uncounted
 from marginweave.measurements.survivors import levels_below
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.payloads import unpack_observations
@@ -36,7 +37,9 @@ def collected_combinations(drawn: Drawn) -> Aggregates:
         noise=tuple(one.noise for one in levels),
     )
     found = counted_undeclared(configuration, collected, _most_cut(drawn, collected))
-    return replace(collected, domain=replace(collected.domain, undeclared=found))
+    return replace(
+        collected, domain=replace(collected.domain, undeclared=found, uncounted=observed_uncounted(drawn))
+    )
 
 
 def _record_count(drawn: Drawn) -> tuple[int, float]:
@@ -67,7 +70,7 @@ def collected_marginals(drawn: Drawn, read_kept: Read) -> Marginals:
     whole = with_earlier(whole, drawn.configuration, drawn.resolved, read_kept)
     alone, beyond = whole.measured
     undeclared = measured_undeclared(drawn.resolved, (*alone, *single.of_sets), beyond)
-    return replace(whole, domain=replace(whole.domain, undeclared=undeclared))
+    return replace(whole, domain=replace(whole.domain, undeclared=undeclared, uncounted=observed_uncounted(drawn)))
 
 
 def _larger(drawn: Drawn) -> tuple[tuple[Observation, ...], ChosenMisfit | None]:

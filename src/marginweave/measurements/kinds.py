@@ -14,11 +14,13 @@ from marginweave.measurements.private_values import PrivateValues
 from marginweave.measurements.quantile_bounds import HighBound, LowBound
 from marginweave.measurements.record_count import RecordCount
 from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.rows_beyond_cap import RowsBeyondCap
 from marginweave.measurements.tuple_level import TupleLevel
 
 KINDS: tuple[type[Measurement[Any]], ...] = (
     LowBound,
     HighBound,
+    RowsBeyondCap,
     RecordCount,
     ContributionBound,
     TupleLevel,

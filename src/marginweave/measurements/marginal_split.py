@@ -24,6 +24,7 @@ from marginweave.measurements.prices import Kind, SharedBudget
 from marginweave.measurements.private_values import PrivateValues
 from marginweave.measurements.quantile_bounds import HighBound, LowBound
 from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.rows_beyond_cap import RowsBeyondCap
 from marginweave.mechanisms.base import CountNoise
 from marginweave.mechanisms.catalogue import chosen_noise
 from marginweave.mechanisms.exponential import selection_epsilon
@@ -83,7 +84,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     DP: arithmetic on public sizes.
     """
     settings = configuration.marginal_settings
-    if not marginal_shares(configuration).keys() <= set(_COUNTS):
+    if not marginal_shares(configuration).keys() <= {*_COUNTS, RowsBeyondCap}:
         return None
     sizes = public_codes(configuration.attributes)
     if isinstance(settings.cliques, tuple):
@@ -95,7 +96,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 
 
 def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
-    """The share of each kind of draw, in order. Raises InputError as `marginal_draws`.
+    """The share of each kind of draw of Gaussian noise, in order. Raises InputError as `marginal_draws`.
 
     All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their
     measurements under `MARGINALS`.
@@ -107,10 +108,10 @@ def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
         shares[OneWayMarginals], last = settings.one_way_share, LargerMarginals
         if settings.selects(attributes):
             shares[PairScores] = settings.selection_share
-    bounds = planned.bounds_shares(configuration)
-    left = 1 - sum(shares.values()) - sum(bounds.values())
-    planned.check_left(left, {**shares, **bounds}, "marginals")
-    return {**bounds, **shares, last: left}
+    before = planned.bounds_shares(configuration) | planned.uncounted_shares(configuration)
+    left = 1 - sum(shares.values()) - sum(before.values())
+    planned.check_left(left, {**shares, **before}, "marginals")
+    return {**before, **shares, last: left}
 
 
 def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[Any]]) -> list[float]:
@@ -127,8 +128,10 @@ def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
     """Shares of epsilon that keep the proportions of the noise that `marginal_shares`, of mu^2, have: their square roots.
 
     Gaussian noise grows with 1/sqrt(share), Laplace noise with 1/share. What has no Laplace noise is one part, the square
-    root of its shares together, and is divided as they are. DP: arithmetic on public numbers.
+    root of its shares together, and is divided as they are. Rows that are not counted are not asked for.
+    DP: arithmetic on public numbers.
     """
+    shares = {kind: share for kind, share in shares.items() if kind is not RowsBeyondCap}
     others = sum(share for name, share in shares.items() if name not in _COUNTS)
     whole = math.sqrt(others) + sum(math.sqrt(share) for name, share in shares.items() if name in _COUNTS)
     return {

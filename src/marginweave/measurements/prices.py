@@ -12,6 +12,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.quantile_bounds import BOUNDS, LowBound, QuantileBound, column_position
 from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
+from marginweave.measurements.rows_beyond_cap import SHARE, RowsBeyondCap
 from marginweave.mechanisms.exponential import Exponential
 from marginweave.mechanisms.gaussian import RoundedGaussian
 
@@ -49,6 +50,11 @@ def bounds_shares(configuration: Configuration) -> dict[Kind, float]:
     return {LowBound: configuration.bounds_share} if configuration.private_bounds else {}
 
 
+def uncounted_shares(configuration: Configuration) -> dict[Kind, float]:
+    """The share that goes to rows that are not counted; nothing where none are left out."""
+    return {RowsBeyondCap: SHARE} if RowsBeyondCap.is_bought(configuration) else {}
+
+
 def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float) -> list[Measurement[Any]]:
     """What rounds of selection and measurement have: `batch` selections a round, each with `epsilon`, and one share of noise.
 
@@ -67,7 +73,7 @@ def check_left(left: float, shares: Mapping[Kind, float], rest: str) -> None:
         return
     keys: dict[str, float] = {}
     for kind, share in shares.items():
-        key = str(kind.share_key)
+        key = kind.share_key or kind.title
         keys[key] = keys.get(key, 0.0) + share
     named = [f"{key} ({share:g})" for key, share in keys.items() if share]
     raise InputError(f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {rest}: together below 1")

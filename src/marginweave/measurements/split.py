@@ -22,6 +22,7 @@ from marginweave.measurements.plan import Plan
 from marginweave.measurements.prices import Kind, SharedBudget
 from marginweave.measurements.quantile_bounds import LowBound
 from marginweave.measurements.record_count import RecordCount
+from marginweave.measurements.rows_beyond_cap import RowsBeyondCap
 from marginweave.measurements.tuple_level import TupleLevel
 from marginweave.mechanisms.exponential import Exponential, selection_epsilon
 from marginweave.mechanisms.gaussian import RoundedGaussian
@@ -31,8 +32,8 @@ from marginweave.mechanisms.noise_table import MAX_SIGMA
 def plan_budget(configuration: Configuration) -> Plan:
     """The noise of every draw, so that together they are (epsilon, delta)-DP.
 
-    In this order: the two quantiles of each column with private bounds, the record count, then of each length its percentile
-    and its counts. Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
+    In this order: the two quantiles of each column with private bounds, rows that are not counted, the record count, then of
+    each length its percentile and its counts. Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
     the other draws leave of the budget, mu^2 at delta - delta_threshold; bounds, count and percentiles have shares of that
     budget. The plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
     moves what is drawn is the business of `mechanisms`, which multiplies every noise by it.
@@ -78,8 +79,7 @@ def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[Mea
     """Draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
     bought = _by_shares(configuration, budget)
     draws: list[Measurement[Any]] = [*planned.bounds_draws(configuration, bought.get(LowBound, 0.0))]
-    if RecordCount in bought:
-        draws.append(RecordCount.priced(RoundedGaussian, bought[RecordCount]))
+    draws += [kind.priced(RoundedGaussian, bought[kind]) for kind in (RowsBeyondCap, RecordCount) if kind in bought]
     proportions = configuration.tuples.proportions(configuration.reporting_length)
     for length, multiplier in enumerate(level_multipliers(proportions, bought[TupleLevel]), 1):
         if ContributionBound in bought:
@@ -128,10 +128,11 @@ def _delta_threshold(configuration: Configuration, delta: float) -> float:
 def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind, float]:
     """The noise multiplier of single numbers, epsilon of each selection, and the levels' part of the budget, by shares."""
     settings = configuration.tuples
-    shares = {
+    shares: dict[Kind, float] = {
         RecordCount: 0.0 if configuration.resize else settings.count_share,
         ContributionBound: settings.percentile_share if configuration.percentile is not None else 0.0,
         **planned.bounds_shares(configuration),
+        **planned.uncounted_shares(configuration),
     }
     left = 1.0
     for share in shares.values():

@@ -21,6 +21,7 @@ from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.domain.masks import Clique
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.tables import ChosenMisfit, Marginals, Observation
+from marginweave.observations.uncounted import unpack_uncounted
 
 Labels = Mapping[int, tuple[str, ...]]
 Table = NDArray[np.int64]
@@ -133,6 +134,7 @@ def _domain(meta: Mapping[str, Any]) -> Domain:
         names=tuple(meta["names"]),
         labels=tuple(tuple(values) for values in meta["labels"]),
         undeclared=tuple(UndeclaredCells(**cells) for cells in meta["undeclared"]),
+        uncounted=None if meta["uncounted"] is None else unpack_uncounted(meta["uncounted"]),
     )
 
 

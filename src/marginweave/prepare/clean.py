@@ -40,7 +40,8 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     return pa.table({name: columns[name] for name in configuration.names})
 
 
-_NUMBER = ""  # no column of a configuration has this name
+# Columns that are added to clean ones: no configuration has such names.
+_NUMBER, _ROWS_OF_UNIT = "", " rows of unit"
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,13 @@ class CleanBlock:
     """Some clean records, and the number of each: that of its row in the source, of joined rows that of the first. Private.
 
     The number says which random words are the record's, so that a choice does not depend on blocks or partitions.
+    `rows_of_unit` has, of each record, how many rows its subject has in the source, shape (records,); None where nothing is
+    left out of a unit, as one is a row, or all its rows are joined.
     """
 
     table: pa.Table
     numbers: NDArray[np.int64]
+    rows_of_unit: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,20 @@ class CleanBlocks:
 
     def __iter__(self) -> Iterator[CleanBlock]:
         for table in map(unpack_table, self.payloads):
-            yield CleanBlock(table.drop_columns([_NUMBER]), table.column(_NUMBER).to_numpy())
+            numbers, of_unit = table.column(_NUMBER).to_numpy(), None
+            if _ROWS_OF_UNIT in table.column_names:
+                of_unit = table.column(_ROWS_OF_UNIT).to_numpy()
+                table = table.drop_columns([_ROWS_OF_UNIT])
+            yield CleanBlock(table.drop_columns([_NUMBER]), numbers, of_unit)
 
 
 def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
     """The payloads of `CleanBlocks`, one block at a time. Private."""
-    return (pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers))) for block in blocks)
+    for block in blocks:
+        table = block.table.append_column(_NUMBER, pa.array(block.numbers))
+        if block.rows_of_unit is not None:
+            table = table.append_column(_ROWS_OF_UNIT, pa.array(block.rows_of_unit))
+        yield pack_table(table)
 
 
 def labels_of(values: pa.ChunkedArray) -> list[str]:

@@ -63,8 +63,10 @@ def prepare_blocks(
             return
         _bound(configuration, key, starts, scattered, staying)
         for block, (_, table) in enumerate(_numbered(raw)):
-            rows = np.sort(np.frombuffer(b"".join(staying.pieces(block)), np.int64))
-            yield CleanBlock(clean_table(table.take(pa.array(rows - starts[block])), configuration), rows)
+            kept = np.frombuffer(b"".join(staying.pieces(block)), np.int64).reshape(-1, 2)
+            rows, of_unit = kept[np.argsort(kept[:, 0])].T
+            clean = clean_table(table.take(pa.array(rows - starts[block])), configuration)
+            yield CleanBlock(clean, rows, rows_of_unit=of_unit)
 
 
 def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
@@ -120,13 +122,14 @@ def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tupl
 
 
 def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, staying: Spill) -> None:
-    """Set the numbers of the rows that stay aside, by block."""
+    """Set the numbers of the rows that stay aside, by block, and with each how many rows its subject has."""
     words = KeyedBits(key=key, purpose="subjects")
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
         kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
-        rows = np.sort(numbers[kept])
-        for block, part in enumerate(np.split(rows, np.searchsorted(rows, starts[1:-1]))):
+        rows = np.stack([numbers, np.bincount(subjects)[subjects]], axis=1)[kept]
+        rows = rows[np.argsort(rows[:, 0])]
+        for block, part in enumerate(np.split(rows, np.searchsorted(rows[:, 0], starts[1:-1]))):
             if len(part):
                 staying.put(block, part.tobytes())
 

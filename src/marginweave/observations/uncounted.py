@@ -1,0 +1,40 @@
+"""Rows that are not counted, as subjects have more than the cap, by noisy numbers. DP: post-processing of a draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from marginweave.domain.labels import UncountedRows
+from marginweave.mechanisms.catalogue import noise_reach
+
+_LEVEL = 0.95
+
+
+def uncounted_rows(subjects: int, rows: int, *, cap: int, most: int, sigma: float) -> UncountedRows:
+    """What a draw says of subjects with more than `cap` rows.
+
+    Args:
+        subjects: `most` times how many there are, with noise.
+        rows: how many rows beyond the cap they have, `most` of each at most, with noise.
+        cap: theta, how many rows of a subject are counted.
+        most: how many rows of a subject beyond the cap are told apart.
+        sigma: standard deviation of the noise of either number.
+    """
+    half = noise_reach("rounded-gaussian", sigma, _LEVEL)
+    return UncountedRows(
+        cap=cap,
+        most=most,
+        subjects=max(round(subjects / most), 0),
+        subjects_deviation=sigma / most,
+        subjects_ends=(max(-((half - subjects) // most), 0), max((subjects + half) // most, 0)),
+        rows=max(rows, 0),
+        rows_deviation=sigma,
+        rows_ends=(max(rows - half, 0), max(rows, 0) + half),
+    )
+
+
+def unpack_uncounted(fields: Mapping[str, Any]) -> UncountedRows:
+    """What `dataclasses.asdict` made a mapping of, read back from JSON."""
+    ends = {name: tuple(fields[name]) for name in ("subjects_ends", "rows_ends")}
+    return UncountedRows(**{**fields, **ends})
