@@ -71,6 +71,23 @@ class UncountedRows:
         """Whether there are more than noise explains."""
         return self.subjects_ends[0] > 0 or self.rows_ends[0] > 0
 
+    def words(self, records: float, deviation: float, column: str) -> str:
+        """The same for a reader, by `column`, which tells subjects apart, and how many records are counted."""
+        low, high = self.subjects_ends
+        more = f"of {column} have more than {self.cap:,} row{'' if self.cap == 1 else 's'}"
+        if not self.found:
+            return (
+                f"No more than {high:,} values {more}, of which {self.cap:,} {'is' if self.cap == 1 else 'are'} counted"
+            )
+        about, least = self.least_share(records, deviation)
+        digits = 0 if about >= 0.1 else 1
+        floor = math.floor(least * 10 ** (digits + 2)) / 10**digits
+        share = f"{100 * about:.{digits}f} % of the rows (no less than {floor:.{digits}f} %)"
+        return (
+            f"At least about {share} are not counted: about {self.subjects:,} values ({low:,} to {high:,}) {more}, "
+            f"and {self.cap:,} of each {'is' if self.cap == 1 else 'are'} counted"
+        )
+
     def least_share(self, records: float, deviation: float) -> tuple[float, float]:
         """At least what share of all rows is not counted: about, and at least with a confidence of 97.5 %.
 

@@ -1,4 +1,4 @@
-"""What a verdict says of cells that are not as declared. DP: post-processing of what was counted."""
+"""What a verdict says of cells that are not as declared, and of rows that are not counted. DP: post-processing."""
 
 from __future__ import annotations
 
@@ -63,3 +63,15 @@ def with_undeclared(
     return verdict.model_copy(
         update={"publication": fit, "says": (*says, *verdict.says), "advice": (*advice, *verdict.advice)}
     )
+
+
+def with_uncounted(verdict: Verdict, counts: Aggregates, configuration: Configuration) -> Verdict:
+    """The verdict with a sentence on rows that are not counted, where that was measured.
+
+    It makes no release worse: how many rows are counted of a subject is declared.
+    """
+    uncounted, subject = counts.domain.uncounted, configuration.privacy.subject
+    if uncounted is None or subject is None:
+        return verdict
+    words = uncounted.words(counts.record_count, counts.record_deviation, subject.column)
+    return verdict.model_copy(update={"says": (f"{words}.", *verdict.says)})

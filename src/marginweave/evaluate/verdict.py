@@ -25,7 +25,7 @@ from marginweave.evaluate.distances import (
     unchosen_errors,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
-from marginweave.evaluate.undeclared import with_undeclared
+from marginweave.evaluate.undeclared import with_uncounted, with_undeclared
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import ChosenMisfit
@@ -142,7 +142,7 @@ def _with_configuration_told(
     titled = configuration.titled_names
     would_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
-    found = with_undeclared(found, counts, titled, configuration)
+    found = with_uncounted(with_undeclared(found, counts, titled, configuration), counts, configuration)
     said = (*_made_up(configuration), *apart_words(apart, titled), *found.says)
     advised = (*((KNOWN_ADVICE,) if apart else ()), *found.advice, *more_advice)
     return found.model_copy(update={"says": said, "advice": advised})

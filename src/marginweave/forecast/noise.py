@@ -15,6 +15,7 @@ from marginweave.measurements.base import Measurement
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
 from marginweave.measurements.round_draws import RoundMarginals
+from marginweave.measurements.rows_beyond_cap import SHARE, RowsBeyondCap
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.thresholds import level_threshold
 from marginweave.measurements.tuple_level import TupleLevel
@@ -161,6 +162,8 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
     columns = configuration.private_bounds
     if columns:
         lines.append(f"Bounds: bought for {', '.join(map(repr, columns))}, {share:g} % of the budget for bounds")
+    if plan_budget(configuration).of(RowsBeyondCap):
+        lines.append(f"Rows beyond max_records: how many are left out is counted, for {100 * SHARE:g} % of the budget")
     if resize is not None:
         how = "charged as (epsilon, delta) to the account's allowance" if resize.amplify else "noised for it"
         lines.append(

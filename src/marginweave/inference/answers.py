@@ -59,6 +59,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         configuration = declared.with_bounds(statement.bounds)
         if (words := configuration.counted_with(statement.bounds_of_lengths)) is not None:
             say(f"counts are of {words}; {configuration.uncounted_words}")
+        if statement.uncounted is not None:
+            say(statement.uncounted.words)
         domain = statement.released_domain
         undeclared = declared.undeclared if declared.marginals and as_drawn else domain.with_undeclared
         counted = configuration.with_undeclared(undeclared)

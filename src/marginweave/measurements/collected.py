@@ -37,9 +37,7 @@ def collected_combinations(drawn: Drawn) -> Aggregates:
         noise=tuple(one.noise for one in levels),
     )
     found = counted_undeclared(configuration, collected, _most_cut(drawn, collected))
-    return replace(
-        collected, domain=replace(collected.domain, undeclared=found, uncounted=observed_uncounted(drawn))
-    )
+    return replace(collected, domain=replace(collected.domain, undeclared=found, uncounted=observed_uncounted(drawn)))
 
 
 def _record_count(drawn: Drawn) -> tuple[int, float]:

@@ -176,7 +176,8 @@ def _draws(configuration: Configuration, budget: SharedBudget, noise: type[Count
 
 def _pure_parts(shares: Mapping[Kind, float], budget: SharedBudget, noise: type[CountNoise]) -> dict[Kind, float]:
     """The epsilon of each draw of marginals, in plain; of the others the parts of the budget, mu^2, for what is left."""
-    shares, left, bought = epsilon_shares(shares), Fraction(repr(budget.epsilon)), dict.fromkeys(shares, 0.0)
+    shares, left = epsilon_shares(shares), Fraction(repr(budget.epsilon))
+    bought = dict.fromkeys(shares, 0.0)
     others = sum(share for kind, share in shares.items() if kind not in _COUNTS)
     if others:
         epsilon = _nine_digits(others * budget.epsilon)

@@ -33,10 +33,11 @@ def plan_budget(configuration: Configuration) -> Plan:
     """The noise of every draw, so that together they are (epsilon, delta)-DP.
 
     In this order: the two quantiles of each column with private bounds, rows that are not counted, the record count, then of
-    each length its percentile and its counts. Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
-    the other draws leave of the budget, mu^2 at delta - delta_threshold; bounds, count and percentiles have shares of that
-    budget. The plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
-    moves what is drawn is the business of `mechanisms`, which multiplies every noise by it.
+    each length its percentile and its counts. Noise multipliers of levels are
+    sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what the other draws leave of the budget, mu^2 at
+    delta - delta_threshold; the other draws have shares of that budget. The plan is checked: the tighter of GDP and zCDP (exact
+    conversion) must not exceed epsilon. How far a unit moves what is drawn is the business of `mechanisms`, which multiplies
+    every noise by it.
     Marginals have `values` where a domain is private, `one-way`, and `selection` and `marginals` where larger ones are
     measured; their multipliers, or epsilons, are those of all marginals of a draw together (`marginal_split`).
     A resized table has a public number of records: no `count`. Where it is amplified, the draws together have the functional

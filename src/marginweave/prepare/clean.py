@@ -42,6 +42,7 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
 
 # Columns that are added to clean ones: no configuration has such names.
 _NUMBER, _ROWS_OF_UNIT = "", " rows of unit"
+_ADDED = (_NUMBER, _ROWS_OF_UNIT)
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,9 @@ class CleanBlocks:
     payloads: Sequence[bytes]
 
     def __iter__(self) -> Iterator[CleanBlock]:
-        for table in map(unpack_table, self.payloads):
-            numbers, of_unit = table.column(_NUMBER).to_numpy(), None
-            if _ROWS_OF_UNIT in table.column_names:
-                of_unit = table.column(_ROWS_OF_UNIT).to_numpy()
-                table = table.drop_columns([_ROWS_OF_UNIT])
-            yield CleanBlock(table.drop_columns([_NUMBER]), numbers, of_unit)
+        for packed in map(unpack_table, self.payloads):
+            added = {name: packed.column(name).to_numpy() for name in _ADDED if name in packed.column_names}
+            yield CleanBlock(packed.drop_columns(list(added)), added[_NUMBER], added.get(_ROWS_OF_UNIT))
 
 
 def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:

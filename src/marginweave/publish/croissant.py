@@ -69,13 +69,14 @@ def croissant(
     )
     counted = configuration.counted_with(statement.bounds_of_lengths)
     bounded = counted and f"Every number counts {counted}."
+    uncounted = statement.uncounted and statement.uncounted.words
     undeclared = {one.attribute: one.words for one in statement.undeclared or () if one.found}
     found: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": configuration.label or statement.dataset,
-        "description": " ".join(filter(None, (configuration.description, bounded, promise))),
+        "description": " ".join(filter(None, (configuration.description, bounded, uncounted, promise))),
         "identifier": f"urn:uuid:{statement.release}",
         "citeAs": citation(configuration, statement),
         **_publication(configuration, statement),

@@ -32,6 +32,7 @@ from marginweave.released.statement import (
     PrivacyStatement,
     Promise,
     ReleaseFacts,
+    UncountedStatement,
     UndeclaredStatement,
 )
 from marginweave.released.verdict import VerdictSummary
@@ -119,6 +120,7 @@ def privacy_statement(
         bounds=dict(bounds),
         domain=dict(zip(domain.names, domain.labels, strict=True)),
         undeclared=_undeclared(configuration, aggregates) or None,
+        uncounted=_uncounted(configuration, aggregates),
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
@@ -150,6 +152,16 @@ def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[U
         )
         for one in aggregates.domain.undeclared
     )
+
+
+def _uncounted(configuration: Configuration, aggregates: Aggregates) -> UncountedStatement | None:
+    """What was counted of rows that are not counted otherwise."""
+    uncounted, subject = aggregates.domain.uncounted, configuration.privacy.subject
+    if uncounted is None or subject is None:
+        return None
+    records = aggregates.record_count, aggregates.record_deviation
+    words = f"{uncounted.words(*records, subject.column)}."
+    return UncountedStatement(**asdict(uncounted), column=subject.column, words=words)
 
 
 def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:

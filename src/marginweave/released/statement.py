@@ -262,6 +262,23 @@ class UndeclaredStatement(Described):
         return self.words.removesuffix(CLAMPED).removesuffix(MISSING_BY_RULE).removesuffix(".")
 
 
+class UncountedStatement(Described):
+    """How many rows no number counts, as only some rows are counted of each value of a column."""
+
+    column: str = Field(description="The column that tells whose a row is.")
+    cap: int = Field(description="At most so many rows of each of its values are counted.")
+    most: int = Field(description="Of the rows of a value beyond these, at most so many are in `rows`.")
+    subjects: int = Field(description="Values with more than `cap` rows, as counted, with noise; never below 0.")
+    subjects_deviation: float = Field(description="Standard deviation of the noise of this number.")
+    subjects_ends: tuple[int, int] = Field(description="An interval for it, with a confidence of 95 %.")
+    rows: int = Field(
+        description="Rows beyond `cap`, `most` of each value at most, as counted, with noise; never below 0."
+    )
+    rows_deviation: float = Field(description="Standard deviation of the noise of this number.")
+    rows_ends: tuple[int, int] = Field(description="An interval for it, with a confidence of 95 %.")
+    words: str = Field(description="The same, with the share of all rows that is at least not counted, for a reader.")
+
+
 class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
     """privacy.json of a published release."""
 
@@ -272,6 +289,9 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     )
     undeclared: tuple[UndeclaredStatement, ...] | None = optional(
         "Of each attribute with cells that nothing declares, empty or outside, how many were not as declared."
+    )
+    uncounted: UncountedStatement | None = optional(
+        "Where some rows of each value of a column are counted, and no more: how many are not."
     )
     types: dict[str, str] | None = optional("By column, its type in the source's schema; in brackets that of pandas.")
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
@@ -284,7 +304,7 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     @property
     def released_domain(self) -> Domain:
         """The domain of its counts."""
-        from marginweave.domain.labels import Domain, UndeclaredCells
+        from marginweave.domain.labels import Domain, UncountedRows, UndeclaredCells
 
         found = tuple(
             UndeclaredCells(
@@ -299,7 +319,10 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
             )
             for one in self.undeclared or ()
         )
-        return Domain(names=tuple(self.domain), labels=tuple(self.domain.values()), undeclared=found)
+        beyond = None
+        if self.uncounted is not None:
+            beyond = UncountedRows(**self.uncounted.model_dump(exclude={"column", "words"}))
+        return Domain(names=tuple(self.domain), labels=tuple(self.domain.values()), undeclared=found, uncounted=beyond)
 
 
 class Rejection(Described):

@@ -17,6 +17,7 @@ from marginweave.measurements.quantile_bounds import QuantileBound
 from marginweave.measurements.record_count import RecordCount
 from marginweave.measurements.round_draws import RoundChoice
 from marginweave.measurements.rounds import candidate_sets, score_sensitivity
+from marginweave.measurements.rows_beyond_cap import RowsBeyondCap
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.tuple_level import TupleLevel
 from marginweave.measurements.whole_marginals import SharedNoise, public_sizes
@@ -52,7 +53,7 @@ def check(draw: Measurement[Any], config: Configuration) -> None:
     """Each kind as its mechanism has it."""
     stated = draw.sensitivity(config)
     match draw:
-        case RecordCount() | TupleLevel() | PrivateValues():
+        case RecordCount() | TupleLevel() | PrivateValues() | RowsBeyondCap():
             assert draw.sigma(config) == gaussian_sigma(draw.noise_multiplier, stated)
         case PairScores():  # on every grid of a sensitivity that is a step larger on the finest one
             assert draw.grid(config).steps == stated.steps
@@ -84,5 +85,6 @@ def test_noise_is_made_for_the_stated_sensitivity(shape: str, unit: str) -> None
 
 
 def test_every_kind_is_looked_at() -> None:
-    plans = (plan_budget(configuration(**changes)) for changes in SHAPES.values())
+    several = UNITS["three rows"]
+    plans = (plan_budget(configuration(**changes, **several)) for changes in SHAPES.values())
     assert {type(draw) for plan in plans for draw in plan.draws} == set(KINDS)

@@ -1,0 +1,49 @@
+"""What is said of rows that are not counted holds as often as it claims, whatever the numbers are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from marginweave.observations.uncounted import uncounted_rows
+
+CAP, MOST, SIGMA, DRAWS = 4, 4, 240.0, 4_000
+# Of 4,000 intervals at 95 % fewer are right than this in one of 10^7 runs (binomial, 5.2 standard deviations).
+FEWEST = math.floor(DRAWS * 0.95 - 5.2 * math.sqrt(DRAWS * 0.95 * 0.05))
+
+
+@pytest.mark.parametrize(("subjects", "rows"), [(0, 0), (60, 150), (700, 1_200)])
+def test_intervals_and_shares_hold(subjects: int, rows: int) -> None:
+    """Both numbers, and of the share of rows its lower end; half as much noise said would be seen."""
+    generator = np.random.default_rng(subjects)
+    counted, deviation = 9_000, 70.0
+    noise = np.rint(generator.normal(0, SIGMA, (DRAWS, 2))).astype(int).tolist()
+    records = counted + generator.normal(0, deviation, DRAWS)
+    right = np.zeros(3, int)
+    for (first, second), number in zip(noise, records.tolist(), strict=True):
+        found = uncounted_rows(MOST * subjects + first, rows + second, cap=CAP, most=MOST, sigma=SIGMA)
+        right += [
+            found.subjects_ends[0] <= subjects <= max(found.subjects_ends[1], 0),
+            found.rows_ends[0] <= rows <= found.rows_ends[1],
+            found.least_share(number, deviation)[1] <= rows / (rows + counted),
+        ]
+    assert (right >= FEWEST).all(), right
+
+
+@pytest.mark.parametrize(
+    ("subjects", "rows", "words"),
+    [
+        (
+            2_980,
+            1_137,
+            "At least about 11 % of the rows (no less than 6 %) are not counted: about 745 values (628 to 862) of id",
+        ),
+        (12, 30, "No more than 120 values of id have more than 4 rows, of which 4 are counted"),
+    ],
+)
+def test_words_name_what_is_left_out(subjects: int, rows: int, words: str) -> None:
+    """A share where noise does not explain all; else how many subjects there can be."""
+    found = uncounted_rows(subjects, rows, cap=CAP, most=MOST, sigma=239.0)
+    assert found.words(9_330.0, 70.0, "id").startswith(words)
