@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 
 from marginweave.base.budget import Neighbors, Stability
 from marginweave.configuration.preparation import ResizeSettings
+from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
 from marginweave.measurements.levels import draw_level
-from marginweave.measurements.rows_beyond_cap import beyond_cap
+from marginweave.measurements.rows_beyond_cap import RowsBeyondCap, beyond_cap
 from marginweave.measurements.thresholds import private_threshold
-from marginweave.mechanisms.gaussian import count_sigma, noise_sigma
+from marginweave.mechanisms.gaussian import RoundedGaussian, count_sigma, noise_sigma
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.mechanisms.randomness import fresh_bits
@@ -75,33 +76,42 @@ def test_a_subject_changes_at_most_theta_rows_and_all_its_own(
     assert sum(name[0] == 9 for name in after) == min(most, len(places))
 
 
-@given(rows, st.lists(st.just(4), max_size=12), st.integers(1, 4), st.integers(1, 5))
+LEFT_OUT = RowsBeyondCap.priced(RoundedGaussian, 1.0)
+
+
+@given(rows, st.lists(st.just(4), max_size=12), st.integers(1, 4))
 @settings(deadline=None, max_examples=40)
-def test_a_subject_moves_what_is_left_out_by_at_most_its_bound(
-    others: list[int], own: list[int], theta: int, most: int
-) -> None:
-    """Both numbers are those of the definition, through blocks and checkpoints; who comes, goes or is replaced moves each by w.
+def test_a_subject_moves_what_is_left_out_by_at_most_its_bound(others: list[int], own: list[int], theta: int) -> None:
+    """Both numbers are those of the definition, through blocks and checkpoints, and who comes moves them as far as is stated.
 
     A subject without rows is one that is not there, so that any other number of its rows is a replacement of it as well.
     """
-    without, whole = left_out(others, theta, most), left_out([*others[:3], *own, *others[3:]], theta, most)
+    config = configuration(privacy__unit={"column": "id", "max_records": theta})
+    most, stated = LEFT_OUT.most(config), LEFT_OUT.sensitivity(config)
+    without, whole = left_out(others, config), left_out([*others[:3], *own, *others[3:]], config)
     for counted, subjects in ((without, others), (whole, [*others, *own])):
         beyond = [min(held - theta, most) for held in Counter(subjects).values() if held > theta]
         assert counted.tolist() == [most * len(beyond), sum(beyond)]
-    assert (whole - without >= 0).all()
-    assert (whole - without <= most).all()
+    moved = whole - without
+    assert moved.sum() <= stated.l1
+    assert (moved**2).sum() <= stated.l2_squared
 
 
-def left_out(subjects: list[int], theta: int, most: int) -> np.ndarray:
+def test_a_subject_with_many_rows_moves_what_is_left_out_as_far_as_is_stated() -> None:
+    config = configuration(privacy__unit={"column": "id", "max_records": 3})
+    stated, moved = LEFT_OUT.sensitivity(config), left_out([0] * 9, config)
+    assert (moved.sum(), (moved**2).sum()) == (stated.l1, stated.l2_squared)
+
+
+def left_out(subjects: list[int], config: Configuration) -> np.ndarray:
     """What is counted of the rows that are left out, of a table in blocks of four rows."""
-    config = configuration(privacy__unit={"column": "id", "max_records": theta})
     names = [*config.source_names]
     cells = {name: pa.array([str(s) if name == "id" else "" for s in subjects], pa.string()) for name in names}
     table = pa.table(cells)
     raw = [table.slice(start, 4) for start in range(0, max(len(subjects), 1), 4)]
     with tempfile.TemporaryDirectory() as folder:
         packed = list(pack_clean(prepare_blocks(raw, config, bytes(32), Path(folder))))
-    return beyond_cap(CleanBlocks(packed), theta, most)
+    return beyond_cap(CleanBlocks(packed), LEFT_OUT.cap(config), LEFT_OUT.most(config))
 
 
 def kept_names(table: list[tuple[int, int]], most: int, seed: int) -> list[tuple[int, int]]:

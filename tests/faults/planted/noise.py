@@ -139,6 +139,22 @@ FAULTS = (
         ),
     ),
     Fault(
+        name="a subject with many rows moves the number of rows that are left out by all of them",
+        file="src/marginweave/measurements/rows_beyond_cap.py",
+        text="beyond = np.minimum(block.rows_of_unit - cap, most)",
+        instead="beyond = block.rows_of_unit - cap",
+        killed_by=("tests/laws/test_units.py::test_a_subject_moves_what_is_left_out_by_at_most_its_bound",),
+    ),
+    Fault(
+        name="rows that are left out are noised as if their subjects were not counted with them",
+        file="src/marginweave/measurements/rows_beyond_cap.py",
+        text="return Sensitivity(l1=2 * most, l2_squared=2 * most**2)",
+        instead="return Sensitivity(l1=most, l2_squared=most**2)",
+        killed_by=(
+            "tests/laws/test_units.py::test_a_subject_with_many_rows_moves_what_is_left_out_as_far_as_is_stated",
+        ),
+    ),
+    Fault(
         name="a percentile is chosen as if the table had not been resized",
         file="src/marginweave/measurements/contribution_bound.py",
         text="counts=(histogram, self.percentile(configuration), self.view.stability(configuration)),",
