@@ -28,6 +28,10 @@ _NAME, _VALUE, _LABEL, _DESCRIPTION = "name", "value", "label", "description"
 Codes = dict[str, str | None]
 
 
+class NoCodesError(InputError):
+    """A file of codes that has none for a column."""
+
+
 class CodeFile(FrozenModel):
     """A file of codes, with a row a code: a .csv, .tsv or .txt.
 
@@ -140,7 +144,7 @@ def _read(given: Mapping[str, Any], below: Path, name: str, place: str) -> Codes
     except ValueError as error:
         raise InputError(f"{place} ({spec.file}) {error}") from None
     if not codes:
-        raise InputError(f"{place} ({spec.file}) has no codes for {name!r}")
+        raise NoCodesError(f"{place} ({spec.file}) has no codes for {name!r}")
     return codes
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from marginweave.base.errors import InputError
 from marginweave.base.places import EXAMPLE_PREFIX
-from marginweave.configuration.code_lists import column_words, with_code_lists
+from marginweave.configuration.code_lists import NoCodesError, column_words, with_code_lists
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.values import number
 from marginweave.configuration.yaml_source import TEXT_KEYS
@@ -121,9 +121,10 @@ def _of_dictionary(
         try:
             known = with_code_lists({"columns": raw}, below)["columns"][name]
             codes, titles = known["values"], known.get("titles", {})
-        except InputError as error:
-            refusal = refusal if " has no codes for " in str(error) else error
+        except NoCodesError:
             codes, titles = None, {}
+        except InputError as error:
+            refusal, codes, titles = error, None, {}
         if codes and are_codes(table.column(name), codes):
             coded = ColumnDraft("category", {"values": values, **words})
             texts = draft.facts.get("missing", ())
