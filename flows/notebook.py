@@ -167,7 +167,7 @@ class Synthesizer(Shown):
         if isinstance(stopped, KeyboardInterrupt):  # without the frames of the stages
             raise KeyboardInterrupt(_INTERRUPTED)
         if stopped is not None:
-            raise InputError(stopped.detail if is_path else _in_python(stopped.detail))
+            raise InputError(stopped.detail if is_path else stopped.in_python)
         return self
 
     def sample(
@@ -260,20 +260,6 @@ class Synthesizer(Shown):
     def _say(self, text: str) -> None:
         if self.verbose:
             sys.stderr.write(f"{printable(text)}\n")
-
-
-def _in_python(stopped: str) -> str:
-    """Why a run of a frame stopped, with what to do in Python where the advice is a command."""
-    from marginweave.drafts.tally import NO_ROWS
-
-    why, _, command = stopped.partition("See what is wrong: marginweave check")
-    if not command:
-        return stopped
-    if NO_ROWS in why:
-        return f"{why}Give fit a frame that has rows"
-    column = 'config["columns"][NAME]'
-    meant = f'{column}["outside"] = "null"' if "outside: null" in command else f"del {column}"
-    return f"{why}Compare frame[NAME].value_counts() with {column}. Correct one of them or, where it is meant, write {meant}"
 
 
 def _file_of(configuration: Configuration) -> bytes:

@@ -102,8 +102,7 @@ def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 with _SILENCE.kept():
                     return function(*args, **kwargs)
             except InputError as error:
-                detail = error.detail if isinstance(error, OperatorError) else str(error)
-                replacement: MarginweaveError = OperatorError(detail)
+                replacement: MarginweaveError = OperatorError.of(error)
             except MarginweaveError:
                 raise
             except Exception as error:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Set
 from pathlib import Path
 
 from marginweave.base.formats import older_fault
 
-# What happened, in parentheses as a whole, up to a clause that begins as advice does.
-_ADVICE = (
-    "`|(?:ask|call|choose|chmod|compare|copy|correct|declare|decompress|delete|for|give|if|keep|leave|list|make|map|name|open|raise|"
-    r"read|remove|rename|restore|resume|run|save|say|see|serve|to|unset|use|where|wait|write)\b"
-)
-_HINT = re.compile(rf"(?:\([^()]*\)|[^()])*?(?:; |[.?] )((?:{_ADVICE}).+)", re.DOTALL | re.IGNORECASE)
 _TOLD_TO_OPERATOR = "a stage refused what it was given; only the operator sees the reason"
 
 EXIT_FAILED = 1
@@ -26,37 +19,43 @@ class MarginweaveError(Exception):
     """Base of every error that is meant for the operator; `exit_code` is what the command line ends with."""
 
     exit_code = EXIT_FAILED
-    usual_hint = "`marginweave runs` shows how far each run is"
-
-    @property
-    def hint(self) -> str:
-        """What to do: the advice of the message, behind a semicolon or in a second sentence; else where to look."""
-        found = _HINT.match(str(self))
-        return found[1] if found else self.usual_hint
 
 
 class InputError(MarginweaveError):
     """A configuration, a command or a source that breaks a rule."""
 
     exit_code = EXIT_BAD_INPUT
-    usual_hint = "docs/python.md shows what each call takes, docs/configuration.md the keys of a configuration"
 
 
 class NotFittedError(InputError, ValueError, AttributeError):
     """`fit` was not called; a ValueError and an AttributeError, as users of scikit-learn expect."""
 
-    usual_hint = "call fit(table)"
+
+class UnusableTableError(InputError):
+    """A table that nobody can mean; `in_python` says the same to who has called from Python, where no command helps."""
+
+    def __init__(self, message: str, in_python: str) -> None:
+        super().__init__(message)
+        self.in_python = in_python
 
 
 class OperatorError(InputError):
     """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator's eyes.
 
-    Prefect pickles what a flow or task has raised into a file: there `detail` is the constant text as well.
+    `in_python` is shown in its place to who has called from Python. Prefect pickles what a flow or task has raised into a
+    file: there `detail` is the constant text as well.
     """
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, in_python: str | None = None) -> None:
         super().__init__(_TOLD_TO_OPERATOR)
         self.detail = detail
+        self.in_python = detail if in_python is None else in_python
+
+    @classmethod
+    def of(cls, error: InputError) -> OperatorError:
+        """Return the stop by this error, with all that it says."""
+        in_python = error.in_python if isinstance(error, UnusableTableError | OperatorError) else None
+        return cls(error.detail if isinstance(error, OperatorError) else str(error), in_python)
 
     def __reduce__(self) -> tuple[type[OperatorError], tuple[str]]:
         return type(self), (_TOLD_TO_OPERATOR,)
@@ -66,7 +65,6 @@ class BudgetError(MarginweaveError):
     """The ledger refuses: no ledger, key or account, not enough budget, or a charge that was lost."""
 
     exit_code = EXIT_BUDGET
-    usual_hint = "`marginweave ledger show DATASET` says what was spent, and what is left"
 
 
 class UnreachableLedger(BudgetError):
@@ -91,8 +89,6 @@ class StageError(MarginweaveError):
 
 class AuditError(MarginweaveError):
     """The ledger, or a file that it answers for, is not what was written; the message names the row or file and the fault."""
-
-    usual_hint = "`marginweave ledger verify` names every fault"
 
 
 class MachineError(StageError):

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from marginweave.base.errors import InputError
+from marginweave.base.errors import UnusableTableError
 from marginweave.columns import values_of
 from marginweave.columns.base import Judged
 from marginweave.configuration.columns.base import RULE_DECLARED, MeasuredColumn
@@ -103,10 +103,10 @@ class Usability:
         """Stop a run that no person can mean; `written` is the configuration as it was written.
 
         Raises:
-            InputError: no rows, a column in which nothing was read, or most of it lost without a word about that.
+            UnusableTableError: no rows, a column in which nothing was read, or most of it lost without a word about that.
         """
         if not any(tally.cells for tally in self.tallies.values()):
-            raise InputError(_STOPPED.format(why=NO_ROWS, meant=""))
+            raise _stop(_NO_ROWS, "", "Give fit a frame that has rows")
         on_purpose, faults = handled(written), {}
         for name, tally in self.tallies.items():
             fault = tally.unusable(on_purpose=name in on_purpose)
@@ -115,13 +115,24 @@ class Usability:
                 assert isinstance(column, MeasuredColumn)
                 faults[f"column {name!r}: {fault.of(column)}"] = fault
         if faults:
-            meant = _MEANT if set(faults.values()) == {Unusable.MOST} else ""
-            raise InputError(_STOPPED.format(why="; ".join(faults), meant=meant))
+            beyond_alone = set(faults.values()) == {Unusable.MOST}
+            column = 'config["columns"][NAME]'
+            in_python = _IN_PYTHON.format(meant=f'{column}["outside"] = "null"' if beyond_alone else f"del {column}")
+            raise _stop("; ".join(faults), _MEANT if beyond_alone else "", in_python)
 
 
-NO_ROWS = "the table has no rows"
-_STOPPED = (
-    "validate: {why}. Nothing was charged. See what is wrong: marginweave check CONFIG. Where it is meant, {meant}run it with "
-    "--yes and without `check: stop`"
+def _stop(why: str, meant: str, in_python: str) -> UnusableTableError:
+    """The error of a table that nobody can mean, with what to write where it `meant`, and what to do in Python."""
+    happened = f"validate: {why}. Nothing was charged."
+    return UnusableTableError(f"{happened} {_ADVICE.format(meant=meant)}", f"{happened} {in_python}")
+
+
+_NO_ROWS = "the table has no rows"
+_ADVICE = (
+    "See what is wrong: marginweave check CONFIG. Where it is meant, {meant}run it with --yes and without `check: stop`"
 )
 _MEANT = "write `outside: null` to the column; or "
+_IN_PYTHON = (
+    'Compare frame[NAME].value_counts() with config["columns"][NAME]. Correct one of them or, where it '
+    "is meant, write {meant}"
+)
