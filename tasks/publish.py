@@ -122,12 +122,20 @@ def counts_and_marginals(
     aggregates = released_counts(normalized, configuration)
     if not isinstance(normalized, Marginals):
         intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
-        table = counts_table(aggregates, intervals, configuration.longest)
+        counted = configuration.counted_with(aggregates.bounds)
+        table = counts_table(aggregates, intervals, configuration.longest, counted=counted)
     else:
         every, left_out = listed_counts(aggregates)
         intervals = marginal_intervals(every, normalized, configuration)
-        said = {"earlier": bool(configuration.earlier), "coarse": bool(normalized.coarse)}
-        table = counts_table(every, intervals, configuration.longest, left_out, **said)
+        table = counts_table(
+            every,
+            intervals,
+            configuration.longest,
+            left_out,
+            earlier=bool(configuration.earlier),
+            coarse=bool(normalized.coarse),
+            counted=configuration.counted_words,
+        )
         files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(normalized, configuration)
         intervals = ()

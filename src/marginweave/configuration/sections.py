@@ -45,7 +45,7 @@ _SHARE = 8
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
-COMBINATIONS_CUT = "not all combinations of records that hold many"
+COMBINATIONS_CUT = "only some combinations of records that hold many"
 """What counts of k-tuples are of where contributions were bounded, after "counts"."""
 
 
@@ -437,8 +437,12 @@ class Sections(Execution):
 
     def counted_with(self, bounds: Mapping[int, int]) -> str | None:
         """`counted_words`, with a word on combinations where a record may hold more of a length than `bounds` has counted."""
-        cut = COMBINATIONS_CUT if any(map(self.is_cut, bounds, bounds.values())) else None
+        cut = COMBINATIONS_CUT if self.cuts_any(bounds) else None
         return " and ".join(filter(None, (self.counted_words, cut))) or None
+
+    def cuts_any(self, bounds: Mapping[int, int]) -> bool:
+        """Return whether k-tuples counted, of some length, fewer combinations than a record may hold; no record is left out."""
+        return any(map(self.is_cut, bounds, bounds.values()))
 
     def is_cut(self, length: int, bound: int) -> bool:
         """Whether a record may hold more combinations of a length than the `bound` that k-tuples counted of each."""

@@ -164,7 +164,8 @@ class Release:
         """The counts of all combinations of one to three columns, with the ends of their intervals.
 
         A line for each value of the first column, or of first and third; for each value of the second a count, low and high.
-        Where not every count was measured, each also has its `how`: measured, rule, bounds or model.
+        Where not every count was measured, each also has its `how`: measured, rule, bounds or model. `attrs` of the frame have
+        what the counts are `of`, and each `flag` that `query` has for some of them, as by how much they may be too low.
 
         Raises:
             InputError: no column or more than three, or nothing can be said of them.
@@ -174,9 +175,11 @@ class Release:
         import pandas as pd
 
         found = self.query(by=columns, level=level).set_index(list(columns))
+        about = {name: list(dict.fromkeys(filter(None, found[name]))) for name in ("of", "flag")}
         shown = ["estimate", "low", "high", *([] if (found["how"] == "measured").all() else ["how"])]
         found = found[shown].rename(columns={"estimate": "count"})
         if len(columns) == 1:
+            found.attrs = about
             return found
         order = [list(dict.fromkeys(values)) for values in zip(*found.index, strict=True)]
         parts: dict[tuple[str, str], pd.Series[Any]] = {
@@ -184,7 +187,9 @@ class Release:
         }
         wide = pd.DataFrame(parts).rename_axis(columns=[columns[1], ""])
         rows = order[0] if len(columns) == 2 else [(a, c) for c in order[2] for a in order[0]]
-        return wide.reindex(rows)
+        wide = wide.reindex(rows)
+        wide.attrs = about
+        return wide
 
     def report(self) -> Report:
         """The report of the release, which a notebook shows. Raises InputError where it is not there."""

@@ -13,6 +13,7 @@ import numpy as np
 from marginweave.base.arrays import Integers
 from marginweave.base.budget import Cost, MechanismName, NoiseName, NoiseSetting, ParameterName, Stability
 from marginweave.base.errors import StageError
+from marginweave.mechanisms.normal import log_ndtr
 from marginweave.mechanisms.randomness import DrawBits
 
 
@@ -81,6 +82,11 @@ class CountNoise(DrawMechanism):
     def presample(self, cells: Sequence[int], parts: Sequence[Fraction]) -> list[Integers]:  # noqa: ARG002 - for those that do not
         """The noise of all marginals, by their numbers of cells, of a kind that `takes_no_key`."""
         raise StageError(f"{self.title} noise is drawn after the charge")
+
+    @staticmethod
+    def log_tail(sigma: float, least: float) -> float:
+        """The logarithm of the probability that the noise is at least `least`: of rounded noise with normal tails."""
+        return log_ndtr((0.5 - least) / sigma)
 
     @staticmethod
     def reach(sigma: float, level: float) -> int | None:  # noqa: ARG004 - of another kind it is a number

@@ -36,3 +36,20 @@ def noise_reach(name: str, sigma: float, level: float, cells: int = 1) -> int:
     if alone is not None:
         half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
     return half
+
+
+def least_selected(name: str, sigma: float, count: int, threshold: int, level: float) -> int:
+    """The smallest whole m >= 0 that may be behind a noisy `count` that is known only because it reached `threshold`.
+
+    X = m + Z. Given X >= T, P(X >= x | X >= T; m) = P(Z >= x - m) / P(Z >= T - m), which grows with m: m is inside where that
+    is at least (1 - level)/2, the lower end of `selected_interval` for noise of any kind (Lee, Sun, Sun, Taylor 2016). The end
+    is above m with probability (1 - level)/2 at most, given that the count is known, whatever m is.
+    DP: arithmetic on released numbers.
+    """
+    noise, least = count_noise(name), math.log((1 - level) / 2)
+    below, above = -1, max(count, 0)
+    while above - below > 1:
+        middle = max((below + above) // 2, 0)
+        is_inside = noise.log_tail(sigma, count - middle) - noise.log_tail(sigma, threshold - middle) >= least
+        below, above = (below, middle) if is_inside else (middle, above)
+    return above

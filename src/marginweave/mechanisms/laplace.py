@@ -152,6 +152,15 @@ class DiscreteLaplace(CountNoise):
         ]
 
     @staticmethod
+    def log_tail(sigma: float, least: float) -> float:
+        """P(X >= h) = p^h / (1 + p) for h >= 1, and 1 - p^(1 - h) / (1 + p) below, p as in `reach`."""
+        log_p = -2 * math.asinh(1 / (math.sqrt(2) * sigma))
+        log_whole = math.log1p(math.exp(log_p))
+        if least >= 1:
+            return least * log_p - log_whole
+        return math.log1p(-math.exp((1 - least) * log_p - log_whole))
+
+    @staticmethod
     def reach(sigma: float, level: float) -> int:
         """The least h with 2 p^(h + 1) / (1 + p) <= 1 - level, p = e^{-1/b}, sigma = 1 / (sqrt(2) sinh(1/(2b)))."""
         log_p = -2 * math.asinh(1 / (math.sqrt(2) * sigma))

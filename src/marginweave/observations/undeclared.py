@@ -19,7 +19,7 @@ from marginweave.base.budget import NoiseName
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import UndeclaredCells
 from marginweave.domain.zeros import domain_sizes, structural_masks
-from marginweave.mechanisms.catalogue import noise_reach
+from marginweave.mechanisms.catalogue import least_selected, noise_reach
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression, released_compression
 from marginweave.observations.tables import Observation
@@ -39,15 +39,21 @@ class _NoisyCount:
     noise: NoiseName = "rounded-gaussian"
 
     def cells(self, name: str, columns: int) -> UndeclaredCells:
-        """Of the attribute of that name, one of so many that are tested together."""
+        """Of the attribute of that name, one of so many that are tested together.
+
+        A count that is found is known because it passed the test, which lifts it: its lower end takes that back.
+        """
         half = noise_reach(self.noise, self.sigma, _LEVEL)
         least = self.count - self.explained
-        found = least > noise_reach(self.noise, self.sigma, 1 - FALSE_ALARMS / columns)
+        largest_noise = noise_reach(self.noise, self.sigma, 1 - FALSE_ALARMS / columns)
+        found, low = least > largest_noise, max(least - half, 0)
+        if found:
+            low = min(low, least_selected(self.noise, self.sigma, least, largest_noise + 1, _LEVEL))
         return UndeclaredCells(
             name=name,
             count=max(self.count, 0),
             deviation=self.sigma,
-            low=max(least - half, 0),
+            low=low,
             high=max(self.count, 0) + half,
             found=found,
             kept=found,

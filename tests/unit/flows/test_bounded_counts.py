@@ -80,9 +80,14 @@ def test_counts_that_leave_out_combinations_say_so(tmp_path: Path, monkeypatch: 
     config = tmp_path / "people.yaml"
     config.write_text(yaml.safe_dump(settings, sort_keys=False))
     release = run_plainly(tmp_path, config, "r") / "release"
-    words = "not all combinations of records that hold many"
+    words = "only some combinations of records that hold many"
     answer = next(iter(Release.open(release).query(where={"c0": "y", "c1": "y"}).itertuples()))
     assert (answer.of, "may be too low by at most" in str(answer.flag)) == (words, True)
     assert Release.open(release).query().iloc[0]["of"] == "table"
+    about = Release.open(release).table("c0", "c1").attrs
+    assert about["of"] == [words]
+    assert any("may be too low by at most" in flag for flag in about["flag"])
+    assert f"Counts are of {words}" in (release / "aggregates.csv").read_text().splitlines()[1]
+    assert "a true count may lie above its range" in (release / "explore.html").read_text()
     for name in ("report.html", "explore.html"):
         assert f"(counts {words})" in (release / name).read_text()

@@ -65,7 +65,7 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
     schema = table_of(bounded, codes).schema
     content = json.loads(croissant(bounded.configuration, bounded.statement, schema, {}))
     assert (
-        "Every number counts at most 4 rows for each patient and at most 2 values of signs in each cell and not all "
+        "Every number counts at most 4 rows for each patient and at most 2 values of signs in each cell and only some "
         "combinations of records that hold many." in content["description"]
     )
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
