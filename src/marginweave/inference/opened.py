@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -175,7 +175,9 @@ class Release:
         import pandas as pd
 
         found = self.query(by=columns, level=level).set_index(list(columns))
-        about = {name: list(dict.fromkeys(filter(None, found[name]))) for name in ("of", "flag")}
+        about: dict[Hashable | None, Any] = {
+            name: list(dict.fromkeys(filter(None, found[name]))) for name in ("of", "flag")
+        }
         shown = ["estimate", "low", "high", *([] if (found["how"] == "measured").all() else ["how"])]
         found = found[shown].rename(columns={"estimate": "count"})
         if len(columns) == 1:
