@@ -104,15 +104,17 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     assert plan is not None  # `prepare_run` has planned what is under way
     bought = plan.after(PREPROCESS)
     fits = isinstance(private.configuration.synthesize, MixtureSynthesis)
-    count = _ALWAYS + bool(bought) + fits + len(plan.draws)
+    buys_bounds = bool(private.configuration.private_bounds)
+    count = _ALWAYS + buys_bounds + fits + len(plan.draws)
     book = Bookkeeper(private.folder, private.manifest, stages=count, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
-    if bought:  # private bounds have to be there before anything is binned
+    if bought:
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
         _draw_all(book, private, PREPROCESS, preprocessed)
-        book.stage("collect bounds", collect_bounds, private)
+        if buys_bounds:  # they have to be there before anything is binned
+            book.stage("collect bounds", collect_bounds, private)
         encoded = book.stage("encode", encode, private, preprocessed)
     else:
         encoded = book.stage("encode", encode, private, preprocessed)

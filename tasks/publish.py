@@ -122,8 +122,8 @@ def counts_and_marginals(
     aggregates = released_counts(normalized, configuration)
     if not isinstance(normalized, Marginals):
         intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
-        counted = configuration.counted_with(aggregates.bounds)
-        table = counts_table(aggregates, intervals, configuration.longest, counted=counted)
+        note = configuration.count_note(aggregates.bounds)
+        table = counts_table(aggregates, intervals, configuration.longest, of=note)
     else:
         every, left_out = listed_counts(aggregates)
         intervals = marginal_intervals(every, normalized, configuration)
@@ -134,7 +134,7 @@ def counts_and_marginals(
             left_out,
             earlier=bool(configuration.earlier),
             coarse=bool(normalized.coarse),
-            counted=configuration.counted_words,
+            of=configuration.count_note({}),
         )
         files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(normalized, configuration)

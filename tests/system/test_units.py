@@ -55,6 +55,8 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
     assert float(rows[0]["noise_sd"]) == float(count_sigma(plan.by_name["count"].parameter, configuration.stability))
     assert "subject of column 'person'" in statement["guarantee"]["unit"]
+    assert statement["uncounted"]["cap"] == 3
+    assert "collect bounds" not in json.loads((folder.parent / "manifest.json").read_text())["stages"]
     assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
     assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])
     assert "person" not in pq.read_table(folder / "synthetic.parquet").column_names
@@ -131,6 +133,8 @@ def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_pat
     assert low <= ages.min() <= ages.max() <= high
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
     assert (rows[0]["count"], float(rows[0]["noise_sd"])) == ("700", 0.0)
+    assert "the table may have more or fewer." in rows[0]["note"]
+    assert "uncounted" not in statement
     draws = [row["draw"] for row in statement["mechanisms"]]
     assert draws[:2] == ["bounds-2-low", "bounds-2-high"]
     assert "count" not in draws

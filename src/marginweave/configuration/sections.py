@@ -440,6 +440,11 @@ class Sections(Execution):
         cut = COMBINATIONS_CUT if self.cuts_any(bounds) else None
         return " and ".join(filter(None, (self.counted_words, cut))) or None
 
+    def count_note(self, bounds: Mapping[int, int]) -> str | None:
+        """Return a sentence on what counts are of, by `counted_with`, and what that leaves open of the table."""
+        counted = self.counted_with(bounds)
+        return f"counts are of {counted}; {self.uncounted_words}" if counted else None
+
     def cuts_any(self, bounds: Mapping[int, int]) -> bool:
         """Return whether k-tuples counted, of some length, fewer combinations than a record may hold; no record is left out."""
         return any(map(self.is_cut, bounds, bounds.values()))

@@ -75,17 +75,15 @@ class UncountedRows:
         """The same for a reader, by `column`, which tells subjects apart, and how many records are counted."""
         low, high = self.subjects_ends
         more = f"of {column} have more than {self.cap:,} row{'' if self.cap == 1 else 's'}"
+        cap_is = f"{self.cap:,} {'is' if self.cap == 1 else 'are'}"
         if not self.found:
-            return (
-                f"No more than {high:,} values {more}, of which {self.cap:,} {'is' if self.cap == 1 else 'are'} counted"
-            )
+            return f"At most {high:,} values {more} (with 95 % confidence), of which {cap_is} counted"
         about, least = self.least_share(records, deviation)
         digits = 0 if about >= 0.1 else 1
         floor = math.floor(least * 10 ** (digits + 2)) / 10**digits
-        share = f"{100 * about:.{digits}f} % of the rows (no less than {floor:.{digits}f} %)"
         return (
-            f"At least about {share} are not counted: about {self.subjects:,} values ({low:,} to {high:,}) {more}, "
-            f"and {self.cap:,} of each {'is' if self.cap == 1 else 'are'} counted"
+            f"At least about {100 * about:.{digits}f} % of the rows ({floor:.{digits}f} % or more, with 95 % confidence) "
+            f"are not counted: about {self.subjects:,} values ({low:,} to {high:,}) {more}, and {cap_is} counted of each"
         )
 
     def least_share(self, records: float, deviation: float) -> tuple[float, float]:
@@ -94,7 +92,8 @@ class UncountedRows:
         `records` is how many are counted, a number with noise of this `deviation`. Of x rows beyond the cap and n counted
         ones it is x / (x + n), by the share x / n and its lower end.
         """
-        counted, half = max(records, 1.0), float(self.rows_ends[1] - self.rows)
+        counted = max(records, 1.0)
+        half = float(self.rows_ends[1] - self.rows)
         of_records = half * deviation / self.rows_deviation if self.rows_deviation else 0.0
         low = ratio_ends(self.rows, half, counted, of_records)[0] if self.rows_ends[0] else 0.0
         about = self.rows / counted

@@ -124,7 +124,8 @@ def _of_dictionary(
         except NoCodesError:
             codes, titles = None, {}
         except InputError as error:
-            refusal, codes, titles = error, None, {}
+            refusal = error
+            codes, titles = None, {}
         if codes and are_codes(table.column(name), codes):
             coded = ColumnDraft("category", {"values": values, **words})
             texts = draft.facts.get("missing", ())

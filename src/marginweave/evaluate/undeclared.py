@@ -65,13 +65,17 @@ def with_undeclared(
     )
 
 
-def with_uncounted(verdict: Verdict, counts: Aggregates, configuration: Configuration) -> Verdict:
+def with_uncounted(
+    verdict: Verdict, counts: Aggregates, called: Mapping[str, str], configuration: Configuration
+) -> Verdict:
     """The verdict with a sentence on rows that are not counted, where that was measured.
 
-    It makes no release worse: how many rows are counted of a subject is declared.
+    It makes no release worse: how many rows are counted of a subject is declared. `called` has what the sentence calls a
+    column.
     """
     uncounted, subject = counts.domain.uncounted, configuration.privacy.subject
     if uncounted is None or subject is None:
         return verdict
-    words = uncounted.words(counts.record_count, counts.record_deviation, subject.column)
+    name = called.get(subject.column, subject.column)
+    words = uncounted.words(counts.record_count, counts.record_deviation, name)
     return verdict.model_copy(update={"says": (f"{words}.", *verdict.says)})

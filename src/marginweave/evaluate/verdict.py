@@ -142,7 +142,8 @@ def _with_configuration_told(
     titled = configuration.titled_names
     would_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
-    found = with_uncounted(with_undeclared(found, counts, titled, configuration), counts, configuration)
+    found = with_undeclared(found, counts, titled, configuration)
+    found = with_uncounted(found, counts, titled, configuration)
     said = (*_made_up(configuration), *apart_words(apart, titled), *found.says)
     advised = (*((KNOWN_ADVICE,) if apart else ()), *found.advice, *more_advice)
     return found.model_copy(update={"says": said, "advice": advised})

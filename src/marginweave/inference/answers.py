@@ -57,8 +57,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds)
-        if (words := configuration.counted_with(statement.bounds_of_lengths)) is not None:
-            say(f"counts are of {words}; {configuration.uncounted_words}")
+        if (note := configuration.count_note(statement.bounds_of_lengths)) is not None:
+            say(note)
         if statement.uncounted is not None:
             say(statement.uncounted.words)
         domain = statement.released_domain

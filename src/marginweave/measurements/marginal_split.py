@@ -98,8 +98,8 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
     """The share of each kind of draw of Gaussian noise, in order. Raises InputError as `marginal_draws`.
 
-    All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their
-    measurements under `MARGINALS`.
+    All private bounds together are under `LowBound`, the choices of rounds under `PairScores`, their measurements under
+    `LargerMarginals`.
     """
     settings, attributes = configuration.marginal_settings, len(configuration.attributes)
     shares: dict[Kind, float] = {PrivateValues: settings.values_share} if configuration.private_columns else {}

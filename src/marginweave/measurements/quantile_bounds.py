@@ -124,15 +124,17 @@ def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> Inte
 
 def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> dict[str, Integers]:
     """`candidate_histogram` of every column whose bounds are bought, in one pass over the rows. Private."""
-    columns = {name: column for name, column in configuration.columns.items() if name in configuration.private_bounds}
-    found = dict[str, Integers]()
+    columns = {
+        name: column
+        for name, column in configuration.columns.items()
+        if isinstance(column, NumberColumn) and name in configuration.private_bounds
+    }
+    histograms = {name: np.zeros(len(column.bound_candidates) + 1, np.int64) for name, column in columns.items()}
     for block in rows.clean():
         for name, column in columns.items():
-            assert isinstance(column, NumberColumn)
             values = _without_codes(block.table.column(name).combine_chunks(), column)
-            histogram = candidate_histogram(values, column.bound_candidates)
-            found[name] = histogram + found.get(name, 0)
-    return found
+            histograms[name] += candidate_histogram(values, column.bound_candidates)
+    return histograms
 
 
 def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:

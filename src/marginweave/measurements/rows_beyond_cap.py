@@ -25,7 +25,7 @@ from marginweave.released.statement import DrawNoise
 
 SHARE = 0.01
 """Of the budget: noise is ten times that of the whole, which tells a few subjects from none in a table of thousands."""
-# More rows of a subject are not told apart: noise grows with their number.
+# More rows of a subject are not looked at: noise grows with their number.
 _MOST = 100
 
 
@@ -52,7 +52,7 @@ class RowsBeyondCap(Measurement[tuple[Integers, Fraction]]):
         return configuration.privacy.stability.records
 
     def most(self, configuration: Configuration) -> int:
-        """w, how many rows of a subject beyond theta are told apart. DP: arithmetic on public numbers."""
+        """w: of the rows of a subject beyond theta at most so many are counted. DP: arithmetic on public numbers."""
         drawable = math.floor(MAX_SIGMA / (2 * self.noise_multiplier))
         return max(1, min(self.cap(configuration), _MOST, drawable))
 

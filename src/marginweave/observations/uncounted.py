@@ -18,7 +18,7 @@ def uncounted_rows(subjects: int, rows: int, *, cap: int, most: int, sigma: floa
         subjects: `most` times how many there are, with noise.
         rows: how many rows beyond the cap they have, `most` of each at most, with noise.
         cap: theta, how many rows of a subject are counted.
-        most: how many rows of a subject beyond the cap are told apart.
+        most: w, at most how many rows of a subject beyond the cap are counted.
         sigma: standard deviation of the noise of either number.
     """
     half = noise_reach("rounded-gaussian", sigma, _LEVEL)

@@ -46,8 +46,9 @@ class _NoisyCount:
         half = noise_reach(self.noise, self.sigma, _LEVEL)
         least = self.count - self.explained
         largest_noise = noise_reach(self.noise, self.sigma, 1 - FALSE_ALARMS / columns)
-        found, low = least > largest_noise, max(least - half, 0)
-        if found:
+        found = least > largest_noise
+        low = max(least - half, 0)
+        if found and self.sigma:
             low = min(low, least_selected(self.noise, self.sigma, least, largest_noise + 1, _LEVEL))
         return UndeclaredCells(
             name=name,

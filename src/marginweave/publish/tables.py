@@ -52,7 +52,7 @@ def counts_table(
     *,
     earlier: bool = False,
     coarse: bool = False,
-    counted: str | None = None,
+    of: str | None = None,
 ) -> pa.Table:
     """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
@@ -64,14 +64,14 @@ def counts_table(
     are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
     only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
     releases, too, and the rows that they changed say so. With `coarse` the first note says where counts in coarser bins are,
-    and with `counted` what every count is of, where that is less than the table.
+    and with the sentence `of` what every count is of, where that is not the table.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
     names = domain.names
     key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}{_COARSE if coarse else ''}."
-    key += f" Counts are of {counted}: the table may have more." if counted else ""
+    key += f" {of[0].upper()}{of[1:]}." if of else ""
     head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
     parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):

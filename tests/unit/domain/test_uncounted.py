@@ -38,9 +38,9 @@ def test_intervals_and_shares_hold(subjects: int, rows: int) -> None:
         (
             2_980,
             1_137,
-            "At least about 11 % of the rows (no less than 6 %) are not counted: about 745 values (628 to 862) of id",
+            "At least about 11 % of the rows (6 % or more, with 95 % confidence) are not counted: about 745 values (628 to",
         ),
-        (12, 30, "No more than 120 values of id have more than 4 rows, of which 4 are counted"),
+        (12, 30, "At most 120 values of id have more than 4 rows (with 95 % confidence), of which 4 are counted"),
     ],
 )
 def test_words_name_what_is_left_out(subjects: int, rows: int, words: str) -> None:

@@ -193,6 +193,15 @@ def test_the_rows_are_read_once_for_all_bounds(tmp_path: Path, monkeypatch: pyte
     assert passes == [2]
 
 
+def test_bounds_of_a_table_without_blocks_are_drawn(tmp_path: Path) -> None:
+    """By noise alone."""
+    table = MeasuredTable(configuration(columns=TWO_PRIVATE), table_of([[1]], [3]), tmp_path, [])
+    for bound in table.plan.of(QuantileBound):
+        table.draw(bound.name)
+        histogram, _ = table.exact[bound.name].counts
+        assert not histogram.any()
+
+
 def test_the_record_count_is_noised_for_the_whole_unit() -> None:
     """Its deviation is theta times the planned multiplier, up to the step of the noise tables."""
     unit = {"column": "id", "max_records": 4}
