@@ -153,6 +153,12 @@ def _check_handover(call, place: Path, runs: Path) -> None:
         checked = subprocess.run([*verify, *arguments], capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stderr
     assert f"{len(RELEASED) - 1} of {len(RELEASED) - 1} released file(s)" in checked.stdout
+    assert "other file(s)" not in checked.stdout
+    beside = shutil.copytree(published, place / "beside")
+    (beside / "more").symlink_to(place)
+    (beside / "extra.csv").write_text("a\n")
+    checked = subprocess.run([*verify, str(beside)], capture_output=True, text=True, check=False)
+    assert f"2 other file(s) in {beside}: 'extra.csv', 'more'\n" in checked.stdout
     for name, old, new in (
         ("ledger.jsonl", '"actor": "A. Meier"', '"actor": "B. Meier"'),
         ("privacy.json", '"epsilon": 1.0', '"epsilon": 0.1'),

@@ -49,6 +49,7 @@ def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(served: CommandLin
     }
     resumed = cli("run", path, "--run", "r")
     assert resumed.returncode == 0, resumed.stderr
-    ended = json.loads(resumed.stdout.splitlines()[-1])
+    *stages, ended = map(json.loads, resumed.stdout.splitlines())
     assert not ended["charged_now"]
+    assert [line["charged"] for line in stages if line["event"] == "stage" and line["charged"]] == []
     assert {file.name for file in (cli.home / "runs" / "r" / "release").iterdir()} >= RELEASED

@@ -41,7 +41,8 @@ class UndeclaredCells:
         low = math.floor(low * 10**digits) / 10**digits
         high = math.ceil(high * 10**digits) / 10**digits
         if not self.found:
-            return f"Noise explains all that was counted of {called} outside the declared values: at most {high:.{digits}f} %"
+            at_most = f"at most {high:.{digits}f} % (with 95 % confidence)"
+            return f"Noise explains all that was counted of {called} outside the declared values: {at_most}"
         share = f"{count:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
         if self.of_set:
             return f"About {share} of records hold a value of {called} that was not declared, and that is left out"

@@ -220,7 +220,7 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
         message += (
             f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
             if epsilon
-            else f". With no epsilon does a release of the same configuration fit{less_delta}"
+            else f". A smaller privacy.epsilon does not help{less_delta}"
         )
     if (raised := _raised_cap(request, account, spent)) is not None:
         command = raising_command(account.dataset, raised)

@@ -55,7 +55,7 @@ class Bookkeeper:
         reporter().started(name)
         begun = time.monotonic()
         result = self.wrap(function)(*args, **kwargs)
-        charged = result.charged if isinstance(result, StageResult) else ()
+        charged = result.charged if isinstance(result, StageResult) and not result.is_reread else ()
         reporter().finished(name, charged, time.monotonic() - begun)
         return result
 

@@ -38,9 +38,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class StageResult:
-    """What a stage returns, and the next stages are given: the stage's checkpoint and the draws that it charged.
+    """What a stage returns, and the next stages are given: the stage's checkpoint and the draws that it was charged for.
 
-    `digest` is keyed where the bytes are private, a SHA-256 where released counts determine them.
+    `digest` is keyed where the bytes are private, a SHA-256 where released counts determine them. `is_reread` says that an
+    earlier attempt has charged them, and that this one reads what it left.
     """
 
     stage: str
@@ -48,6 +49,7 @@ class StageResult:
     file: str
     digest: str
     charged: tuple[str, ...] = ()
+    is_reread: bool = False
 
 
 class CheckpointReference(ABC):

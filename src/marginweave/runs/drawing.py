@@ -66,7 +66,12 @@ def _read(reference: RunReference, name: str, prepared: PreparedDraw | None = No
         raise forgotten(reference.attempt.release, name)
     file = reference.draws.place(record.name, record.lease or "")
     return payload, StageResult(
-        stage=name, address=name, file=f"private/draws/{file.name}", digest=record.digest, charged=(name,)
+        stage=name,
+        address=name,
+        file=f"private/draws/{file.name}",
+        digest=record.digest,
+        charged=(name,),
+        is_reread=prepared is None,
     )
 
 

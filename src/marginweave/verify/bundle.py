@@ -92,10 +92,22 @@ def _published(plan: Content, own: list[Content], bundle: Path, published: Path 
     configuration = json.loads((folder / "privacy.json").read_bytes())["configuration"]
     require(configuration == plan["configuration"], "the configuration in plan.json is not that of privacy.json")
     approved = "".join(f", and {row['actor']} had approved it" for row in own if row["kind"] == "APPROVED")
+    others = [] if published is None else _others(published, {"account.json", *(n.removeprefix("release/") for n in names)})
     return [
         f"row {row['seq']} published it after all draws were completed{approved}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
+        *others,
     ]
+
+
+def _others(published: Path, released: set[str]) -> list[str]:
+    """The sentence about files that lie beside the released ones, at most ten by name; none where there are none."""
+    files = [place for place in published.rglob("*") if place.is_symlink() or not place.is_dir()]
+    names = sorted({place.relative_to(published).as_posix() for place in files} - released)
+    if not names:
+        return []
+    listed = ", ".join(map(ascii, names[:10])) + (", and more" if len(names) > 10 else "")
+    return [f"not checked, as the release does not have them: {len(names)} other file(s) in {published}: {listed}"]
 
 
 def _account(rows: list[Content], ended: Content, bundle: Path, published: Path | None) -> str:

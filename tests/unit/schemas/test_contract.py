@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,11 @@ def test_a_source_has_types_whose_cells_have_a_text() -> None:
     for cells in (["a", None], [1, 2], [1.5, None], [True, False], [date(2019, 1, 1), None]):
         assert contract_of_source.broken(table(age=pa.array(cells))) == set()
         assert contract_of_source.broken(table(age=pa.array(cells).dictionary_encode())) == set()
+    for kind in (pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal128(20, 2), pa.decimal256(50, 2)):
+        wide = pa.array([Decimal("1.50"), None], kind)
+        assert contract_of_source.broken(table(age=wide)) == set()
+        behind = pa.DictionaryArray.from_arrays(pa.array([0, None], pa.int32()), wide[:1])
+        assert contract_of_source.broken(table(age=behind)) == set()
     for cells in ([b"a", b"b"], [["a"], ["b"]], [timedelta(1), timedelta(2)]):
         assert contract_of_source.broken(table(age=pa.array(cells))) == {("age", contracts.RULE_TYPE)}
 
