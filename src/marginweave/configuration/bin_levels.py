@@ -1,4 +1,4 @@
-"""Levels that larger sets of columns are counted at: neighboring bins of numbers and dates as one."""
+"""Coarser bins in which larger sets of columns are counted: neighboring bins of numbers and dates become one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# No level has fewer bins than half of that: what is left of a number then says little.
+# No level has fewer bins than half of this number: fewer bins say little about a number.
 _MANY_BINS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class BinLevels:
-    """The counted attributes, and behind them, numbered on, each level of those that have bins.
+    """The counted attributes, followed by every level of the attributes that have bins, numbered consecutively.
 
-    `sizes` are the codes of attributes and levels. `of` has for each level of bins its attribute, how many bins this has, and
-    how many neighboring ones are one bin of the level: 2, 4, 8, …. Other codes than bins stay as they are.
+    `sizes` has the number of codes of each attribute and of each level. `of` has three numbers for each level: the place of
+    its attribute, the number of bins of that attribute, and how many neighboring bins form one bin of the level (2, 4, 8, …).
+    Codes that are not bins do not change.
     """
 
     sizes: tuple[int, ...]
@@ -30,57 +31,79 @@ class BinLevels:
 
     @classmethod
     def make(cls, sizes: Sequence[int], attributes: Sequence[Attribute], *, coarsens: bool = True) -> Self:
-        """The levels of attributes that have so many codes: each halves the bins of the one before it, while there are many.
+        """Return the levels of attributes with these numbers of codes.
 
-        None without `coarsens`.
+        Each level halves the bins of the level before it, as long as there are many. There are no levels without `coarsens`.
         """
-        of, found = list[tuple[int, int, int]](), list(sizes)
+        levels = list[tuple[int, int, int]]()
+        all_sizes = list(sizes)
         for place, attribute in enumerate(attributes if coarsens else ()):
-            joined, bins = 1, attribute.bins
+            joined = 1
+            bins = attribute.bins
             while bins >= _MANY_BINS:
-                joined, bins = 2 * joined, -(-bins // 2)
-                of.append((place, attribute.bins, joined))
-                found.append(sizes[place] - attribute.bins + bins)
-        return cls(sizes=tuple(found), of=tuple(of))
+                joined *= 2
+                bins = -(-bins // 2)  # half of them, rounded up
+                levels.append((place, attribute.bins, joined))
+                other_codes = sizes[place] - attribute.bins
+                all_sizes.append(other_codes + bins)
+        return cls(sizes=tuple(all_sizes), of=tuple(levels))
 
     @property
     def attributes(self) -> int:
-        """How many attributes there are."""
+        """Number of attributes, without their levels."""
         return len(self.sizes) - len(self.of)
 
     def columns(self, places: Sequence[int]) -> tuple[int, ...]:
-        """The attributes that some attributes and levels are of, in order."""
-        return tuple(sorted(self.of[p - self.attributes][0] if p >= self.attributes else p for p in places))
+        """Return the attributes to which these attributes and levels belong, in increasing order."""
+        return tuple(sorted(map(self._attribute_of, places)))
+
+    def _attribute_of(self, place: int) -> int:
+        """Return the attribute of a level, or the attribute itself."""
+        if place < self.attributes:
+            return place
+        attribute, _, _ = self.of[place - self.attributes]
+        return attribute
 
     def within(self, places: Sequence[int], most: float) -> tuple[int, ...]:
-        """These attributes at the finest levels that have at most `most` cells together, else at the coarsest.
+        """Return these attributes at the finest levels that have at most `most` cells in all, otherwise at the coarsest.
 
-        The one of the most codes gets the next coarser level, the first of several.
+        In each step the attribute with the most codes (the first of several) gets its next coarser level.
         DP: arithmetic on public sizes.
         """
-        found = list(places)
-        steps: dict[int, list[int]] = {place: [] for place in places}
+        chosen = list(places)
+        coarser_levels: dict[int, list[int]] = {place: [] for place in places}
         for level, (place, _, _) in enumerate(self.of, self.attributes):
-            steps.get(place, []).append(level)
-        while math.prod(self.sizes[p] for p in found) > most and any(steps.values()):
-            widest = max((i for i, p in enumerate(places) if steps[p]), key=lambda i: self.sizes[found[i]])
-            found[widest] = steps[places[widest]].pop(0)
-        return tuple(sorted(found))
+            if place in coarser_levels:
+                coarser_levels[place].append(level)
+        while math.prod(self.sizes[place] for place in chosen) > most:
+            candidates = [i for i, place in enumerate(places) if coarser_levels[place]]
+            if not candidates:
+                break
+            widest = max(candidates, key=lambda i: self.sizes[chosen[i]])
+            chosen[widest] = coarser_levels[places[widest]].pop(0)
+        return tuple(sorted(chosen))
 
     def codes(self, merged: Sequence[NDArray[np.int64]]) -> tuple[tuple[int, NDArray[np.int64]], ...]:
-        """Of each level its attribute, and the code there of each code that those of this one were `merged` into.
+        """Return for each level its attribute, and the code at the level of each merged code of that attribute.
 
-        A merged code whose values have different codes at the level has one of its own, behind the others.
+        `merged[place][code]` is the code into which a code of the attribute was merged. A merged code whose values have
+        different codes at the level gets a separate code, behind the others.
         """
         import numpy as np
 
-        found = []
+        levels = []
         for place, bins, joined in self.of:
-            fine, new = np.arange(self.sizes[place]), merged[place]
+            fine = np.arange(self.sizes[place])
+            merged_codes = merged[place]
             coarse = np.where(fine < bins, fine // joined, fine - bins - (-bins // joined))
-            low, high = np.full(int(new.max()) + 1, len(fine)), np.full(int(new.max()) + 1, -1)
-            np.minimum.at(low, new, coarse)
-            np.maximum.at(high, new, coarse)
-            apart = np.where(low == high, low, len(fine) + np.arange(len(low)))
-            found.append((place, np.unique(apart, return_inverse=True)[1].astype(np.int64)))
-        return tuple(found)
+            # The least and the largest code at the level of the values of each merged code; they differ where it straddles.
+            size = int(merged_codes.max()) + 1
+            low = np.full(size, len(fine))
+            high = np.full(size, -1)
+            np.minimum.at(low, merged_codes, coarse)
+            np.maximum.at(high, merged_codes, coarse)
+            separate_codes = len(fine) + np.arange(size)
+            level_codes = np.where(low == high, low, separate_codes)
+            _, numbered = np.unique(level_codes, return_inverse=True)
+            levels.append((place, numbered.astype(np.int64)))
+        return tuple(levels)

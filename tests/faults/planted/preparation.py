@@ -137,8 +137,8 @@ FAULTS = (
     Fault(
         name="a difference may be known where the date since which it counts is missing",
         file="src/marginweave/configuration/attributes.py",
-        text="    found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]\n",
-        instead="",
+        text="        boxes += rules.undated(difference.since, difference.column)\n",
+        instead="        pass\n",
         killed_by=(
             f"{_COMPUTED}::test_nothing_has_passed_since_what_is_missing",
             f"{_COMPUTED}::test_differences_and_sums_hold_in_every_record",

@@ -23,17 +23,17 @@ def _mapping(value: Any) -> Any:
 
 class _Computed(FrozenModel):
     key: ClassVar[str]
-    """Where it is in the section `structure`."""
+    """Its key in the section `structure`."""
     column: str
 
     @property
     def computed(self) -> str:
-        """The column of the output that is computed; it is not counted."""
+        """Name of the column that is computed in the output; it is not counted."""
         return self.column
 
     @property
     def leaves_gaps(self) -> bool:
-        """Whether it can be missing where its sources are not."""
+        """Return whether the computed column can be missing where its sources are not."""
         return False
 
 
@@ -47,12 +47,12 @@ class DeterminedColumn(_Computed):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The counted column that it follows from."""
+        """Name of the counted column that it follows from."""
         return (self.by,)
 
     @property
     def leaves_gaps(self) -> bool:
-        """Whether other values of `by` have none."""
+        """Return whether it is missing for values of `by` that `mapping` does not name."""
         return self.default is None
 
 
@@ -68,12 +68,12 @@ class DifferenceColumn(_Computed):
 
     @property
     def computed(self) -> str:
-        """The later column."""
+        """Name of the later column, which the output computes."""
         return self.of
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The counted columns that it is the sum of."""
+        """Names of the counted columns whose sum it is."""
         return self.since, self.column
 
 
@@ -85,7 +85,7 @@ class SumColumn(_Computed):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The counted columns that it is the sum of."""
+        """Names of the counted columns whose sum it is."""
         return self.of
 
 
@@ -94,11 +94,11 @@ ComputedColumn: TypeAlias = DeterminedColumn | TotalColumn
 
 
 def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column]) -> None:
-    """Refuse rules that do not fit the declared columns, all of which are there."""
-    given = tuple(rules)
-    computed = {rule.computed for rule in given}
-    differences = {rule.column for rule in given if isinstance(rule, DifferenceColumn)}
-    for rule in given:
+    """Refuse rules that do not fit the declared columns (ValueError); `columns` has every column that they name."""
+    all_rules = tuple(rules)
+    computed = {rule.computed for rule in all_rules}
+    differences = {rule.column for rule in all_rules if isinstance(rule, DifferenceColumn)}
+    for rule in all_rules:
         if isinstance(rule, DeterminedColumn):
             _check_determined(rule, columns, computed)
         else:
@@ -108,26 +108,31 @@ def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column
 
 
 def _check_determined(rule: DeterminedColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
-    column, by = columns[rule.column], columns[rule.by]
+    """Refuse a mapping from or to values that its columns do not have, or of columns that cannot be mapped (ValueError)."""
+    column = columns[rule.column]
+    by = columns[rule.by]
     if not column.public_cells:
         raise ValueError(f"structure.determined has {rule.column!r}, which must be a column with its own public values")
-    whole = isinstance(by, NumberColumn) and by.decimals == 0
-    if rule.by in computed or not (whole or isinstance(by, Category | BooleanColumn)):
+    is_whole_number = isinstance(by, NumberColumn) and by.decimals == 0
+    if rule.by in computed or not (is_whole_number or isinstance(by, Category | BooleanColumn)):
         raise ValueError(
             f"structure.determined computes {rule.column!r} by {rule.by!r}, which must be a measured category, boolean or "
             "number of 0 decimals"
         )
-    for text in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):
+    texts = list(rule.mapping.values())
+    if rule.default is not None:
+        texts.append(rule.default)
+    for text in texts:
         if not column.accepts(text.strip()):
             raise ValueError(
                 f"structure.determined gives {rule.column!r} the value {text!r}, which it does not declare"
             )
-    named: dict[Hashable, str] = {}
+    mapped: dict[Hashable, str] = {}
     for text in rule.mapping:
         key = by.value_key(text)
         if key is None:
             raise ValueError(f"structure.determined maps {text!r}, which is no value of {rule.by!r}")
-        earlier = named.setdefault(key, text)
+        earlier = mapped.setdefault(key, text)
         if earlier is not text:
             raise ValueError(
                 f"structure.determined maps {earlier!r} and {text!r}, which are one value of {rule.by!r}; keep one"
@@ -135,13 +140,15 @@ def _check_determined(rule: DeterminedColumn, columns: Mapping[str, Column], com
 
 
 def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
-    """A sum must be exact, of columns that are counted."""
-    names, place = (rule.computed, *rule.sources), f"structure.{rule.key}"
+    """Refuse a sum or difference that is not exact, or of columns that are not counted (ValueError)."""
+    names = (rule.computed, *rule.sources)
+    place = f"structure.{rule.key}"
     if len(set(names)) < len(names):
         raise ValueError(f"{place} has a column twice among {', '.join(names)}")
     for name in names:
-        column, counted = columns[name], name != rule.computed
-        if not column.public_cells or (counted and name in computed):
+        column = columns[name]
+        computed_elsewhere = name != rule.computed and name in computed
+        if not column.public_cells or computed_elsewhere:
             raise ValueError(
                 f"{place} has {name!r}, which must be a separate column with public bounds, not computed from others"
             )
@@ -149,18 +156,24 @@ def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Col
             raise ValueError(f"{place} has {name!r}, which must be a number or date, without codes")
         if isinstance(column, DateColumn) and not column.exact:
             raise ValueError(f"{place} has {name!r}, whose format must write each {column.type} in its own way")
-    dated, kinds = isinstance(rule, DifferenceColumn), [columns[name].type for name in names]
-    wanted = [kinds[0], kinds[0], "number"] if dated else ["number"] * len(kinds)
-    if kinds != wanted or len({step_of(columns[name]) for name in names}) > 1:
-        what = "dates of one type and a number of 0 decimals, or numbers" if dated else "numbers"
-        raise ValueError(f"{place} has {', '.join(names)}, which must be {what} of as many decimals")
+    is_difference = isinstance(rule, DifferenceColumn)
+    types = [columns[name].type for name in names]
+    expected = [types[0], types[0], "number"] if is_difference else ["number"] * len(types)
+    if types != expected or len({step_of(columns[name]) for name in names}) > 1:
+        needed = "dates of one type and a number of 0 decimals, or numbers" if is_difference else "numbers"
+        raise ValueError(f"{place} has {', '.join(names)}, which must be {needed} of as many decimals")
     _check_bounds(rule, columns)
 
 
 def _check_bounds(rule: TotalColumn, columns: Mapping[str, Column]) -> None:
-    """Nothing that is computed may have to be clamped: then the sum would no longer be right."""
-    column, limits = columns[rule.computed], [span_of(columns[name]) for name in rule.sources]
-    least, most = (sum(ends, Fraction()) for ends in zip(*limits, strict=True))
+    """Refuse sums beyond the bounds of the computed column (ValueError): they would be clamped, and not be the sum."""
+    column = columns[rule.computed]
+    least = Fraction()
+    most = Fraction()
+    for name in rule.sources:
+        low, high = span_of(columns[name])
+        least += low
+        most += high
     first, last = span_of(column)
     if not first <= least <= most <= last:
         raise ValueError(
@@ -170,6 +183,7 @@ def _check_bounds(rule: TotalColumn, columns: Mapping[str, Column]) -> None:
 
 
 def _text(column: Column, point: Fraction) -> str:
+    """Return a number, or a moment of a date, as a message shows it."""
     if not isinstance(column, DateColumn):
         return format(float(point), ".12g")
     with suppress(OverflowError):

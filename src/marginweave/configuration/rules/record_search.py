@@ -1,4 +1,4 @@
-"""A record that keeps rules between attributes, found by trying values; or that there is none."""
+"""Search for a record that breaks no rule between attributes, by trying values; it also finds that there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_STEPS = 5_000
 
 Value = TypeVar("Value", bound=Hashable)
 Rules: TypeAlias = Mapping[tuple[int, ...], set[tuple[Value, ...]]]
-"""Forbidden values by the attributes that they belong to."""
+"""Forbidden combinations of values, by the attributes that they belong to."""
 
 
 class ContradictionError(ValueError):
@@ -23,11 +23,11 @@ class ContradictionError(ValueError):
 
 
 class UndecidedError(ValueError):
-    """A search that was not over after `MAX_STEPS` steps."""
+    """A search that did not end within `MAX_STEPS` steps."""
 
 
 def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> dict[int, Value]:
-    """A value of every attribute that rules tie together, such that no rule is broken; early ones of `values` are preferred.
+    """Return a value of every attribute that is in a rule, such that no rule is broken; early `values` are preferred.
 
     Raises:
         ContradictionError: there is no such record.
@@ -36,74 +36,94 @@ def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> d
     for places, forbidden in rules.items():
         if len(forbidden) == math.prod(len(values[place]) for place in places):
             raise ContradictionError(places)
-    found: dict[int, Value] = {}
-    undecided, search = False, _Search(rules)
+    record: dict[int, Value] = {}
+    undecided = False
+    search = _Search(rules)
     for part in tied_parts(rules):
         try:
-            found |= search.record({place: values[place] for place in sorted(part)})
+            record |= search.record({place: values[place] for place in sorted(part)})
         except UndecidedError:
-            undecided = True
+            undecided = True  # a contradiction in a later part is still worth finding
     if undecided:
         raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
-    return found
+    return record
 
 
 def tied_parts(groups: Iterable[Sequence[int]]) -> list[set[int]]:
-    """Attributes that groups of them tie together, directly or through others: each part stands by itself."""
+    """Return the parts into which groups of attributes fall: two attributes of a group are in the same part."""
     parts: list[set[int]] = []
     for places in groups:
         touched = [part for part in parts if not part.isdisjoint(places)]
-        parts = [*(part for part in parts if part.isdisjoint(places)), set(places).union(*touched)]
+        untouched = [part for part in parts if part.isdisjoint(places)]
+        parts = [*untouched, set(places).union(*touched)]
     return parts
 
 
-Left: TypeAlias = Mapping[int, Sequence[Value]]  # the values that each attribute may still have
+Possible: TypeAlias = Mapping[int, Sequence[Value]]
+"""The values that each attribute may still have."""
 
 
 class _Search(Generic[Value]):
-    """Backtracking with forward checking: the attribute with the fewest values left is next (Haralick and Elliott 1980)."""
+    """Backtracking with forward checking: the attribute with the fewest possible values is next (Haralick and Elliott 1980)."""
 
     def __init__(self, rules: Rules[Value]) -> None:
         self._rules = rules
-        self._near: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+        self._rules_of: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
         for places in rules:
             for place in places:
-                self._near[place].append(places)
+                self._rules_of[place].append(places)
 
-    def record(self, values: Left[Value]) -> dict[int, Value]:
-        """As `find_record`, of attributes that rules tie together."""
-        choices = [self._possible([values])]
+    def record(self, values: Possible[Value]) -> dict[int, Value]:
+        """Return a record that breaks no rule, of attributes that are one part; raises as `find_record`."""
+        choices = [
+            self._narrow_all([values])
+        ]  # for each decided attribute, the choices of its value that are not tried yet
         for _ in range(MAX_STEPS):
             if not choices:
                 raise ContradictionError(sorted(values))
-            left = next(choices[-1], None)
-            if left is None:
+            possible = next(choices[-1], None)
+            if possible is None:
                 choices.pop()
-            elif several := [place for place, own in left.items() if len(own) > 1]:
-                _, chosen = min((len(left[place]), place) for place in several)
-                choices.append(self._possible([{**left, chosen: [value]} for value in left[chosen]]))
-            else:
-                return {place: value for place, (value,) in left.items()}
+                continue
+            undecided = [place for place, options in possible.items() if len(options) > 1]
+            if not undecided:
+                return {place: value for place, (value,) in possible.items()}
+            _, chosen = min((len(possible[place]), place) for place in undecided)
+            choices.append(self._narrow_all([{**possible, chosen: [value]} for value in possible[chosen]]))
         raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
 
-    def _possible(self, choices: Iterable[Left[Value]]) -> Iterator[Left[Value]]:
-        return (left for left in map(self._narrowed, choices) if left is not None)
+    def _narrow_all(self, choices: Iterable[Possible[Value]]) -> Iterator[Possible[Value]]:
+        """Yield the choices that break no rule, without the values that rules exclude in them."""
+        for choice in choices:
+            possible = self._narrow(choice)
+            if possible is not None:
+                yield possible
 
-    def _narrowed(self, values: Left[Value]) -> Left[Value] | None:
-        """The values that rules leave where all attributes of a rule but one are decided; None where one has none then."""
-        left = {**values}
-        decided = [place for place, own in left.items() if len(own) == 1]
+    def _narrow(self, values: Possible[Value]) -> Possible[Value] | None:
+        """Apply each rule that has at most one undecided attribute; return the values that remain possible.
+
+        None where an attribute has no possible value.
+        """
+        possible = {**values}
+        decided = [place for place, options in possible.items() if len(options) == 1]
         while decided:
-            for rule in self._near[decided.pop()]:
-                free = [place for place in rule if len(left[place]) > 1]
-                if len(free) > 1:
+            for rule in self._rules_of[decided.pop()]:
+                undecided = [place for place in rule if len(possible[place]) > 1]
+                if len(undecided) > 1:
                     continue
-                place = free[0] if free else rule[-1]
-                left[place] = [value for value in left[place] if self._is_allowed(rule, {place: value}, left)]
-                if not left[place]:
+                place = undecided[0] if undecided else rule[-1]
+                possible[place] = self._allowed_values(rule, place, possible)
+                if not possible[place]:
                     return None
-                decided += free if len(left[place]) == 1 else []
-        return left
+                if len(possible[place]) == 1:
+                    decided += undecided
+        return possible
 
-    def _is_allowed(self, rule: tuple[int, ...], chosen: Mapping[int, Value], left: Left[Value]) -> bool:
-        return tuple(chosen.get(place, left[place][0]) for place in rule) not in self._rules[rule]
+    def _allowed_values(self, rule: tuple[int, ...], place: int, possible: Possible[Value]) -> list[Value]:
+        """Return the possible values of `place` with which the decided values of the other attributes keep the rule."""
+        allowed = list[Value]()
+        for value in possible[place]:
+            combination = tuple(value if j == place else possible[j][0] for j in rule)
+            if combination not in self._rules[rule]:
+                allowed.append(value)
+        return allowed

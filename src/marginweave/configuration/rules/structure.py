@@ -1,9 +1,9 @@
-"""What is known of columns together: computed from others, or never found together."""
+"""Rules between columns: columns that are computed from others, and combinations of values that cannot be."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, TypeAlias
@@ -30,9 +30,10 @@ def _combination(value: Any) -> Any:
 
 
 class AppliesRule(FrozenModel):
-    """Columns that apply only `where` others have given values: elsewhere they are `otherwise`, and there they never are.
+    """Columns that apply only `where` other columns have certain values.
 
-    `otherwise` is one of their values, or a text that means "no value"; the missing value if it is left out.
+    Elsewhere they are `otherwise`, and where they apply they never are. `otherwise` is one of their values, or a text that
+    means "no value"; the missing value if it is left out.
     """
 
     columns: Annotated[Texts, Field(min_length=1)]
@@ -41,27 +42,27 @@ class AppliesRule(FrozenModel):
 
 
 class OrderedColumns(FrozenModel):
-    """Numbers, or dates, none of which is less than one that stands before it; nor equal, without `ties`."""
+    """Numbers, or dates, none of which is less than an earlier column of the list; nor equal to it, without `ties`."""
 
     columns: Annotated[Texts, Field(min_length=2)]
     ties: bool = True
 
 
-# Left out where there is nothing, so that digests stay as they were.
+# An empty list is left out, so that digests do not change.
 _NOT_EMPTY = AfterValidator(lambda rules: rules or None)
 
 
 Orders: TypeAlias = Mapping[tuple[str, str], int]
-"""By how many steps at least the second column lies above the first."""
+"""For (low, high) columns, the least number of steps by which the second lies above the first."""
 
 
 class Structure(FrozenModel):
     """Public knowledge of columns together.
 
-    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
-    a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`. What `determined`,
-    `difference` and `sum` compute is not counted. A record of the source that breaks a rule becomes one that keeps all
-    (`Repair`).
+    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values means each of them, and so does a
+    condition. They are never candidates and never synthesized; nor is a combination that breaks `applies` or `ordered`. What
+    `determined`, `difference` and `sum` compute is not counted. A record of the source that breaks a rule is changed until it
+    keeps all rules (`Repair`).
     """
 
     determined: tuple[DeterminedColumn, ...] = ()
@@ -73,62 +74,64 @@ class Structure(FrozenModel):
 
     @cached_property
     def orders(self) -> Orders:
-        """Which column comes before which, directly or through others."""
-        found: dict[tuple[str, str], int] = {}
+        """Pairs of columns of which the first comes before the second, directly or through others."""
+        steps: dict[tuple[str, str], int] = {}
         for order in self.ordered or ():
             for low, high in pairwise(order.columns):
-                found[low, high] = max(found.get((low, high), 0), int(not order.ties))
-        for middle in {name for pair in found for name in pair}:  # the longest way through others (Floyd and Warshall)
-            for (low, one), (other, high) in itertools.product(list(found), repeat=2):
-                if one == other == middle:
-                    found[low, high] = max(found.get((low, high), 0), found[low, one] + found[other, high])
-        return found
+                steps[low, high] = max(steps.get((low, high), 0), int(not order.ties))
+        for middle in {name for pair in steps for name in pair}:  # the longest way through others (Floyd and Warshall)
+            before = [low for low, high in steps if high == middle]
+            behind = [high for low, high in steps if low == middle]
+            for low, high in itertools.product(before, behind):
+                steps_through = steps[low, middle] + steps[middle, high]
+                steps[low, high] = max(steps.get((low, high), 0), steps_through)
+        return steps
 
     @property
     def can_be_broken(self) -> bool:
-        """Whether there are rules that a row of the source can break; what is computed follows from its columns."""
+        """Return whether there are rules that a row of the source can break; rules that compute a column cannot be."""
         return bool(self.forbidden or self.applies or self.ordered)
 
     @property
     def computed(self) -> tuple[ComputedColumn, ...]:
-        """The rules by which columns are computed in the output."""
+        """Rules by which columns are computed in the output."""
         return (*self.determined, *self.totals)
 
     @property
     def totals(self) -> tuple[TotalColumn, ...]:
-        """Those by which one is the sum of others."""
+        """Rules by which a column is computed as the sum of others."""
         return (*(self.difference or ()), *(self.sum or ()))
 
     def computed_among(self, present: Collection[str]) -> tuple[str, ...]:
-        """The columns `present` that are computed in the output: rows can be held against their rules."""
+        """Return those of the columns `present` that are computed in the output: rows can be checked by their rules."""
         return tuple(rule.computed for rule in self.computed if rule.computed in present)
 
     def rule_of(self, column: str) -> ComputedColumn | None:
-        """The rule by which a column is computed in the output."""
+        """Return the rule by which a column is computed in the output, or None."""
         return next((rule for rule in self.computed if rule.computed == column), None)
 
     def difference_of(self, column: str) -> DifferenceColumn | None:
-        """The difference that a counted column is."""
+        """Return the rule of a counted column that is a difference, or None."""
         return next((rule for rule in self.difference or () if rule.column == column), None)
 
 
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
-    """Refuse a structure that does not fit the declared columns."""
-    ruled = [("forbidden", name) for combination in structure.forbidden for name in combination]
-    ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
-    ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
-    computed = _once((rule.computed for rule in structure.computed), "determined, difference and sum")
-    _once((rule.column for rule in structure.difference or ()), "difference")
+    """Refuse a structure that does not fit the declared columns; raises ValueError."""
+    computed = [rule.computed for rule in structure.computed]
+    _check_unique(computed, "determined, difference and sum")
+    _check_unique([rule.column for rule in structure.difference or ()], "difference")
     sources = [name for rule in structure.computed for name in rule.sources]
+    ruled = list(_ruled_columns(structure))
     for name in (*computed, *sources, *(name for _, name in ruled)):
         if name not in columns:
             raise ValueError(f"structure names {name!r}, which is not among columns")
     check_computed(structure.computed, columns)
     for key, name in ruled:
         _check_ruled(key, name, columns, set(computed))
-    _once((name for universe in structure.applies or () for name in universe.columns), "applies")
-    for universe in structure.applies or ():
-        _once((*universe.where, *universe.columns), "applies")
+    universes = structure.applies or ()
+    _check_unique([name for universe in universes for name in universe.columns], "applies")
+    for universe in universes:
+        _check_unique([*universe.where, *universe.columns], "applies")
     for order in structure.ordered or ():
         _check_order(order, columns)
     for low, high in structure.orders:
@@ -136,9 +139,23 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
             raise ValueError(f"structure.ordered has {low!r} before itself, through others")
 
 
-def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: Set[str]) -> None:
+def _ruled_columns(structure: Structure) -> Iterator[tuple[str, str]]:
+    """Yield the columns that `forbidden`, `applies` and `ordered` name, each with the key that names it."""
+    for combination in structure.forbidden:
+        for name in combination:
+            yield "forbidden", name
+    for rule in structure.applies or ():
+        for name in (*rule.where, *rule.columns):
+            yield "applies", name
+    for order in structure.ordered or ():
+        for name in order.columns:
+            yield "ordered", name
+
+
+def _check_ruled(key: str, name: str, columns: Mapping[str, Column], computed: Set[str]) -> None:
+    """Refuse a column that a rule under `key` cannot name (ValueError)."""
     column = columns[name]
-    if not column.measured or name in elsewhere or column.buys_bounds:
+    if not column.measured or name in computed or column.buys_bounds:
         raise ValueError(
             f"structure.{key} names {name!r}, which rules cannot name. That is a column that is dropped or computed "
             "(name the column that it follows from), or one with private bounds"
@@ -148,17 +165,18 @@ def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: 
 
 
 def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
-    _once(order.columns, "ordered")
-    kinds = {(columns[name].type, step_of(columns[name])) for name in order.columns}
-    if len(kinds) > 1 or not all(any(label_limits(columns[name])) for name in order.columns):
+    """Refuse an order of columns that cannot be compared, or that names a column twice (ValueError)."""
+    _check_unique(order.columns, "ordered")
+    ordered = [columns[name] for name in order.columns]
+    kinds = {(column.type, step_of(column)) for column in ordered}
+    if len(kinds) > 1 or not all(any(label_limits(column)) for column in ordered):
         raise ValueError(
             f"structure.ordered has {', '.join(order.columns)}, which must be numbers of as many decimals, or dates of one type"
         )
 
 
-def _once(names: Iterable[str], key: str) -> tuple[str, ...]:
-    given = tuple(names)
-    for name in given:
-        if given.count(name) > 1:
+def _check_unique(names: Sequence[str], key: str) -> None:
+    """Refuse a name that occurs twice under `key` (ValueError)."""
+    for name in names:
+        if names.count(name) > 1:
             raise ValueError(f"structure.{key} names {name!r} twice")
-    return given
