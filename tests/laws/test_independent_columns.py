@@ -37,7 +37,13 @@ def _tests(
         else:
             noise = np.rint(rng.normal(0, sigma, drawn.shape))
         pair = dependence(
-            row_codes, column_codes, drawn + noise, sigma, signed=True, sampling=sampling, laplace=laplace
+            row_codes,
+            column_codes,
+            drawn + noise,
+            sigma,
+            signed=True,
+            sampling=sampling,
+            kurtosis=6.0 if laplace else 3.0,
         )
         found.append(pair.p)
     return np.array(found)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.base.arrays import Flags, Floats
+from marginweave.base.budget import NoiseName
 from marginweave.base.errors import InputError
-from marginweave.mechanisms.laplace import DiscreteLaplace
+from marginweave.mechanisms.catalogue import count_noise, sigmas_reached
 from marginweave.mechanisms.normal import ndtri
 
 
@@ -26,17 +27,24 @@ def check_level(level: float) -> None:
 class Reach:
     """How far noise goes with a probability of `level`, in records, for its standard deviation.
 
-    Normal noise goes z sd. A sum of discrete Laplace noise has a tail between the normal one and that of a single cell, so the
-    larger of both is taken.
+    Normal noise goes z sd. A sum of noise of other kinds, the names in `tails`, has a tail between the normal one and that of a
+    single cell, so the larger of both is taken.
     """
 
     level: float
-    pure: bool = False
+    tails: frozenset[NoiseName] = frozenset()
 
     def of(self, sigma: float) -> float:
-        """The half width of an interval."""
+        """Return the half width of an interval, in the unit of `sigma`."""
         normal = -ndtri((1 - self.level) / 2) * sigma
-        return max(normal, float(DiscreteLaplace.reach(sigma, self.level))) if self.pure and sigma else normal
+        return max([normal, *(float(count_noise(name).reach(sigma, self.level)) for name in self.tails if sigma)])
+
+    @property
+    def sigmas(self) -> float:
+        """The half width in standard deviations, where these are so large that steps of whole numbers do not count."""
+        return max(
+            [self.of(1.0) if not self.tails else 0.0, *(sigmas_reached(name, self.level) for name in self.tails)]
+        )
 
     @property
     def each(self) -> Reach:
@@ -127,10 +135,8 @@ def ratio_interval(
             the interval only grows, and is never empty.
         sampling: s_0, s_1, s_2: variance s_0 + s_1 R + s_2 R^2 of the table as a sample, beside that of the noise.
     """
-    d, z2 = float(values[1]), reach.of(1.0) ** 2
+    d, z2 = float(values[1]), reach.sigmas**2
     n = min(max(float(values[0]), limits[0] * d), limits[1] * d)
-    if reach.pure:  # relative to a large deviation, where steps of whole numbers do not count
-        z2 = (reach.of(1e6) / 1e6) ** 2
     c = n * n - z2 * (covariance[0, 0] + sampling[0])
     b = -2 * n * d + z2 * (2 * covariance[0, 1] - sampling[1])
     a = d * d - z2 * (covariance[1, 1] + sampling[2])

@@ -260,7 +260,7 @@ class MarginalAnswers:
         if known or question.of == "population" or question.asked in ("mean", "sum"):
             found, flag = modelled._answer(question, where, own, numbers)  # noqa: SLF001 - its own
             return Said(found=found, flag=flag or (_RESTS if known else _UNCLAIMED), how="model", claimed=known)
-        reach = Reach(level=question.level, pure=self.squares.measured.pure)
+        reach = Reach(level=question.level, tails=self.squares.measured.tails)
         if numbers is not None:
             found, flag = quantile_between(self._count_anyhow, [*where, *own], numbers, reach, question.fraction)
         elif question.asked == "share":
@@ -274,7 +274,7 @@ class MarginalAnswers:
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
     ) -> tuple[EstimateInterval, str]:
-        reach = Reach(level=question.level, pure=self.squares.measured.pure)
+        reach = Reach(level=question.level, tails=self.squares.measured.tails)
         sampled = question.of == "population"
         if numbers is not None:
             if question.asked in ("mean", "sum"):

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
+from marginweave.base.budget import NoiseName
 from marginweave.configuration.marginals import COMPRESS
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of
+from marginweave.mechanisms.catalogue import count_noise
 from marginweave.observations.tables import Marginals, Observation
 from marginweave.observations.undeclared import ignored_attributes
 
-ROUNDING = 1 / 12
-"""Variance of rounding to whole numbers; where the noise is so small that it has less, an interval covers more."""
 FEWEST = 1e-6
 """Records of a value whose noisy count is not positive."""
 
@@ -71,8 +71,8 @@ class PartTables:
     """Observations of a release, but those in coarser bins, as tables over parts of axes, and these parts.
 
     `sizes` are the numbers of codes of each axis, `whole` the part of each axis that tells all of its codes apart, in which a
-    table of this axis alone was measured. `total` is the number of records where it is public. `pure` says whether some noise
-    is discrete Laplace, whose tails are heavier than the normal ones. `merged_below` has by axis, of each code, below how many
+    table of this axis alone was measured. `total` is the number of records where it is public. `tails` are the
+    kinds of noise in them whose tails are not normal. `merged_below` has by axis, of each code, below how many
     deviations of the noise of its own count it is measured together with others, -inf where nothing is.
     """
 
@@ -81,7 +81,7 @@ class PartTables:
     whole: dict[int, int]
     tables: tuple[PartTable, ...]
     total: float | None = None
-    pure: bool = False
+    tails: frozenset[NoiseName] = frozenset()
     merged_below: Mapping[int, Floats] = field(default_factory=dict)
 
 
@@ -144,7 +144,7 @@ def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: floa
         whole=whole,
         tables=tuple(tables),
         total=total,
-        pure=any(m.noise == "discrete-laplace" for m in measured),
+        tails=frozenset(m.noise for m in measured if not count_noise(m.noise).is_normal),
     )
 
 
@@ -173,9 +173,8 @@ class _Parts:
             numbers.append(number)
             counts = np.take(counts, blocks, axis=place)
         order = sorted(range(len(numbers)), key=lambda place: numbers[place])
-        rounding = ROUNDING if m.noise == "rounded-gaussian" else 0.0
         return PartTable(
             parts=tuple(numbers[place] for place in order),
             counts=np.ascontiguousarray(counts.transpose(order)),
-            variance=m.deviation**2 + rounding,
+            variance=m.deviation**2 + count_noise(m.noise).rounding_variance,
         )

@@ -41,7 +41,7 @@ def dependence(
     *,
     signed: bool = False,
     sampling: float = 1.0,
-    laplace: bool = False,
+    kurtosis: float = 3.0,
 ) -> Dependence:
     """How far a released pair is from independent columns.
 
@@ -56,7 +56,8 @@ def dependence(
     no count is further off than the sums of its row and its column. Cramér's V weighs rare values most, which are mostly
     noise; and what noise adds to counts that cannot be negative spoils sums, not the nearest a and b. T is nearly chi^2 with
     (r - 1)(c - 1) degrees of freedom (M. Gaboardi, H. Lim, R. Rogers, S. Vadhan, Differentially private chi-squared hypothesis
-    testing, ICML 2016, section 5). Squares of `laplace` noise vary more: by 5 s^4 instead of 2 s^4.
+    testing, ICML 2016, section 5). Squares of noise vary by (kurtosis - 1) s^4: by 2 s^4 of normal
+    noise, by 5 s^4 of Laplace noise.
 
     Args:
         rows: First value of each occupied cell of the pair's table, or of each, shape (cells,).
@@ -65,7 +66,7 @@ def dependence(
         signed: Whether counts may be negative.
         sigma: Standard deviation s of the noise of a cell, and whatever a count may lack by suppression.
         sampling: m.
-        laplace: Whether the noise, or a part of it, is Laplace's.
+        kurtosis: Of the noise, or of the part of it that has the largest.
 
     Returns:
         T. DP: post-processing.
@@ -84,7 +85,7 @@ def dependence(
         a = np.bincount(row, weights=weighted * b[column]) / (weights @ np.bincount(of_column, weights=b**2))[of_row]
         held = (np.bincount(of_row, weights=a**2) @ weights)[of_column]
         b = np.bincount(column, weights=weighted * a[row]) / held
-    spread = 1 + 1.5 * free / (len(a) * len(b)) if laplace else 1.0
+    spread = 1 + (kurtosis - 3) / 2 * free / (len(a) * len(b))
     return Dependence(distance=float(weighted @ counts - held @ b**2), freedom=free, spread=spread)
 
 

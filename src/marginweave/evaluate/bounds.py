@@ -83,7 +83,7 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
         unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
         holders = [wider[i] for i in larger.of(columns)] if not alone or unmerged else []
         holders += [one_way[columns[0]]] if alone else []
-        complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
+        complete = [m for m in holders if m.complete and count_noise(m.noise).is_normal]
         noisy, sigma = _combined(complete or holders, columns)
         mean_error = min(count_noise(m.noise).mean_error for m in complete or holders)
         merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]

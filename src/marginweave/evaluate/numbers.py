@@ -16,6 +16,7 @@ from marginweave.columns import values_of
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.intervals import LEVEL
+from marginweave.mechanisms.catalogue import count_noise
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.tables import Marginals
 from marginweave.records.decode import column_codes, column_counts, label_counts
@@ -164,7 +165,7 @@ def _intervals(
     """
     attribute, codes = column_codes(drawn.domain, configuration)[name]
     measured = drawn.one_way[attribute]
-    if not measured.complete or measured.noise != "rounded-gaussian":
+    if not measured.complete or not count_noise(measured.noise).is_normal:
         return [(None, None)] * (1 + len(PROBABILITIES))
     lows, highs = np.array(column.held).T
     known = codes < len(column.bin_labels)

@@ -240,11 +240,13 @@ def observer_chance(configuration: Configuration, epsilon: float) -> str:
     """How often the observer is right at most, in percent.
 
     Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) of
-    Laplace noise and of an amplified resize, of which no more than (epsilon, delta) is known. DP: arithmetic on public numbers.
+    noise that is charged in epsilon alone, and of an amplified resize, of which no more than (epsilon, delta) is known. What
+    `noise: auto` chooses at the configuration's epsilon is taken for all. DP: arithmetic on public numbers.
     """
     delta, resize, marginals = configuration.privacy.delta, configuration.resize, configuration.marginals
-    is_laplace = marginals is not None and marginals.noise == "laplace"
-    if delta > 0 and not is_laplace and not (resize is not None and resize.amplify):
+    has_choice = marginals is not None and marginals.noise != "gaussian"
+    is_pure = has_choice and plan_budget(configuration).pure_noise is not None
+    if delta > 0 and not is_pure and not (resize is not None and resize.amplify):
         chance = float(ndtr(gdp_mu(epsilon, delta) / 2))
     else:
         chance = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))

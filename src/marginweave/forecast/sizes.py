@@ -143,7 +143,7 @@ def _distances(configuration: Configuration, plan: Plan, rows: int) -> dict[Cliq
         for length in (1, 2):
             for part in itertools.combinations((a for a in clique if a < len(names)), length):
                 summed = cells(clique, sizes) / cells(part, sizes)
-                precisions[part] += 1 / (error * sigma) ** 2 / summed
+                precisions[part] += 1 / (error * sigma) ** 2 / summed if sigma else math.inf
     found = {part: cells(part, sizes) / math.sqrt(p) / (2 * rows) for part, p in precisions.items() if p}
     if configuration.marginals is not None and configuration.marginals.adaptive is not None:
         share = plan.of(RoundMarginals)[0]

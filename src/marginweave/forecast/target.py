@@ -32,6 +32,7 @@ from marginweave.forecast.noise import observer_chance
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import public_sizes
+from marginweave.mechanisms.catalogue import sigmas_reached
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)"
 _DISTANCE = re.compile(rf"(pairs|triples)\s+(?:within\s+{_NUMBER}\s*%|tvd\s+{_NUMBER})", re.ASCII | re.IGNORECASE)
@@ -39,7 +40,7 @@ _GROUP = re.compile(r"groups\s+of\s+(\d{1,9})\s+within\s+(\d{1,9})", re.ASCII | 
 _FORMS = "write 'pairs within 5 %', 'triples TVD .08' or 'groups of 100 within 20'"
 TWO_DIGITS = (*(float(f"{digits}e{power}") for power in (-3, -2, -1) for digits in range(10, 100)), MOST_EPSILON)
 """The epsilons that are looked at, from .01 on."""
-_WIDTH, _PURE_WIDTH = 1.96, 2.12  # standard deviations within which normal and Laplace noise are in 19 of 20 releases
+_GROUP_LEVEL = 0.95  # in 19 of 20 releases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,7 @@ def group_error(configuration: Configuration, group: int) -> float:
     sigma = max(map(float, draw.sigmas(configuration)))
     if settings.compress != "none" and settings.compress * sigma > group:
         return group
-    return min(group, sigma * (_PURE_WIDTH if draw.mechanism.is_pure else _WIDTH))
+    return min(group, sigma * sigmas_reached(draw.mechanism.name, _GROUP_LEVEL))
 
 
 def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterator[str]:

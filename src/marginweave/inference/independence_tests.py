@@ -19,6 +19,7 @@ from marginweave.domain.zeros import kept_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
 from marginweave.inference.modelled import setting
+from marginweave.mechanisms.catalogue import count_noise
 
 NAIVE = (
     "A usual chi-square test of synthetic records or of these counts takes their noise for association: its p is "
@@ -72,7 +73,7 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         math.sqrt(variance),
         signed=True,
         sampling=rows if of == "population" else 0.0,
-        laplace=answers.squares.measured.pure,
+        kurtosis=max([3.0, *(count_noise(name).kurtosis for name in answers.squares.measured.tails)]),
     )
     if not found.freedom:
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")

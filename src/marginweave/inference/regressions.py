@@ -60,7 +60,7 @@ def of_opened(opened: Modelled, asked: Regression) -> tuple[tuple[str, ...], Est
         raise opened.not_together(columns) from None
     fit = calibrated.fit(asked.kind, sampling=opened.rows_a_subject if asked.of == "population" else 0.0)
     _check_noise(fit, names)
-    reach = Reach(level=asked.level, pure=opened.squares.measured.pure)
+    reach = Reach(level=asked.level, tails=opened.squares.measured.tails)
     half = np.array([reach.of(sd) for sd in np.sqrt(np.diagonal(fit.found.covariance)).tolist()])
     return tuple(names[: len(half)]), fit.found, half
 

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import Cost, MechanismName, NoiseName, NoiseSetting, ParameterName, Stability
 from marginweave.base.errors import StageError
-from marginweave.mechanisms.normal import log_ndtr
 from marginweave.mechanisms.randomness import DrawBits
 
 
@@ -26,7 +25,7 @@ class DrawMechanism(ABC):
     words: ClassVar[str]
     """For the registry of deployments, with the parameter left open."""
     is_pure: ClassVar[bool] = False
-    """Whether it is charged as (epsilon, 0) in plain, and drawn from no table of ours."""
+    """Whether its price is epsilon alone, exactly: no delta, no table of ours, no cut tail. Says nothing of its tails."""
 
     @staticmethod
     @abstractmethod
@@ -52,6 +51,12 @@ class CountNoise(DrawMechanism):
     """The power of its cells that a marginal's share of the budget has in the split of least error."""
     mean_error: ClassVar[float]
     """The mean of |x| at standard deviation 1."""
+    kurtosis: ClassVar[float]
+    """The mean of x^4 at standard deviation 1: 3 of normal noise, 6 of Laplace noise."""
+    is_normal: ClassVar[bool] = False
+    """Whether its tails, and those of sums of it, are normal; else `reach` has the tail of one cell."""
+    rounding_variance: ClassVar[float] = 0.0
+    """What rounding to whole numbers adds to the variance `sigma`^2 of a cell."""
     most_cells: ClassVar[int]
     """How many cells the marginals of a draw may have together: what fits into memory, or is drawn in time."""
     largest_part: ClassVar[float] = float("inf")
@@ -84,14 +89,19 @@ class CountNoise(DrawMechanism):
         raise StageError(f"{self.title} noise is drawn after the charge")
 
     @staticmethod
+    @abstractmethod
     def log_tail(sigma: float, least: float) -> float:
-        """The logarithm of the probability that the noise is at least `least`: of rounded noise with normal tails."""
-        return log_ndtr((0.5 - least) / sigma)
+        """Return log P(x >= least) of the noise x of a cell, `least` a whole number."""
 
     @staticmethod
-    def reach(sigma: float, level: float) -> int | None:  # noqa: ARG004 - of another kind it is a number
-        """The least h that |x| exceeds with probability 1 - level at most; None of noise with normal tails."""
-        return None
+    @abstractmethod
+    def reach(sigma: float, level: float) -> int:
+        """Return the least whole h with P(|x| > h) <= 1 - level, x the noise of a cell."""
+
+    @staticmethod
+    @abstractmethod
+    def simulate(generator: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
+        """Return noise as it might have been, for replicates of what was released. It protects nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

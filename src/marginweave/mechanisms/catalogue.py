@@ -14,6 +14,9 @@ MECHANISMS: dict[str, type[DrawMechanism]] = {
 }
 
 
+_MANY = 1e6
+
+
 def count_noise(name: str) -> type[CountNoise]:
     """The noise of this name. Raises KeyError for a mechanism that is no noise on counts."""
     found = MECHANISMS[name]
@@ -31,11 +34,17 @@ def noise_reach(name: str, sigma: float, level: float, cells: int = 1) -> int:
     """How far a count, or a sum of so many cells, is from the true one with probability `level`; `count_interval` says why."""
     from scipy.special import ndtri  # a plan does without it
 
+    noise = count_noise(name)
     half = math.floor(0.5 - float(ndtri((1 - level) / 2)) * math.sqrt(cells * sigma**2 + (cells - 1) / 12))
-    alone = count_noise(name).reach(sigma, level) if sigma else None
-    if alone is not None:
-        half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
-    return half
+    if noise.is_normal or not sigma:
+        return half
+    of_a_cell = noise.reach(sigma, level)
+    return of_a_cell if cells == 1 else max(half, math.ceil(of_a_cell * math.sqrt(cells)))
+
+
+def sigmas_reached(name: str, level: float) -> float:
+    """How many standard deviations the noise of a cell goes with probability `level`, where these are many records."""
+    return count_noise(name).reach(_MANY, level) / _MANY
 
 
 def least_selected(name: str, sigma: float, count: int, threshold: int, level: float) -> int:

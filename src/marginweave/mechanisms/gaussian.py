@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import Cost, Stability, amount
 from marginweave.base.digests import fractions_digest, text_digest
 from marginweave.base.errors import InputError
@@ -21,6 +21,7 @@ from marginweave.configuration.values import MAX_CELLS
 from marginweave.mechanisms.base import CountNoise, Sensitivity, check_room
 from marginweave.mechanisms.exponential import choose
 from marginweave.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
+from marginweave.mechanisms.normal import log_ndtr, ndtri
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.mechanisms.randomness import DrawBits
 
@@ -186,6 +187,9 @@ class RoundedGaussian(CountNoise):
     title = "Gaussian"
     share_power = 2 / 3
     mean_error = math.sqrt(2 / math.pi)
+    kurtosis = 3.0
+    is_normal = True
+    rounding_variance = 1 / 12
     most_cells = MAX_CELLS
     largest_part = MAX_SIGMA
 
@@ -214,3 +218,18 @@ class RoundedGaussian(CountNoise):
     def terms(self, parts: Sequence[Fraction]) -> Mapping[str, str | int]:
         """As `gaussian_terms`."""
         return gaussian_terms(*parts)
+
+    @staticmethod
+    def log_tail(sigma: float, least: float) -> float:
+        """Log Phi((1/2 - least) / sigma), as the noise is a normal number that was rounded."""
+        return log_ndtr((0.5 - least) / sigma)
+
+    @staticmethod
+    def reach(sigma: float, level: float) -> int:
+        """floor(1/2 + z sigma), z the normal quantile of (1 + level)/2."""
+        return math.floor(0.5 - ndtri((1 - level) / 2) * sigma)
+
+    @staticmethod
+    def simulate(generator: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
+        """Return normal noise; rounding, of variance 1/12, is left out."""
+        return generator.normal(0.0, sigma, shape)

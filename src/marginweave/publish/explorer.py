@@ -138,8 +138,7 @@ def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         starts = np.cumsum([0, *(table.estimates.size for table in own)]).tolist()
         placed += [[list(table.attributes), start] for table, start in zip(own, starts, strict=False)]
         arrays |= {f"{name}-{length}": array for name, array in _cells(own, reach).items()}
-    factor = reach.of(1e6) / 1e6 if reach.pure else reach.of(1.0)
-    return {"tables": placed, "sizes": list(sizes), "reach": factor, "steps": STEPS}
+    return {"tables": placed, "sizes": list(sizes), "reach": reach.sigmas, "steps": STEPS}
 
 
 def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:

@@ -118,7 +118,7 @@ class PublishedRelease:
     @property
     def reach(self) -> Reach:
         """How far the noise of measured tables goes."""
-        return Reach(level=LEVEL, pure=self.measured is not None and self.measured.pure)
+        return Reach(level=LEVEL, tails=frozenset() if self.measured is None else self.measured.tails)
 
     @property
     def counted_sizes(self) -> tuple[int, ...]:

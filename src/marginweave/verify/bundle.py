@@ -92,7 +92,9 @@ def _published(plan: Content, own: list[Content], bundle: Path, published: Path 
     configuration = json.loads((folder / "privacy.json").read_bytes())["configuration"]
     require(configuration == plan["configuration"], "the configuration in plan.json is not that of privacy.json")
     approved = "".join(f", and {row['actor']} had approved it" for row in own if row["kind"] == "APPROVED")
-    others = [] if published is None else _others(published, {"account.json", *(n.removeprefix("release/") for n in names)})
+    others = (
+        [] if published is None else _others(published, {"account.json", *(n.removeprefix("release/") for n in names)})
+    )
     return [
         f"row {row['seq']} published it after all draws were completed{approved}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",

@@ -149,7 +149,8 @@ def test_where_delta_is_missing_no_epsilon_helps_and_that_is_said(ledger, reserv
     """A threshold's delta does not depend on epsilon."""
     reserve(plan=small_plan(("count",), cost=gaussian(0.01)))
     asked = configuration(private=True, delta_threshold_share=0.2)
-    with pytest.raises(BudgetError, match=r"delta for thresholds .* A smaller privacy\.epsilon does not help; a smaller privacy\.delta"):
+    words = r"delta for thresholds .* A smaller privacy\.epsilon does not help; a smaller privacy\.delta"
+    with pytest.raises(BudgetError, match=words):
         reserve(
             "second",
             plan=plan_budget(asked).prices,

@@ -12,12 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marginweave.base.arrays import Integers
+from marginweave.answers.intervals import Reach
+from marginweave.answers.tables import tables_of
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.intervals import count_interval
-from marginweave.forecast.noise import forecast, noise_forecast
+from marginweave.estimate.mixture import draws
+from marginweave.forecast.noise import forecast, noise_forecast, observer_chance
 from marginweave.ledger.plans import check_plan
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.one_way import OneWayMarginals
@@ -26,6 +29,7 @@ from marginweave.mechanisms.base import CountNoise, l1_sensitivity
 from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.observations.payloads import unpack_observations
+from marginweave.observations.tables import Observation
 from tests.support.configurations import configuration
 from tests.support.level_draws import category, table_of
 from tests.support.stage_draws import MARGINALS, MeasuredTable
@@ -44,6 +48,7 @@ class Geometric(CountNoise):
     is_pure = True
     share_power = 1 / 2
     mean_error = math.sqrt(1 / 2)
+    kurtosis = 6.0
     most_cells = 1 << 20
 
     @staticmethod
@@ -66,8 +71,16 @@ class Geometric(CountNoise):
         return noisy
 
     @staticmethod
+    def log_tail(sigma: float, least: float) -> float:
+        return -least / sigma
+
+    @staticmethod
     def reach(sigma: float, level: float) -> int:
         return math.ceil(-math.log(1 - level) * sigma)
+
+    @staticmethod
+    def simulate(generator: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
+        return generator.choice([-sigma, sigma], shape)
 
     def _rate(self, part: Fraction) -> float:
         return float(part) / l1_sensitivity(self.stability)
@@ -117,3 +130,17 @@ def test_its_noise_is_drawn_as_it_says(tmp_path: Path) -> None:
     assert abs(float((wide.counts**2).mean()) / wide.deviation**2 - 1) < 5.1 * math.sqrt(5 / SIZE)
     inside = count_interval(np.array([100]), 4.0, noise=wide.noise)
     assert int(inside.high[0]) - 100 == Geometric.reach(4.0, 0.95)
+
+
+def test_who_reads_its_counts_asks_it_for_its_tails() -> None:
+    """Intervals of answers, replicates of a fit, and the chance of an observer in a plan."""
+    counts = np.array([[500.0, 20.0], [20.0, 500.0]])
+    measured = Observation(attributes=(0, 1), counts=counts, deviation=4.0, noise=Geometric.name)
+    tails = tables_of([measured], (2, 2)).tails
+    assert tails == {Geometric.name}
+    assert Reach(level=0.95, tails=tails).of(4.0) == Geometric.reach(4.0, 0.95) > Reach(level=0.95).of(4.0)
+    replicate = draws._noisy(measured, counts, 1040.0, np.random.default_rng(1))
+    assert set(np.abs(replicate.counts - counts).ravel()) == {4.0}
+    config = geometric()
+    chance = (1 + config.privacy.delta / math.e) / (1 + 1 / math.e)
+    assert observer_chance(config, 1.0) == f"{100 * chance:.1f} %"

@@ -14,6 +14,7 @@ from marginweave.base.arrays import Floats
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
+from marginweave.mechanisms.catalogue import count_noise
 from marginweave.observations.tables import CensoredObservation, Observation
 
 # From the model on, its counts are as near as their noise, so a fit would end at once. It makes so many passes instead.
@@ -55,10 +56,7 @@ def expected_counts(m: Observation, table: Floats, total: float) -> Floats:
 def _noisy(m: Observation, table: Floats, total: float, generator: np.random.Generator) -> Observation:
     """A measurement of a table as it might have been: with fresh noise, and hidden where it is below the cut then."""
     counts = expected_counts(m, table, total)  # of a released model: post-processing
-    if m.noise == "discrete-laplace":
-        noise = generator.laplace(0.0, m.deviation / np.sqrt(2), counts.shape)
-    else:
-        noise = generator.normal(0.0, m.deviation, counts.shape)
+    noise = count_noise(m.noise).simulate(generator, m.deviation, counts.shape)
     counts = np.asarray(counts + noise, np.float64)
     if isinstance(m, CensoredObservation):
         there = m.released | m.hidden
