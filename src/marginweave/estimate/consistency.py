@@ -1,10 +1,11 @@
 """Noisy marginals that agree with each other, have no negative cell, and no count where none can be.
 
-Weighted averaging over shared attributes (PrivSyn, section 4.3) and projection onto the simplex, in turns: both are
+Weighted averaging over shared attributes (PrivSyn, section 4.3) alternates with projection onto the simplex. Both are
 projections in the norm that weighs every marginal by 1/sigma^2, so the turns approach a common point, ever more slowly. After
-thirty turns the point that is common and nearest to where they are is found instead, in an eighth of the turns: no cell of four
-releases was more than 8 records from where a thousand turns end, and errors were the same to .1 %. The nearest to the measured
-counts themselves would be 3 to 7 % farther from the truth (L1 of triples, adult_cat and ma2019_cat at epsilon 1, adult at 10).
+thirty turns the common point that is nearest to the tables so far is computed instead, in an eighth of the turns. No cell of
+four releases was then more than 8 records from where a thousand turns end, and errors were the same to .1 %. The point nearest
+to the measured counts themselves would be 3 to 7 % farther from the truth (L1 of triples, adult_cat and ma2019_cat at epsilon
+1, adult at 10).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from marginweave.observations.tables import Observation
 
 
 class Holders:
-    """Finds the sets among `cliques` that have all of some attributes, without a look at every set."""
+    """An index that finds the sets among `cliques` that include some attributes, without a look at every set."""
 
     def __init__(self, cliques: Sequence[Clique]) -> None:
         self._all = range(len(cliques))
@@ -38,24 +39,27 @@ class Holders:
                 self._with[attribute].add(place)
 
     def of(self, attributes: Clique) -> list[int]:
-        """Places of the sets that have all of these, in order; of no attributes, all places."""
+        """Return the places of the sets that include all of `attributes`, in order; all places for no attributes."""
         if not attributes:
             return list(self._all)
-        return sorted(set.intersection(*(self._with.get(a, set()) for a in attributes)))
+        places = [self._with.get(a, set()) for a in attributes]
+        return sorted(set.intersection(*places))
 
 
-# What averaging may leave below zero, or apart, as a share of the record count: far below one record.
+# The largest negative count, and the largest difference of shared sums, that averaging may leave: as a share of the record
+# count, far below one record.
 TOLERANCE = 1e-8
-# Turns after which the nearest common point is looked for: then it is as near to the truth as after a thousand.
+# Turns after which the nearest common point is computed: it is then as close to the truth as after a thousand turns.
 ALTERNATING = 30
 
 
 @dataclass
 class Nearest:
-    """The point that is in two convex sets and nearest to another one, by turns of projecting onto each of them.
+    """The point that is in two convex sets and nearest to another point, approached by projections onto each set in turn.
 
-    Alternating direction method of multipliers (Boyd et al. 2011, sections 3.4 and 5): `clipped` is what was projected onto
-    the simplex last, `apart` how far both projections were apart in all turns. The penalty grows, so that the sets meet soon.
+    Alternating direction method of multipliers (Boyd et al. 2011, sections 3.4 and 5): `clipped` is the last projection onto
+    the simplex, `apart` the sum over all turns of the difference of both projections. The penalty grows, so that the sets
+    meet soon.
     """
 
     point: Floats
@@ -65,18 +69,20 @@ class Nearest:
 
     @classmethod
     def to(cls, point: Floats) -> Self:
-        """Before the first turn: the point itself."""
+        """Return the state before the first turn: the point itself."""
         return cls(point=point.copy(), clipped=point.copy(), apart=np.zeros(len(point)))
 
     def approach(self, tables: Tables, total: float) -> None:
-        """Averaged tables become what is to be averaged next."""
+        """Replace averaged tables by the ones that are to be averaged next."""
         ahead = 1.6 * tables.values - 0.6 * self.clipped  # over-relaxed
         tables.values[:] = ahead + self.apart
         project_tables(tables, total)
         self.clipped[:] = tables.values
         self.penalty *= 1.1
         self.apart = (self.apart + ahead - self.clipped) / 1.1
-        tables.values[:] = (self.point + self.penalty * (self.clipped - self.apart)) / (1 + self.penalty)
+        # (point + penalty * (clipped - apart)) / (1 + penalty)
+        difference = self.clipped - self.apart
+        tables.values[:] = (self.point + self.penalty * difference) / (1 + self.penalty)
 
 
 def make_consistent(
@@ -85,7 +91,7 @@ def make_consistent(
     rounds: int = 1000,
     total: float | None = None,
 ) -> tuple[Observation, ...]:
-    """The marginals with equal sums over whatever attributes they share, one total, no negative and no forbidden cell.
+    """Return the marginals with equal sums over the attributes they share, one total, and no negative or forbidden cell.
 
     A shared set A of attributes gets T_A = sum_i w_i M_i[A], w_i proportional to 1 / (g_i sigma_i^2), g_i the cells of
     marginal i that add up to one of A; each such cell takes (T_A - M_i[A]) / g_i. Sets go from small to large, the empty
@@ -94,16 +100,16 @@ def make_consistent(
     any shared sum, or `rounds` are over. Consistent marginals are returned as they are. A total or a cell below zero becomes
     0, incomplete marginals are first scaled up to the record count.
 
-    T_A of single attributes stays what it was before the first cell was clipped, the nearest without a negative count: clipped
-    tables of many cells that are mostly noise say too much of rare values, all of them, and would draw the sums along. Any
-    counts of single attributes are within reach of the rest; where structural zeros forbid these, they move after a tenth of
-    the rounds.
+    T_A of single attributes remains what it was before the first cell was clipped: the nearest without a negative count.
+    Clipped tables of many cells that are mostly noise overestimate all rare values, and would move the sums with them. Any
+    counts of single attributes are within reach of the other tables; where structural zeros forbid these counts, they move
+    after a tenth of the rounds.
 
     Args:
         measurements: any marginals; the same attributes may come more than once.
         masks: structural zeros; a mask applies to every marginal that has all of its attributes, and through shared
             attributes to the others.
-        rounds: most turns; what is left then is a disagreement, never a negative cell.
+        rounds: most turns; a disagreement may remain after them, but never a negative cell.
         total: the record count, where it is known better than by `estimate_total`.
 
     Returns:
@@ -113,29 +119,38 @@ def make_consistent(
         InputError: no measurements, shapes that disagree on an attribute, or masks that allow no record.
     """
     total = float(estimate_total(measurements) if total is None else total)
-    sizes, cliques = _sizes(measurements, masks), [m.attributes for m in measurements]
-    tables, holders = Tables.of(measurements, masks, total), Holders(cliques)
+    sizes = _sizes(measurements, masks)
+    cliques = [m.attributes for m in measurements]
+    tables = Tables.of(measurements, masks, total)
+    holders = Holders(cliques)
     shared = [Shared.of(subset, holders.of(subset), cliques, sizes) for subset in _shared_sets(cliques)]
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
+    _alternate(tables, shared, total, rounds, masked=masked)
+    project_tables(tables, total)
+    tables_of_counts = np.split(tables.values, tables.starts[1:-1])
+    consistent = []
+    for m, counts in zip(measurements, tables_of_counts, strict=True):
+        consistent.append(replace(m, counts=counts.reshape(m.counts.shape), complete=True))
+    return tuple(consistent)
+
+
+def _alternate(tables: Tables, shared: Sequence[Shared], total: float, rounds: int, *, masked: bool) -> None:
+    """Average and project the tables in turn, until averaged tables are consistent or `rounds` are over."""
     numbers = [sums(tables, subset, tables.allowed) for subset in shared]
     weighted_mean = np.zeros(0)
     anchors: dict[int, Floats] = {}
     nearest = Nearest.to(tables.values)
-    say = listener()
+    report = listener()
     for turn in range(rounds):
-        say(f"turn {turn + 1} ({rounds} at most)")
+        report(f"turn {turn + 1} ({rounds} at most)")
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
                 anchors[place] = _likely(tables, subset, numbers[place], total)
             average(tables, subset, numbers[place], anchors.get(place, weighted_mean))
-        wrong = -float(tables.values.min(initial=0.0))
-        # without zeros every step keeps what the ones before it have made equal
-        if masked and wrong <= TOLERANCE * total:
-            wrong = max(float(np.ptp(sums(tables, subset, tables.values), axis=0).max()) for subset in shared)
-        if wrong <= TOLERANCE * total:
-            break
+        if _is_consistent(tables, shared, total, masked=masked):
+            return
         if masked and turn == rounds // 10:  # zeros may be at odds with the anchors
             anchors = {place: target for place, target in anchors.items() if not shared[place].attributes}
         if turn in {ALTERNATING, rounds // 10}:
@@ -144,15 +159,28 @@ def make_consistent(
             project_tables(tables, total)
         else:
             nearest.approach(tables, total)
-    project_tables(tables, total)
-    parts = zip(measurements, np.split(tables.values, tables.starts[1:-1]), strict=True)
-    return tuple(replace(m, counts=counts.reshape(m.counts.shape), complete=True) for m, counts in parts)
+
+
+def _is_consistent(tables: Tables, shared: Sequence[Shared], total: float, *, masked: bool) -> bool:
+    """Return whether averaged tables have neither negative cells nor different shared sums, up to `TOLERANCE`."""
+    error = -float(tables.values.min(initial=0.0))
+    # without zeros, no averaging step changes the sums that earlier steps made equal
+    if masked and error <= TOLERANCE * total:
+        error = max(_difference(tables, subset) for subset in shared)
+    return error <= TOLERANCE * total
+
+
+def _difference(tables: Tables, shared: Shared) -> float:
+    """Return the largest difference between the members' sums over a shared set."""
+    member_sums = sums(tables, shared, tables.values)
+    return float(np.ptp(member_sums, axis=0).max())
 
 
 def _sizes(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]) -> dict[int, int]:
-    """The number of codes of each attribute, which all marginals and masks have to agree on."""
+    """Return the number of codes of each attribute. Raises InputError where marginals and masks disagree on it."""
     sizes: dict[int, int] = {}
-    shaped = [(m.attributes, m.counts.shape) for m in measurements] + [(k.attributes, k.sizes) for k in masks]
+    shaped = [(m.attributes, m.counts.shape) for m in measurements]
+    shaped += [(mask.attributes, mask.sizes) for mask in masks]
     for attributes, shape in shaped:
         for attribute, size in zip(attributes, shape, strict=True):
             if sizes.setdefault(attribute, size) != size or size < 1:
@@ -161,28 +189,33 @@ def _sizes(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]
 
 
 def _shared_sets(cliques: Sequence[Clique]) -> list[Clique]:
-    """All intersections of two and more of the cliques, and the empty set, from small to large."""
-    found: set[frozenset[int]] = {frozenset(clique) for clique, times in Counter(cliques).items() if times > 1} | {
-        frozenset()
-    }
-    fresh = _intersections(set(map(frozenset, cliques))) - found
+    """Return all intersections of two and more of the cliques, and the empty set, from small to large."""
+    repeated = {frozenset(clique) for clique, times in Counter(cliques).items() if times > 1}
+    shared: set[frozenset[int]] = repeated | {frozenset()}
+    fresh = _intersections(set(map(frozenset, cliques))) - shared
     while fresh:
-        found |= fresh
-        fresh = _intersections(found) - found
-    return [tuple(reversed(last_first)) for _, last_first in sorted((len(s), sorted(s, reverse=True)) for s in found)]
+        shared |= fresh
+        fresh = _intersections(shared) - shared
+    descending = [sorted(members, reverse=True) for members in shared]
+    ordered = sorted(descending, key=lambda members: (len(members), members))
+    return [tuple(reversed(members)) for members in ordered]
 
 
 def _intersections(sets: set[frozenset[int]]) -> set[frozenset[int]]:
-    """What two of the sets share, where they share an attribute."""
+    """Return the intersections of two of the sets that are not empty."""
     holders = defaultdict[int, list[frozenset[int]]](list)
     for members in sets:
         for attribute in members:
             holders[attribute].append(members)
-    return {one & other for some in holders.values() for one, other in itertools.combinations(some, 2)}
+    intersections = set()
+    for sets_with_attribute in holders.values():
+        for first, second in itertools.combinations(sets_with_attribute, 2):
+            intersections.add(first & second)
+    return intersections
 
 
 def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
-    """Structural zeros reach every marginal that shares the attributes, until nothing changes."""
+    """Apply structural zeros to every marginal that shares their attributes, until nothing changes."""
     changed = True
     while changed:
         changed = False
@@ -197,8 +230,10 @@ def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
 
 
 def _likely(tables: Tables, shared: Shared, numbers: Floats, total: float) -> Floats:
-    """The weighted mean of the members' sums, the nearest to it that adds up to `total`: shape (cells,)."""
-    nearest, possible = mean(tables, shared, sums(tables, shared, tables.values), numbers), numbers[0] > 0
+    """Return the nearest counts to the weighted mean of the members' sums that add up to `total`: shape (cells,)."""
+    member_sums = sums(tables, shared, tables.values)
+    nearest = mean(tables, shared, member_sums, numbers)
+    possible = numbers[0] > 0
     nearest[~possible] = 0.0
     nearest[possible] = project_simplex(nearest[possible], total)
     return nearest

@@ -1,4 +1,4 @@
-"""What earlier releases of the same rows measured, beside what this one has drawn: each count with its noise.
+"""Measurements of earlier releases of the same rows, pooled with those of this release: each count with its noise.
 
 DP: post-processing of released counts, after every draw; nothing that is drawn depends on it.
 """
@@ -9,6 +9,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,24 +31,28 @@ Read = Callable[[str], bytes | None]
 
 
 def earlier_files(configuration: Configuration, read: Read) -> Iterator[tuple[str, bytes]]:
-    """The kept files of earlier releases, by the names they are kept under; raises StageError for one that is another."""
-    for number, known in enumerate(configuration.earlier, 1):
-        for name in EARLIER_FILES:
-            kept = earlier_name(number, name)
-            content = read(kept)
-            if content is None or hashlib.sha256(content).hexdigest() != known.release.files[name]:
-                raise StageError(f"{kept} is missing, or is not the file of run {known.release.run} that is declared")
-            yield kept, content
+    """Yield name and content of the copied files of earlier releases.
+
+    Raises:
+        StageError: a file is missing, or is not the declared one.
+    """
+    for number, earlier in enumerate(configuration.earlier, 1):
+        for file in EARLIER_FILES:
+            name = earlier_name(number, file)
+            content = read(name)
+            if content is None or hashlib.sha256(content).hexdigest() != earlier.release.files[file]:
+                raise StageError(f"{name} is missing, or is not the file of run {earlier.release.run} that is declared")
+            yield name, content
 
 
 def with_earlier(marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read) -> Marginals:
-    """The marginals with what the earlier releases of a configuration tell of them; as they are without any.
+    """Return the marginals pooled with those of the earlier releases of a configuration; unchanged if it has none.
 
     Args:
         marginals: as they were drawn.
         declared: the configuration.
         resolved: the same with bounds that were bought.
-        read: gives the kept files by name.
+        read: returns the content of a copied file, by its name.
 
     Raises:
         StageError: a file is missing or was changed.
@@ -55,105 +60,150 @@ def with_earlier(marginals: Marginals, declared: Configuration, resolved: Config
     tables = earlier_tables(declared, read)
     if not tables:
         return marginals
-    single, larger = ([m for m in tables if (len(m.attributes) == 1) == alone] for alone in (True, False))
+    single = [m for m in tables if len(m.attributes) == 1]
+    larger = [m for m in tables if len(m.attributes) != 1]
     one_way = pool(marginals.one_way, single)
     compression = drawn_compression_of(replace(marginals, pooled=one_way), resolved)  # shares by pooled counts
-    return replace(marginals, pooled=(*one_way, *pool(marginals.larger, larger, compression)))
+    pooled_larger = pool(marginals.larger, larger, compression)
+    return replace(marginals, pooled=(*one_way, *pooled_larger))
 
 
 def earlier_tables(configuration: Configuration, read: Read) -> list[Observation]:
-    """The marginals of the earlier releases of a configuration, as they were drawn; `read` gives the kept files by name.
+    """Return the marginals of the earlier releases of a configuration, as they were drawn.
 
-    They are over attributes of this one, with the values that were merged then as levels.
+    They are over attributes of this configuration, with the values that were merged then as levels. `read` returns the content
+    of a copied file, by its name.
 
     Raises:
         StageError: a file is missing or was changed.
     """
-    files, tables = dict(earlier_files(configuration, read)), list[Observation]()
+    files = dict(earlier_files(configuration, read))
+    tables: list[Observation] = []
     for number, _ in enumerate(configuration.earlier, 1):
-        stated, cells = (files[earlier_name(number, name)] for name in EARLIER_FILES)
-        tables += _tables(configuration, PrivacyStatement.from_json(stated), pq.read_table(io.BytesIO(cells)))
+        statement_json, measurements = (files[earlier_name(number, name)] for name in EARLIER_FILES)
+        statement = PrivacyStatement.from_json(statement_json)
+        cells = pq.read_table(io.BytesIO(measurements))
+        tables += _tables(configuration, statement, cells)
     return tables
 
 
 def pool(
     drawn: Sequence[Observation], earlier: Sequence[Observation], compression: Compression | None = None
 ) -> tuple[Observation, ...]:
-    """Drawn and earlier measurements over merged codes, one of each set of attributes, the drawn ones first.
+    """Pool drawn and earlier measurements over merged codes into one of each set of attributes, the drawn ones first.
 
     Without a compression no value was merged, then or now, as in the marginals of one attribute.
 
     Cells that were measured more than once are the means of their counts by precision (1 / variance); the deviation of a
     table is the root of the mean variance of its cells. DP: post-processing.
     """
-    measured = [(m, np.asarray(m.counts, np.float64), np.full(m.counts.shape, m.deviation**2)) for m in drawn]
-    alike: dict[Clique, list[tuple[Observation, Floats, Floats]]] = {}
-    for one in (*measured, *(_over(m, compression) for m in earlier)):
-        alike.setdefault(one[0].attributes, []).append(one)
-    found = []
+    measured = [_MeasuredCells.of(m) for m in drawn]
+    measured += [_over_merged_codes(m, compression) for m in earlier]
+    alike: dict[Clique, list[_MeasuredCells]] = {}
+    for cells in measured:
+        alike.setdefault(cells.table.attributes, []).append(cells)
+    pooled = []
     for tables in alike.values():
-        precision = np.sum([1 / variances for _, _, variances in tables], axis=0)
-        counts = np.sum([counts / variances for _, counts, variances in tables], axis=0) / precision
-        found.append(replace(tables[0][0], counts=counts, deviation=float(np.sqrt((1 / precision).mean()))))
-    return tuple(found)
+        precision = np.sum([1 / cells.variances for cells in tables], axis=0)
+        weighted = [cells.counts / cells.variances for cells in tables]
+        counts = np.sum(weighted, axis=0) / precision
+        deviation = float(np.sqrt((1 / precision).mean()))
+        pooled.append(replace(tables[0].table, counts=counts, deviation=deviation))
+    return tuple(pooled)
 
 
-def _over(m: Observation, compression: Compression | None) -> tuple[Observation, Floats, Floats]:
-    """A table over the merged codes, and the variance of each cell, never below that of a measured one.
+class _MeasuredCells(NamedTuple):
+    """A measured table, with the count and the variance of each cell."""
 
-    What was measured together then is shared by its values in proportion to their counts here, as in the records.
+    table: Observation
+    counts: Floats
+    variances: Floats
+
+    @classmethod
+    def of(cls, table: Observation) -> _MeasuredCells:
+        """Return the cells of a table as it was measured."""
+        counts = np.asarray(table.counts, np.float64)
+        variances = np.full(counts.shape, table.deviation**2)
+        return cls(table, counts, variances)
+
+
+def _over_merged_codes(table: Observation, compression: Compression | None) -> _MeasuredCells:
+    """Return a table over the merged codes; no variance is below that of a measured cell.
+
+    A count of values that were merged then is shared by its values in proportion to their counts in this release, as in the
+    records.
     """
-    counts, variances = np.asarray(m.counts, np.float64), np.full(m.counts.shape, m.deviation**2)
+    measured = _MeasuredCells.of(table)
     if compression is None:
-        return m, counts, variances
-    merged = Compression(codes=m.codes, counts=tuple(compression.counts[a] for a in m.attributes))
-    for axis, (a, then, shares) in enumerate(zip(m.attributes, m.codes, Spread.of(merged).shares, strict=True)):
-        weights = np.zeros((compression.sizes[a], m.counts.shape[axis]))
-        np.add.at(weights, (compression.codes[a], then), shares)
-        counts, variances = (
-            np.moveaxis(np.tensordot(by, of, (1, axis)), 0, axis)
-            for by, of in ((weights, counts), (weights**2, variances))
-        )
-    return replace(m, counts=counts, levels=()), counts, np.maximum(variances, m.deviation**2)
+        return measured
+    counts = measured.counts
+    variances = measured.variances
+    merged = Compression(codes=table.codes, counts=tuple(compression.counts[a] for a in table.attributes))
+    shares_of_axes = Spread.of(merged).shares
+    for axis, a in enumerate(table.attributes):
+        weights = np.zeros((compression.sizes[a], table.counts.shape[axis]))
+        np.add.at(weights, (compression.codes[a], table.codes[axis]), shares_of_axes[axis])
+        counts = _along(weights, counts, axis)
+        variances = _along(weights**2, variances, axis)
+    variances = np.maximum(variances, table.deviation**2)
+    return _MeasuredCells(replace(table, counts=counts, levels=()), counts, variances)
+
+
+def _along(matrix: Floats, table: Floats, axis: int) -> Floats:
+    """Apply `matrix` along one axis of `table`."""
+    return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
 
 
 def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa.Table) -> Iterator[Observation]:
+    """Yield the usable marginals of one earlier release over attributes of `configuration`, with merged values as levels."""
     usable = {m.attributes for m in usable_marginals(configuration, statement)}
-    declared = Configuration.from_canonical(statement.configuration)
-    theirs = declared.with_bounds(statement.bounds)
+    declared_then = Configuration.from_canonical(statement.configuration)
+    resolved_then = declared_then.with_bounds(statement.bounds)
     domain = statement.released_domain
-    marginals = read_measurements(cells, statement.marginals or (), domain, theirs)
-    merged = drawn_compression_of(marginals, theirs).codes
+    marginals = read_measurements(cells, statement.marginals or (), domain, resolved_then)
+    merged = drawn_compression_of(marginals, resolved_then).codes
     place = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     for m in (*marginals.one_way, *marginals.larger):
         names = tuple(domain.names[a] for a in m.attributes)
         if names not in usable:
             continue
-        own = m if len(names) == 1 else m.unmerged(merged)
-        yield replace(own, counts=np.asarray(m.counts, np.float64)).renumbered([place[name] for name in names])
+        unmerged = m if len(names) == 1 else m.unmerged(merged)
+        measured = replace(unmerged, counts=np.asarray(m.counts, np.float64))
+        yield measured.renumbered([place[name] for name in names])
 
 
 def read_measurements(
     table: pa.Table, facts: Sequence[MarginalStatement], domain: Domain, configuration: Configuration
 ) -> Marginals:
-    """The marginals that `measurements_table` wrote, but those in coarser bins; `facts` are the `marginals` of privacy.json.
+    """Return the marginals that `measurements_table` wrote, except those in coarser bins.
+
+    `facts` are the `marginals` of privacy.json.
 
     Raises:
         InputError: cells that are not those of the marginals.
     """
-    numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
-    place, single = {name: j for j, name in enumerate(domain.names)}, len(domain.names)
+    numbers = table.column("marginal").to_numpy()
+    counts = table.column("count").to_numpy()
+    place = {name: j for j, name in enumerate(domain.names)}
+    single = len(domain.names)
 
     def measured(i: int, sizes: Sequence[int] | None) -> Observation:
-        fact, cells = facts[i], counts[numbers == i + 1]
+        fact = facts[i]
+        cells = counts[numbers == i + 1]
         attributes = tuple(place[name] for name in fact.attributes)
         shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
         if len(cells) != np.prod(shape):
             raise InputError("measurements must have every cell of every marginal that privacy.json names")
-        counted = cells.reshape(shape)
-        return Observation(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
+        return Observation(
+            attributes=attributes,
+            counts=cells.reshape(shape),
+            deviation=fact.deviation,
+            noise=fact.noise,
+        )
 
-    one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
-    sizes = drawn_compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration).sizes
-    larger = tuple(measured(i, sizes) for i in range(len(facts))[single:] if not facts[i].joined)
+    rows = range(len(facts))
+    one_way = tuple(measured(i, None) for i in rows[:single])
+    unmerged = Marginals(domain=domain, one_way=one_way, larger=())
+    sizes = drawn_compression_of(unmerged, configuration).sizes
+    larger = tuple(measured(i, sizes) for i in rows[single:] if not facts[i].joined)
     return Marginals(domain=domain, one_way=one_way, larger=larger)

@@ -1,7 +1,7 @@
 """Confidence intervals of released counts, from released counts and the sigma of their noise alone.
 
 Every interval is about the count that the noise was added to: of the rows as prepared, contributions bounded. It comes from
-the count as it was drawn; the published one, made consistent afterwards, may lie outside.
+the count as it was drawn. The published count, made consistent afterwards, may lie outside.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LEVEL = 0.95
 class Intervals:
     """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0.
 
-    `measured` is the count as drawn, 0 where noise made it negative, which lies inside; -1 where it was not measured alone.
-    `impossible` says where a rule allows no record: there all three are 0. `unkept` says where a rule that changed no row
-    allows none of the records that are made. None where no rule was looked at.
+    `measured` is the count as drawn, 0 where noise made it negative; it lies inside. It is -1 where the count was measured only
+    as part of a sum. `impossible` says where a rule allows no record: there all three are 0. `unkept` says where a rule that
+    changed no row allows none of the synthetic records. Both are None where no rule was considered.
     """
 
     low: Integers
@@ -46,19 +46,25 @@ class Intervals:
     unkept: Flags | None = None
 
     def without(self, impossible: Flags) -> Intervals:
-        """The same with 0, exactly, where a rule allows no record."""
-        low, high, measured = (np.where(impossible, 0, ends) for ends in (self.low, self.high, self.measured))
-        return replace(self, low=low, high=high, measured=measured, impossible=impossible)
+        """Return the intervals with exactly 0 where a rule allows no record."""
+        return replace(
+            self,
+            low=np.where(impossible, 0, self.low),
+            high=np.where(impossible, 0, self.high),
+            measured=np.where(impossible, 0, self.measured),
+            impossible=impossible,
+        )
 
     def beside(self, adjusted: Integers) -> Integers:
-        """What stands beside the intervals: the measured counts, or the nearest to the adjusted ones that these allow."""
-        return np.where(self.measured < 0, np.clip(adjusted, self.low, self.high), self.measured)
+        """Return the counts to show next to the intervals: the measured ones, or else `adjusted`, clipped to the intervals."""
+        clipped = np.clip(adjusted, self.low, self.high)
+        return np.where(self.measured < 0, clipped, self.measured)
 
 
 def count_interval(
     counts: Integers, sigma: float, *, noise: NoiseName = "rounded-gaussian", level: float = LEVEL, cells: int = 1
 ) -> Intervals:
-    """Whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
+    """Return the whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
 
     X = round(m + Z), so P(X >= x; m) = Phi((m - x + 1/2) / sd), and m is inside iff |x - m| <= 1/2 + z sd, z = Phi^-1 of
     1 - (1 - level)/2: exact, rounding included, with coverage at least `level`, and the more so the smaller sd. A sum of g
@@ -89,7 +95,7 @@ def count_interval(
 
 
 def selected_interval(counts: Integers, threshold: int | Integers, sigma: float, *, level: float = LEVEL) -> Intervals:
-    """Intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
+    """Return intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
     grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, inverted
@@ -114,16 +120,17 @@ def selected_interval(counts: Integers, threshold: int | Integers, sigma: float,
     thresholds = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
     if (counts < thresholds).any():
         raise InputError("counts must be at least their threshold")
-    nominal, low = count_interval(counts, sigma, level=level), np.zeros(counts.shape, np.int64)
+    nominal = count_interval(counts, sigma, level=level)
+    low = np.zeros(counts.shape, np.int64)
     for least in np.unique(thresholds):
         chosen = thresholds == least
-        distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few are
+        distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few counts are distinct
         low[chosen] = _lowest(distinct, least, sigma, tail)[rows]
     return Intervals(low=np.minimum(low, nominal.low), high=nominal.high, measured=counts.astype(np.int64))
 
 
 def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int:
-    """The largest whole m whose noisy count is below `threshold` with probability above 1 - level.
+    """Return the largest whole m whose noisy count is below `threshold` with probability above 1 - level.
 
     P(X < T; m) = Phi((T - 1/2 - m) / sd), so that 0 to this end covers whatever count was not released because its noisy count
     was below T, with probability `level` at least (a censored observation: Tobin 1958). DP: post-processing.
@@ -132,11 +139,12 @@ def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int
         InputError: level or sigma out of range.
     """
     _tail(level, sigma)
-    return max(math.ceil(threshold - 0.5 + float(ndtri(level)) * sigma) - 1, 0)
+    reach = float(ndtri(level)) * sigma
+    return max(math.ceil(threshold - 0.5 + reach) - 1, 0)
 
 
 def expected_ends(low: int, high: int, tail: float) -> tuple[int, int]:
-    """The least and most that a count between `low` and `high`, a sum of independent 0 or 1, is expected to be.
+    """Return the least and most expectation of a count between `low` and `high`, a sum of independent 0 or 1.
 
     Of expectation m a count of c and more has probability exp(-m I(c/m)) at most for c > m, I(x) = x ln x - x + 1, and so has
     one of c and less for c < m (Chernoff 1952). The ends are where that is `tail`: with y = m/c, y - 1 - ln y = ln(1/tail)/c,
@@ -144,27 +152,30 @@ def expected_ends(low: int, high: int, tail: float) -> tuple[int, int]:
     """
     reach = -math.log(tail)
 
-    def solved(count: int, branch: int) -> float:
-        return -count * float(lambertw(-math.exp(-1 - reach / count), branch).real)
+    def expectation(count: int, branch: int) -> float:
+        argument = -math.exp(-1 - reach / count)
+        return -count * float(lambertw(argument, branch).real)
 
-    least = solved(low, 0) if low else 0.0
-    return math.floor(least), math.ceil(solved(high, -1) if high else reach)
+    least = expectation(low, 0) if low else 0.0
+    most = expectation(high, -1) if high else reach
+    return math.floor(least), math.ceil(most)
 
 
 def record_interval(aggregates: Aggregates, level: float = LEVEL) -> tuple[int, int]:
-    """The ends of the `count_interval` of the record count. DP: post-processing."""
-    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=level)
-    return int(inside.low[0]), int(inside.high[0])
+    """Return the ends of the `count_interval` of the record count. DP: post-processing."""
+    counts = np.array([aggregates.record_count])
+    interval = count_interval(counts, aggregates.record_deviation, level=level)
+    return int(interval.low[0]), int(interval.high[0])
 
 
 def release_intervals(
     aggregates: Aggregates, drawn: Aggregates, configuration: Configuration, *, level: float = LEVEL
 ) -> tuple[Intervals, ...]:
-    """An interval for every count of k-tuples, one `Intervals` a length, aligned with `aggregates.levels[k - 1].counts`.
+    """Return an interval for every count of k-tuples, one `Intervals` a length.
 
-    Every length has a threshold, so all of its counts were selected and have a `selected_interval`: with T of private domains
-    at length 1 where the column is private. Noise is drawn anew at each length, so the lengths below, by which the candidates
-    were chosen, change nothing. DP: post-processing.
+    They are aligned with `aggregates.levels[k - 1].counts`. Every length has a threshold, so all of its counts were selected
+    and have a `selected_interval`: with T of private domains at length 1 where the column is private. Each length has its own
+    noise, so the shorter lengths, by which the candidates were chosen, change nothing. DP: post-processing.
 
     Args:
         aggregates: normalized counts, as published.
@@ -175,31 +186,38 @@ def release_intervals(
     Raises:
         InputError: a combination that was not drawn.
     """
-    found, private = [], np.array([attribute.private for attribute in configuration.attributes])
+    private = np.array([attribute.private for attribute in configuration.attributes])
+    intervals = []
     for published, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
         rows = find_rows(source, published.columns, published.values, aggregates.domain.sizes)
         if (rows < 0).any():
             raise InputError("aggregates must hold no combination that was not drawn")
         thresholds = np.full(len(published), noise.threshold, np.int64)
         if published.length == 1:
-            thresholds[private[published.columns[:, 0]]] = noise.private_threshold
-        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation, level=level))
-    return tuple(found)
+            columns = published.columns[:, 0]
+            thresholds[private[columns]] = noise.private_threshold
+        counts = source.counts[rows]
+        intervals.append(selected_interval(counts, thresholds, noise.deviation, level=level))
+    return tuple(intervals)
 
 
 def _lowest(counts: Integers, least: np.int64, sigma: float, tail: float) -> Integers:
-    """The smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection; -1 stands for none below."""
-    below, above = np.full(counts.shape, -1), counts.copy()
+    """Return the smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection."""
+    below = np.full(counts.shape, -1)  # too small: no m below 0 is looked at
+    above = counts.copy()  # large enough
     while (above - below > 1).any():
         middle = np.maximum((below + above) // 2, 0)
-        reach = [log_ndtr((middle - t + 0.5) / sigma) for t in (counts, least)]
-        enough = reach[0] - reach[1] >= math.log(tail)
-        below, above = np.where(enough, below, middle), np.where(enough, middle, above)
+        # log Phi((m - x + 1/2) / sd) - log Phi((m - T + 1/2) / sd) >= log tail
+        log_count = log_ndtr((middle - counts + 0.5) / sigma)
+        log_least = log_ndtr((middle - least + 0.5) / sigma)
+        is_enough = log_count - log_least >= math.log(tail)
+        below = np.where(is_enough, below, middle)
+        above = np.where(is_enough, middle, above)
     return above
 
 
 def _tail(level: float, sigma: float) -> float:
-    """(1 - level)/2, arguments checked."""
+    """Return (1 - level)/2. Raises InputError if level or sigma is out of range."""
     if not 0 < level < 1:
         raise InputError(f"level ({level}) must lie strictly between 0 and 1")
     if not 0 <= sigma < math.inf:
@@ -210,39 +228,44 @@ def _tail(level: float, sigma: float) -> float:
 def marginal_intervals(
     aggregates: Aggregates, marginals: Marginals, configuration: Configuration, *, level: float = LEVEL
 ) -> tuple[Intervals, ...]:
-    """As `release_intervals` for counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
+    """Return intervals of counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
 
-    No cell was selected: all are in `marginals`, whichever of them have a count above 0 in `aggregates`. A combination with a
-    value that was measured together with others has at most the count of all of them, and 0 at least. One that a rule excludes
-    has no record. DP: post-processing.
+    They are aligned as those of `release_intervals`. No cell was selected: all are in `marginals`, whichever of them have a
+    count above 0 in `aggregates`. A combination with a value that was measured in a sum with others has at most the count of
+    the sum, and 0 at least. One that a rule excludes has no record. DP: post-processing.
     """
     labels = marginals.domain.labels
-    cells, recorded = (of(configuration, labels) for of in (PossibleCells.of, PossibleCells.of_records))
-    compression = compression_of(marginals, configuration)[1]
+    possible_cells = PossibleCells.of(configuration, labels)
+    possible_records = PossibleCells.of_records(configuration, labels)
+    _, compression = compression_of(marginals, configuration)
     holders = Holders([m.attributes for m in marginals.larger])
-    found = []
+    intervals = []
     for listed in aggregates.levels:
         low, high, measured = np.zeros((3, len(listed)), np.int64)
-        inside = Intervals(low=low, high=high, measured=measured)
-        possible, kept = np.ones((2, len(listed)), np.bool_)
+        possible, recorded = np.ones((2, len(listed)), np.bool_)
         for columns, rows in listed.by_columns():
+            values = listed.values[rows]
             holder = _holder(columns, marginals, holders)
-            own = _cell_intervals(columns, listed.values[rows], holder, compression, level)
-            inside.low[rows], inside.high[rows], inside.measured[rows] = own.low, own.high, own.measured
-            possible[rows] = cells.contain(columns, listed.values[rows].T, {})
-            kept[rows] = recorded.contain(columns, listed.values[rows].T, {})
-        found.append(replace(inside, unkept=possible & ~kept).without(~possible))
-    return tuple(found)
+            of_columns = _cell_intervals(columns, values, holder, compression, level)
+            low[rows] = of_columns.low
+            high[rows] = of_columns.high
+            measured[rows] = of_columns.measured
+            possible[rows] = possible_cells.contain(columns, values.T, {})
+            recorded[rows] = possible_records.contain(columns, values.T, {})
+        inside = Intervals(low=low, high=high, measured=measured, unkept=possible & ~recorded)
+        intervals.append(inside.without(~possible))
+    return tuple(intervals)
 
 
 def project(measurement: Observation, columns: Clique) -> tuple[NDArray[np.int64], int]:
-    """Noisy counts of some attributes of a marginal, and how many of its cells each one sums. DP: post-processing."""
-    others = tuple(axis for axis, a in enumerate(measurement.attributes) if a not in columns)
-    return np.rint(measurement.counts.sum(axis=others)).astype(np.int64), _summed(measurement, columns)
+    """Return noisy counts of some attributes of a marginal, and how many of its cells each one sums. DP: post-processing."""
+    summed_axes = tuple(axis for axis, a in enumerate(measurement.attributes) if a not in columns)
+    sums = measurement.counts.sum(axis=summed_axes)
+    return np.rint(sums).astype(np.int64), _summed(measurement, columns)
 
 
 def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Observation:
-    """The measured marginal that tells a set of columns best: itself, or the one whose sums have the least noise."""
+    """Return the marginal that measured a set of columns best: itself, or the one whose sums have the least noise."""
     if len(columns) == 1:
         return marginals.one_way[columns[0]]
     larger = [marginals.larger[i] for i in holders.of(columns)]
@@ -250,6 +273,7 @@ def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Observat
 
 
 def _summed(measurement: Observation, columns: Clique) -> int:
+    """Return how many cells of a marginal add up to one cell over `columns`."""
     sizes = zip(measurement.attributes, measurement.counts.shape, strict=True)
     return math.prod(size for a, size in sizes if a not in columns)
 
@@ -257,12 +281,19 @@ def _summed(measurement: Observation, columns: Clique) -> int:
 def _cell_intervals(
     columns: Clique, values: Integers, holder: Observation, compression: Compression, level: float
 ) -> Intervals:
+    """Return intervals of combinations of `columns` by the counts of one marginal."""
     table, summed = project(holder, columns)
-    codes, alone = list(values.T), np.ones(len(values), np.bool_)
+    codes = list(values.T)
+    is_single = np.ones(len(values), np.bool_)  # whether no value of a combination was merged with others
     if len(columns) > 1:
-        merged = [compression.codes[a] for a in columns]
-        codes = [new[old] for new, old in zip(merged, codes, strict=True)]
-        alone = np.logical_and.reduce([np.bincount(new)[code] == 1 for new, code in zip(merged, codes, strict=True)])
-    inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, level=level, cells=summed)
-    low, measured = np.where(alone, inside.low, 0), np.where(alone, inside.measured, -1)
-    return Intervals(low=low, high=inside.high, measured=measured)
+        for axis, a in enumerate(columns):
+            merged_codes = compression.codes[a]
+            codes[axis] = merged_codes[codes[axis]]
+            is_single &= np.bincount(merged_codes)[codes[axis]] == 1
+    counts = table[tuple(codes)]
+    interval = count_interval(counts, holder.deviation, noise=holder.noise, level=level, cells=summed)
+    return Intervals(
+        low=np.where(is_single, interval.low, 0),
+        high=interval.high,
+        measured=np.where(is_single, interval.measured, -1),
+    )

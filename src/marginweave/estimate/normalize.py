@@ -1,4 +1,4 @@
-"""Consistent counts: a combination is never more frequent than any part of it."""
+"""Normalization of combination counts: a combination is never more frequent than any part of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tu
     Returns:
         The keys, shape (n,), int64, and a number that is above all of them. DP: post-processing.
     """
-    keys, bound = columns[0].astype(np.int64), sizes[0]
+    keys = columns[0].astype(np.int64)
+    bound = sizes[0]
     for codes, size in zip(columns[1:], sizes[1:], strict=True):
         if bound * size >= LIMIT:
             distinct, keys = np.unique(keys, return_inverse=True)
@@ -54,66 +55,92 @@ def normalize(aggregates: Aggregates) -> Aggregates:
     levels = list(aggregates.levels)
     if not levels:
         return aggregates
-    reach = [level.counts for level in levels]  # the largest count of a combination and all that contain it
-    parts: list[Integers] = []
+    reach = levels[-1].counts  # the largest count of a combination and all that contain it
+    part_rows_of_levels: list[Integers] = []
     for k in range(len(levels) - 1, 0, -1):
-        levels[k - 1], reach[k - 1], rows = _close(levels[k - 1], levels[k], reach[k], aggregates.domain.sizes)
-        parts.insert(0, rows)
-    lowest = [levels[0].counts]
-    for level, rows in zip(levels[1:], parts, strict=True):
-        lowest.append(np.minimum(level.counts, lowest[-1][rows].min(axis=1, initial=np.iinfo(np.int64).max)))
-    kept = tuple(level.positive(counts) for level, counts in zip(levels, lowest, strict=True))
-    return replace(aggregates, levels=kept)
+        levels[k - 1], reach, rows = _close(levels[k - 1], levels[k], reach, aggregates.domain.sizes)
+        part_rows_of_levels.insert(0, rows)
+    lowest = levels[0].counts
+    normalized = [levels[0].positive(lowest)]
+    for level, rows in zip(levels[1:], part_rows_of_levels, strict=True):
+        lowest_part = lowest[rows].min(axis=1, initial=np.iinfo(np.int64).max)
+        lowest = np.minimum(level.counts, lowest_part)
+        normalized.append(level.positive(lowest))
+    return replace(aggregates, levels=tuple(normalized))
 
 
 def part(level: Level, position: int) -> tuple[Integers, Integers]:
-    """Columns and values of the combinations without those at one position. DP: post-processing."""
-    return np.delete(level.columns, position, axis=1), np.delete(level.values, position, axis=1)
+    """Return columns and values of the combinations without those at one position. DP: post-processing."""
+    columns = np.delete(level.columns, position, axis=1)
+    values = np.delete(level.values, position, axis=1)
+    return columns, values
 
 
 def combination_keys(columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
-    """Keys of combinations that sort in canonical order, by columns and then by values; shape (n,).
+    """Return keys of combinations that sort in canonical order, by columns and then by values; shape (n,).
 
-    The code of a missing value may stand among `values`. DP: post-processing.
+    `values` may include the code of a missing value. DP: post-processing.
     """
     count, length = columns.shape
     if not length:
         return np.zeros(count, np.int64)
     radices = [len(sizes)] * length + [max(sizes) + 1] * length
-    return row_keys([*columns.T, *values.T], radices)[0]
+    keys, _ = row_keys([*columns.T, *values.T], radices)
+    return keys
 
 
 def find_rows(level: Level, columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
-    """Row of `level` at which each combination stands, or -1; shape (n,). DP: post-processing."""
+    """Return the row of `level` that has each combination, or -1; shape (n,). DP: post-processing."""
     if not len(level):
         return np.full(len(columns), -1)
-    keys = combination_keys(np.concatenate([level.columns, columns]), np.concatenate([level.values, values]), sizes)
-    known, wanted = keys[: len(level)], keys[len(level) :]
-    rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[rows] == wanted, rows, -1)
+    all_columns = np.concatenate([level.columns, columns])
+    all_values = np.concatenate([level.values, values])
+    keys = combination_keys(all_columns, all_values, sizes)
+    level_keys = keys[: len(level)]
+    searched_keys = keys[len(level) :]
+    rows = np.searchsorted(level_keys, searched_keys)
+    rows = np.minimum(rows, len(level_keys) - 1)
+    return np.where(level_keys[rows] == searched_keys, rows, -1)
 
 
 def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> Integers:
-    """Row of `lower` at which each part of each combination of `level` stands, or -1; shape (k, n), j being left out in row j.
+    """Return the row of `lower` that has each part of each combination of `level`, or -1; shape (k, n).
 
-    Part by part: all of them at once are many times as large as the level. DP: post-processing.
+    Row j is about the parts without position j. They are searched one position at a time, as all of them at once would be many
+    times as large as the level. DP: post-processing.
     """
     rows = np.empty((level.length, len(level)), np.int64)
     for j in range(level.length):
-        rows[j] = find_rows(lower, *part(level, j), sizes)
+        columns, values = part(level, j)
+        rows[j] = find_rows(lower, columns, values, sizes)
     return rows
 
 
-def _close(lower: Level, level: Level, reach: Integers, sizes: tuple[int, ...]) -> tuple[Level, Integers, Integers]:
-    """The lower level with every part of `level` in it, its reach, and the rows (n, k) where the parts stand."""
+def _close(
+    lower: Level,
+    level: Level,
+    reach: Integers,
+    sizes: tuple[int, ...],
+) -> tuple[Level, Integers, Integers]:
+    """Return the lower level with every part of `level` in it, its reach, and the rows of the parts, shape (n, k).
+
+    The reach of a combination is the largest count of itself and of all that contain it; `reach` is that of `level`.
+    """
     parts = [part(level, j) for j in range(level.length)]
     columns = np.concatenate([lower.columns, *(columns for columns, _ in parts)])
     values = np.concatenate([lower.values, *(values for _, values in parts)])
     keys = combination_keys(columns, values, sizes)
     distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
-    widest = np.full(len(distinct), np.iinfo(np.int64).min)
-    np.maximum.at(widest, row, np.concatenate([lower.counts, np.tile(reach, level.length)]))
-    counts = widest.copy()
+    closed_reach = np.full(len(distinct), np.iinfo(np.int64).min)
+    reach_of_parts = np.tile(reach, level.length)
+    np.maximum.at(closed_reach, row, np.concatenate([lower.counts, reach_of_parts]))
+    counts = closed_reach.copy()
     counts[row[: len(lower)]] = lower.counts
-    closed = Level(length=lower.length, columns=columns[first], values=values[first], counts=counts)
-    return closed, widest, row[len(lower) :].reshape(level.length, len(level)).T
+    closed = Level(
+        length=lower.length,
+        columns=columns[first],
+        values=values[first],
+        counts=counts,
+    )
+    rows_of_parts = row[len(lower) :].reshape(level.length, len(level))
+    return closed, closed_reach, rows_of_parts.T

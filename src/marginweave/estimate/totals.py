@@ -1,7 +1,7 @@
 """Exact known tables as whole numbers of records: one count for every combination of all columns that they tie together.
 
-Tables without a common column, and without a structural zero that reaches from one to the other, are held apart. One table is
-its own solution. Of several the combinations of all their columns get whole numbers that keep every table, no structural zero,
+Tables without a common column, and without a structural zero that connects them, are solved separately. One table is its own
+solution. For several, the combinations of all their columns get whole numbers that keep every table and every structural zero,
 and are as near as can be to what records have (L1): an integer program, whose only wide part is its equalities (HiGHS, by
 scipy). Public facts decide whether there is a solution, so that `plan` finds out before anything is charged.
 """
@@ -25,10 +25,14 @@ from marginweave.configuration.totals import KnownTotals
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import released_attributes
 
-MOST_OF_TWO, MOST_OF_MORE = 1 << 15, 1 << 13
+Rules = Mapping[Clique, set[Clique]]
+"""Forbidden combinations of codes, by their attributes."""
+
+MOST_OF_TWO = 1 << 15
+MOST_OF_MORE = 1 << 13
 """Combinations of the columns of two, or of more, exact tables that have to hold together.
 
-The program of two is one of transport, and took 3 s of one core. Of three tables that close a circle it is no such one: 4,096
+The program for two is one of transport, and took 3 s of one core. For three tables that close a circle it is not: 4,096
 combinations took 21 s, 8,000 took 43 s, and about half of that in `plan`.
 """
 _OPTIONS: Any = {"mip_rel_gap": 0.05, "node_limit": 1000}  # no time limit: the same records on every machine
@@ -38,66 +42,84 @@ _OPTIONS: Any = {"mip_rel_gap": 0.05, "node_limit": 1000}  # no time limit: the 
 class ExactPart:
     """Exact tables that hold together.
 
-    `attributes` are those of the tables, with `sizes` codes each; `tied` the others that structural zeros tie to them, with the
-    codes that a record may have there. `rules` are the forbidden combinations of all of these.
+    `attributes` are those of the tables, with `sizes` codes each. `tied` are the others that structural zeros tie to them, with
+    the codes that a record may have there. `rules` are the forbidden combinations of all of these.
     """
 
     tables: tuple[KnownTotals, ...]
     attributes: Clique
     sizes: tuple[int, ...]
     tied: Mapping[int, Sequence[int]]
-    rules: Mapping[Clique, set[Clique]]
+    rules: Rules
 
     @property
     def name(self) -> str:
-        """What the tables are called in sentences."""
-        return " and ".join(f"[{known.table.name}]" for known in self.tables)
+        """Names of the tables, for messages."""
+        return " and ".join(f"[{totals.table.name}]" for totals in self.tables)
 
     def witness(self, cell: int) -> dict[int, int] | None:
-        """Codes of the tied attributes that may stand beside a combination; None if there are none, empty if none are found."""
+        """Return codes of the tied attributes that a record with this combination may have.
+
+        None if there are none; empty if the search ends undecided.
+        """
         codes = np.unravel_index(cell, self.sizes)
-        values: dict[int, Sequence[int]] = {a: [int(code)] for a, code in zip(self.attributes, codes, strict=True)}
+        values: dict[int, Sequence[int]] = {}
+        for a, code in zip(self.attributes, codes, strict=True):
+            values[a] = [int(code)]
         values |= self.tied
-        rules = {
-            places: {
-                cells for cells in forbidden if all(code in values[a] for a, code in zip(places, cells, strict=True))
-            }
-            for places, forbidden in self.rules.items()
-        }
         try:
-            found = find_record(values, {places: cells for places, cells in rules.items() if cells})
+            record = find_record(values, self._rules_among(values))
         except ContradictionError:
             return None
         except UndecidedError:
             return {}
-        return {a: found.get(a, codes[0]) for a, codes in self.tied.items()}
+        return {a: record.get(a, tied_codes[0]) for a, tied_codes in self.tied.items()}
+
+    def _rules_among(self, values: Mapping[int, Sequence[int]]) -> dict[Clique, set[Clique]]:
+        """Return the forbidden combinations whose codes are all among `values`."""
+        rules = {}
+        for attributes, forbidden in self.rules.items():
+            lists = [values[a] for a in attributes]
+            cells = {codes for codes in forbidden if _are_listed(codes, lists)}
+            if cells:
+                rules[attributes] = cells
+        return rules
 
     def _possible(self) -> Flags:
-        """Which combinations a record may have, as far as tables and rules say; shape (cells,)."""
+        """Return whether a record may have each combination, as far as tables and rules say; shape (cells,)."""
+        flat: Flags = self._allowed_directly().ravel()
+        crossing: set[int] = set()  # attributes of rules that also name tied attributes
+        for places in self.rules:
+            if not {*places} <= {*self.attributes}:
+                crossing.update(places)
+        if crossing:  # only the attributes that these rules name decide, so each of their combinations is checked once
+            named = [axis for axis, a in enumerate(self.attributes) if a in crossing]
+            cells = np.flatnonzero(flat)
+            codes = np.stack(np.unravel_index(cells, self.sizes))[named]
+            _, first, row = np.unique(codes, axis=1, return_index=True, return_inverse=True)
+            has_witness = [self.witness(int(cells[i])) is not None for i in first]
+            flat[cells] = np.array(has_witness, np.bool_)[row.ravel()]
+        return flat
+
+    def _allowed_directly(self) -> Flags:
+        """Return which combinations neither a table nor a rule among the tables' attributes excludes; shape `sizes`."""
         allowed = np.ones(self.sizes, np.bool_)
         for places, forbidden in self.rules.items():
             if {*places} <= {*self.attributes}:
                 axes = [self.attributes.index(a) for a in places]
                 mask = np.ones([self.sizes[axis] for axis in axes], np.bool_)
                 mask[tuple(np.array(list(forbidden)).T)] = False
-                allowed &= np.expand_dims(mask, [axis for axis in range(allowed.ndim) if axis not in axes])
-        for known in self.tables:
-            axes = [axis for axis, a in enumerate(self.attributes) if a not in known.attributes]
-            allowed &= np.expand_dims(dense(known) > 0, axes)
-        flat: Flags = allowed.ravel()
-        crossing = {a for places in self.rules if not {*places} <= {*self.attributes} for a in places}
-        if crossing:  # what the rules name decides, and is looked at once
-            named = [axis for axis, a in enumerate(self.attributes) if a in crossing]
-            cells = np.flatnonzero(flat)
-            codes = np.stack(np.unravel_index(cells, self.sizes))[named]
-            _, first, row = np.unique(codes, axis=1, return_index=True, return_inverse=True)
-            flat[cells] = np.array([self.witness(int(cells[i])) is not None for i in first], np.bool_)[row.ravel()]
-        return flat
+                absent_axes = [axis for axis in range(allowed.ndim) if axis not in axes]
+                allowed &= np.expand_dims(mask, absent_axes)
+        for totals in self.tables:
+            absent_axes = [axis for axis, a in enumerate(self.attributes) if a not in totals.attributes]
+            allowed &= np.expand_dims(dense(totals) > 0, absent_axes)
+        return allowed
 
     def counts(self, present: Floats | None = None) -> Integers:
-        """Whole numbers of records of every combination that keep all tables, as near to `present` as can be; shape (cells,).
+        """Return whole numbers of records of every combination, as near to `present` as can be; shape (cells,).
 
-        DP: arithmetic on public tables, or post-processing.
+        They keep all tables. DP: arithmetic on public tables, or post-processing.
 
         Args:
             present: what the combinations have, scaled to the tables' total; without it any numbers will do.
@@ -106,106 +128,156 @@ class ExactPart:
             InputError: there are none.
         """
         possible = self._possible()
-        widest = max(self.tables, key=lambda known: len(known.attributes))
-        if widest.attributes == self.attributes:  # the others are sums of it
-            whole = np.rint(dense(widest).ravel()).astype(np.int64)
-            if whole[~possible].any():
+        widest = max(self.tables, key=lambda totals: len(totals.attributes))
+        if widest.attributes == self.attributes:  # the other tables are sums of it
+            rounded = np.rint(dense(widest).ravel()).astype(np.int64)
+            if rounded[~possible].any():
                 raise InputError(self._impossible())
-            return np.asarray(whole)
+            return np.asarray(rounded)
         cells = np.flatnonzero(possible)
-        found = self._solve(cells, None if present is None else present[cells]) if len(cells) else None
-        if found is None and present is not None and len(cells):
-            found = self._solve(cells, None)  # what `plan` has found
-        if found is None:
+        solution = None
+        if len(cells) and present is not None:
+            solution = self._solve(cells, present[cells])
+        if len(cells) and solution is None:
+            solution = self._solve(cells, None)  # as `plan` solves it
+        if solution is None:
             raise InputError(self._impossible())
         counts = np.zeros(len(possible), np.int64)
-        counts[cells] = found
+        counts[cells] = solution
         return counts
 
     def _solve(self, cells: Integers, present: Floats | None) -> Integers | None:
-        """Counts of some cells that keep all tables, whatever is left out being 0."""
+        """Return counts of some cells that keep all tables, all other cells being 0; None if no solution is found."""
         from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array, eye_array, hstack, vstack
+        from scipy.sparse import csr_array, eye_array, hstack
 
-        codes, number, rows = np.unravel_index(cells, self.sizes), len(cells), list[Any]()
-        for known in self.tables:
-            places = np.ravel_multi_index([codes[self.attributes.index(a)] for a in known.attributes], known.sizes)
-            entries = (np.ones(number), (places, np.arange(number)))
-            rows.append(csr_array(entries, shape=(math.prod(known.sizes), number)))
-        keep, wanted = vstack(rows), np.concatenate([dense(known).ravel() for known in self.tables])
-        objective, whole = np.zeros(number), np.ones(number, np.int64)
-        limits = [LinearConstraint(keep, wanted, wanted)]
+        number = len(cells)
+        sums = self._sums_of_tables(cells)
+        totals = np.concatenate([dense(table).ravel() for table in self.tables])
+        objective = np.zeros(number)
+        is_integer = np.ones(number, np.int64)
+        limits = [LinearConstraint(sums, totals, totals)]
         if present is not None:  # x - more + less = present, and more + less is least
-            nothing, one = csr_array((keep.shape[0], 2 * number)), eye_array(number, format="csr")
-            apart = LinearConstraint(hstack([one, -one, one]), present, present)
-            limits = [LinearConstraint(hstack([keep, nothing]), wanted, wanted), apart]
+            nothing = csr_array((sums.shape[0], 2 * number))
+            unit = eye_array(number, format="csr")
+            limits = [
+                LinearConstraint(hstack([sums, nothing]), totals, totals),
+                LinearConstraint(hstack([unit, -unit, unit]), present, present),
+            ]
             objective = np.concatenate([objective, np.ones(2 * number)])
-            whole = np.concatenate([whole, np.zeros(2 * number, np.int64)])
-        found = milp(objective, integrality=whole, bounds=Bounds(0, np.inf), constraints=limits, options=_OPTIONS)
-        if found.x is None:
+            is_integer = np.concatenate([is_integer, np.zeros(2 * number, np.int64)])
+        result = milp(
+            objective,
+            integrality=is_integer,
+            bounds=Bounds(0, np.inf),
+            constraints=limits,
+            options=_OPTIONS,
+        )
+        if result.x is None:
             return None
-        counts: Integers = np.rint(found.x[:number]).astype(np.int64)
-        return counts if (keep @ counts == wanted).all() else None
+        counts: Integers = np.rint(result.x[:number]).astype(np.int64)
+        return counts if (sums @ counts == totals).all() else None
+
+    def _sums_of_tables(self, cells: Integers) -> Any:
+        """Return the sparse matrix that sums `cells` to the cells of all tables, one table below the other."""
+        from scipy.sparse import csr_array, vstack
+
+        number = len(cells)
+        codes = np.unravel_index(cells, self.sizes)
+        matrices: list[Any] = []
+        for table in self.tables:
+            table_codes = [codes[self.attributes.index(a)] for a in table.attributes]
+            places = np.ravel_multi_index(table_codes, table.sizes)
+            entries = (np.ones(number), (places, np.arange(number)))
+            matrices.append(csr_array(entries, shape=(math.prod(table.sizes), number)))
+        return vstack(matrices)
 
     def _impossible(self) -> str:
+        """Return the message that no solution exists."""
         rules = " and the rules of structure" if self.rules else ""
-        kept = f"the exact tables of {self.name}{rules}"
-        return f"known: no whole numbers of records keep {kept}; correct a table, or give it an sd"
+        tables = f"the exact tables of {self.name}{rules}"
+        return f"known: no whole numbers of records keep {tables}; correct a table, or give it an sd"
 
 
-def dense(known: KnownTotals) -> Floats:
-    """The counts of all combinations, an axis for each attribute."""
-    counts = np.zeros(known.sizes)
-    counts[tuple(np.array(list(known.counts)).T)] = list(known.counts.values())
+def _are_listed(codes: Clique, lists: Sequence[Sequence[int]]) -> bool:
+    """Return whether each code is in the list of its attribute."""
+    return all(code in listed for code, listed in zip(codes, lists, strict=True))
+
+
+def dense(totals: KnownTotals) -> Floats:
+    """Return the counts of all combinations, with one axis for each attribute."""
+    counts = np.zeros(totals.sizes)
+    cells = np.array(list(totals.counts)).T
+    counts[tuple(cells)] = list(totals.counts.values())
     return counts
 
 
 def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -> tuple[ExactPart, ...]:
-    """The exact tables of a configuration, over a domain, together with what ties them; raises InputError for too many cells.
+    """Return the exact tables of a configuration over a domain, grouped by what ties them.
 
     DP: arithmetic on public tables and public or released labels.
+
+    Raises:
+        InputError: a group has too many cells.
     """
-    exact = [known for known in configuration.totals if known.exact]
+    exact = [totals for totals in configuration.totals if totals.exact]
     rules = defaultdict[Clique, set[Clique]](set)
-    for rule in combinations_of(forbidden_codes(configuration.forbidden, labels)) if exact else ():
-        rules[tuple(a for a, _ in rule)].add(tuple(code for _, code in rule))
-    of_sets = defaultdict[str, list[int]](list)  # of which a record has at most so many values
+    if exact:
+        for rule in combinations_of(forbidden_codes(configuration.forbidden, labels)):
+            rules[tuple(a for a, _ in rule)].add(tuple(code for _, code in rule))
+    of_sets = defaultdict[str, list[int]](list)  # attributes of a set: a record has a limited number of its values
     for j, attribute in enumerate(configuration.attributes):
         if attribute.of_set:
             of_sets[attribute.column].append(j)
-    parts = tied_parts([*(known.attributes for known in exact), *rules, *of_sets.values()])
-    inside = [(part, [known for known in exact if known.attributes[0] in part]) for part in parts]
     attributes = released_attributes(configuration, labels)
-    return tuple(_part(attributes, labels, tables, part, rules) for part, tables in inside if tables)
+    cliques = [totals.attributes for totals in exact]
+    parts = []
+    for tied in tied_parts([*cliques, *rules, *of_sets.values()]):
+        tables = [totals for totals in exact if totals.attributes[0] in tied]
+        if tables:
+            parts.append(_part(attributes, labels, tables, tied, rules))
+    return tuple(parts)
 
 
 def _part(
     attributes: Sequence[Attribute],
     labels: Sequence[Sequence[str]],
     tables: Sequence[KnownTotals],
-    part: Collection[int],
-    rules: Mapping[Clique, set[Clique]],
+    tied: Collection[int],
+    rules: Rules,
 ) -> ExactPart:
-    inside = [k for k in tables if not any({*k.attributes} < {*other.attributes} for other in tables)]
-    sizes = dict(sorted(pair for known in inside for pair in zip(known.attributes, known.sizes, strict=True)))
-    together = math.prod(sizes.values())
-    most = MOST_OF_TWO if len(inside) == 2 else MOST_OF_MORE
-    if len(inside) > 1 and together > most:
+    """Return the part of these exact tables, without those inside larger ones; raises InputError for too many cells."""
+    largest = [table for table in tables if not _is_inside_another(table, tables)]
+    pairs: list[tuple[int, int]] = []
+    for table in largest:
+        pairs += zip(table.attributes, table.sizes, strict=True)
+    sizes = dict(sorted(pairs))
+    cells = math.prod(sizes.values())
+    most = MOST_OF_TWO if len(largest) == 2 else MOST_OF_MORE
+    if len(largest) > 1 and cells > most:
         names = ", ".join(attributes[a].name for a in sizes)
         raise InputError(
-            f"known has exact tables that have to hold together over {names}, which have {together} combinations, more than "
+            f"known has exact tables that have to hold together over {names}, which have {cells} combinations, more than "
             f"{most}; leave one out, or give it an sd"
         )
-
-    def possible(a: int) -> Sequence[int]:  # of a record of which nothing is known: no value of a set
-        attribute, size = attributes[a], len(labels[a])
-        values = range(size + attribute.lacks_values)
-        return [size] if attribute.is_set else values[::-1] if attribute.of_set else values
-
+    tied_only = sorted({*tied} - {*sizes})
     return ExactPart(
-        tables=tuple(inside),
+        tables=tuple(largest),
         attributes=tuple(sizes),
         sizes=tuple(sizes.values()),
-        tied={a: possible(a) for a in sorted({*part} - {*sizes})},
-        rules={places: cells for places, cells in rules.items() if {*places} <= {*part}},
+        tied={a: _possible_codes(attributes[a], len(labels[a])) for a in tied_only},
+        rules={places: cells for places, cells in rules.items() if {*places} <= {*tied}},
     )
+
+
+def _is_inside_another(table: KnownTotals, tables: Sequence[KnownTotals]) -> bool:
+    """Return whether another of the tables has all attributes of this one, and more."""
+    return any({*table.attributes} < {*larger.attributes} for larger in tables)
+
+
+def _possible_codes(attribute: Attribute, size: int) -> Sequence[int]:
+    """Return the codes of a record about which nothing is known, the preferred one first: no value of a set."""
+    if attribute.is_set:
+        return [size]
+    codes = range(size + attribute.lacks_values)
+    return codes[::-1] if attribute.of_set else codes

@@ -1,4 +1,4 @@
-"""Dense marginals that the released combinations stand for: what was suppressed is unknown, not zero."""
+"""Dense marginals that follow from the released combinations: what was suppressed is unknown, not zero."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,68 +22,76 @@ from marginweave.estimate.rounding import nearest_column
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.tables import CensoredObservation, Observation
 
-# A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
+# A set of columns is informative if it differs from what its parts imply by more than this many deviations of pure noise.
 EVIDENCE = 2.0
 _STEPS = 30
 _TURNS = 60
 _FITTING = 30
 _SETTLED = 0.02
 
+Facet = tuple[int, Floats]
+"""An axis of a table, and the sums of the table over it."""
+
 
 class InformativeTables:
-    """Picks tables, from short sets of columns to long ones, while there is time to fit them.
+    """A selection of tables, from short sets of columns to long ones, while there is time to fit them.
 
-    `seconds` are what is left of it.
+    `seconds` are the time that remains.
     """
 
     def __init__(self, singles: Sequence[CensoredObservation], total: float, seconds: float) -> None:
         self._total = max(total, 1.0)
-        self._shares = {}
+        self._shares: dict[int, Floats] = {}
         for m in singles:
             even = np.full(len(m.counts), self._total / len(m.counts))
             self._shares[m.attributes[0]] = nearest_column(m, even, self._total) / self._total
         self.seconds = seconds - sum(fitting_seconds(m.counts.size) for m in singles)
 
     def pick(self, tables: Iterable[CensoredObservation]) -> list[CensoredObservation]:
-        """The tables of a length whose counts differ from the product of their columns by more than `EVIDENCE`.
+        """Return the tables of a length whose counts differ from the product of their columns by more than `EVIDENCE`.
 
-        Most differing first, as many as there is time for; in the order they came in. The others would only have a fit follow
-        their noise, and end before it has followed what there is to be seen. DP: post-processing.
+        The most different come first while there is time, and are returned in their original order. With the other tables a
+        fit would follow their noise, and end before it has followed the dependence in these. DP: post-processing.
         """
-        kept: list[tuple[float, int, CensoredObservation]] = []
+        picked: list[tuple[float, int, CensoredObservation]] = []
         for number, table in enumerate(tables):
             differs = self._surprise(table)
             if differs > EVIDENCE:
-                heapq.heappush(kept, (differs, -number, table))
+                heapq.heappush(picked, (differs, -number, table))
                 self.seconds -= fitting_seconds(table.counts.size)
-            while kept and self.seconds < 0:
-                self.seconds += fitting_seconds(heapq.heappop(kept)[2].counts.size)
-        return [table for _, _, table in sorted(kept, key=lambda entry: -entry[1])]
+            while picked and self.seconds < 0:
+                _, _, dropped = heapq.heappop(picked)
+                self.seconds += fitting_seconds(dropped.counts.size)
+        in_order = sorted(picked, key=lambda entry: -entry[1])
+        return [table for _, _, table in in_order]
 
     def _surprise(self, table: CensoredObservation) -> float:
-        """In standard deviations of what noise alone makes of it."""
+        """Return how far a table is from independence, in standard deviations of what noise alone makes of it."""
         if not set(table.attributes) <= self._shares.keys():
             return 0.0
         shares = (self._shares[a] for a in table.attributes)
-        return _difference(table, self._total * functools.reduce(np.multiply.outer, shares))
+        product = functools.reduce(np.multiply.outer, shares)
+        return _difference(table, self._total * product)
 
 
 def _filled(table: CensoredObservation, means: Floats) -> Floats:
-    """Released counts; what suppressed ones are expected to be, and the means themselves where nothing was counted."""
-    suppressed = np.where(table.hidden, expected_below(means, table.deviation, table.cut), means)
+    """Return released counts, what suppressed ones are expected to be, and the means where nothing was counted."""
+    expected = expected_below(means, table.deviation, table.cut)
+    suppressed = np.where(table.hidden, expected, means)
     return np.where(table.released, table.counts, suppressed)
 
 
 def _difference(table: CensoredObservation, means: Floats) -> float:
-    """How far the counts are from `means`, in standard deviations of what noise alone makes of these."""
-    known = table.released | table.hidden
-    return surprise((_filled(table, means) - means)[known], means[known], table.deviation, table.cut)
+    """Return how far the counts are from `means`, in standard deviations of what noise alone makes of these."""
+    counted = table.released | table.hidden
+    residuals = _filled(table, means) - means
+    return surprise(residuals[counted], means[counted], table.deviation, table.cut)
 
 
 def tuple_marginals(
     aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros] = ()
 ) -> tuple[Observation, ...]:
-    """Marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
+    """Return marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
 
     From short sets to long ones. What the parts of a set imply is the table of maximum entropy with their counts (iterative
     proportional fitting: Deming and Stephan 1940). Where the released counts differ from it by more than their noise, the
@@ -102,30 +110,42 @@ def tuple_marginals(
         that of the noise. DP: post-processing.
     """
     total = float(max(aggregates.record_count, 1))
-    together = [mask for mask in masks if len(mask.attributes) > 1]
-    known: dict[Clique, Floats] = {(): np.array(total)}
-    found: list[Observation] = []
-    for tables in _tables(aggregates, sizes, together):
-        parts, known = known, {}
+    wide_masks = [mask for mask in masks if len(mask.attributes) > 1]
+    estimates: dict[Clique, Floats] = {(): np.array(total)}  # of sets that are one attribute shorter
+    marginals: list[Observation] = []
+    for tables in _tables(aggregates, sizes, wide_masks):
+        parts = estimates
+        estimates = {}
         for table in tables:
             clique = table.attributes
-            others = ((axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique)))
-            facets = [(axis, parts[rest]) for axis, rest in others if rest in parts]
+            facets = _facets(clique, parts)
             if len(facets) < len(clique):
                 continue
-            possible = allowed_cells(clique, table.counts.shape, together)
-            known[clique] = implied = _implied(facets, possible)
+            possible = allowed_cells(clique, table.counts.shape, wide_masks)
+            implied = _implied(facets, possible)
+            estimates[clique] = implied
             if len(clique) == 1 or _difference(table, implied) > EVIDENCE:
-                known[clique] = _estimate(table, possible, implied, facets, total)
-                kept = _without_suppressed(known[clique], clique, masks)
-                found.append(Observation(attributes=clique, counts=kept, deviation=table.deviation))
-    return tuple(found)
+                estimate = _estimate(table, possible, implied, facets, total)
+                estimates[clique] = estimate
+                counts = _without_suppressed(estimate, clique, masks)
+                marginals.append(Observation(attributes=clique, counts=counts, deviation=table.deviation))
+    return tuple(marginals)
+
+
+def _facets(clique: Clique, parts: Mapping[Clique, Floats]) -> list[Facet]:
+    """Return the sums over each axis of a table, as far as `parts` has them."""
+    facets = []
+    for axis in range(len(clique)):
+        part = clique[:axis] + clique[axis + 1 :]
+        if part in parts:
+            facets.append((axis, parts[part]))
+    return facets
 
 
 def tuple_observations(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredObservation, ...]:
-    """What the released combinations tell of sets of columns, without any estimate: of single columns, and `InformativeTables`.
+    """Return what the released combinations say of single columns, and of `InformativeTables`, without any estimate.
 
-    Of each single column, also where no value of its private domain was released and nothing is known of it.
+    Every single column is included, also where no value of its private domain was released and nothing is known of it.
 
     Args:
         aggregates: normalized k-tuples, without sets of values.
@@ -134,56 +154,69 @@ def tuple_observations(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
     Returns:
         From short sets to long ones; sets of more than 2^18 cells are left out. DP: post-processing.
     """
-    found: list[CensoredObservation] = []
+    observations: list[CensoredObservation] = []
     informative: InformativeTables | None = None
     for drawn in _tables(aggregates, sizes, ()):
         if informative is None:
-            found += drawn
+            observations += drawn
+            informative = InformativeTables(observations, aggregates.record_count, MOST_SECONDS)
         else:
-            found += informative.pick(table for table in drawn if (table.released | table.hidden).any())
-        informative = informative or InformativeTables(found, aggregates.record_count, MOST_SECONDS)
-    return tuple(found)
+            counted = (table for table in drawn if (table.released | table.hidden).any())
+            observations += informative.pick(counted)
+    return tuple(observations)
 
 
 def _tables(
     aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros]
 ) -> Iterator[Iterator[CensoredObservation]]:
-    """For each length what is known of all sets of columns with at most MAX_TABLE cells, but of cells that masks forbid.
+    """Yield for each length the tables of all sets of columns with at most MAX_TABLE cells, without cells that masks forbid.
 
     Counts are noisy where they were released, and below the cut where a candidate was not; other cells (a missing value, a
     value that was suppressed before) were never counted.
     """
-
-    def of_length(level: Level, noise: LevelNoise, candidates: CandidateSet) -> Iterator[CensoredObservation]:
-        rows, counted = dict(level.by_columns()), set(candidates.column_sets())
-        for clique in itertools.combinations(range(len(sizes)), level.length):
-            shape = tuple(sizes[a] for a in clique)
-            if math.prod(shape) > MAX_TABLE:
-                continue
-            counts, released, inside = np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
-            if clique in rows:
-                cells = tuple(level.values[rows[clique]].T)
-                counts[cells], released[cells] = level.counts[rows[clique]], True
-            if clique in counted:
-                inside = candidates.mask(clique)[tuple(slice(size) for size in shape)]
-            possible = allowed_cells(clique, shape, masks)
-            yield CensoredObservation(
-                attributes=clique,
-                counts=counts,
-                deviation=noise.deviation,
-                released=released & possible,
-                hidden=inside & possible & ~released,
-                cut=noise.threshold - 0.5,  # counts are whole
-            )
-
     candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
     for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
-        yield of_length(level, noise, candidates)
+        yield _tables_of_length(level, noise, candidates, sizes, masks)
         candidates = CandidateSet.above(level, aggregates.domain.sizes)
 
 
-def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
-    """The table of maximum entropy with the sums of its facets, as far as possible cells allow."""
+def _tables_of_length(
+    level: Level,
+    noise: LevelNoise,
+    candidates: CandidateSet,
+    sizes: Sequence[int],
+    masks: Sequence[StructuralZeros],
+) -> Iterator[CensoredObservation]:
+    """Yield the tables of `_tables` of one length."""
+    rows_of_cliques = dict(level.by_columns())
+    counted_cliques = set(candidates.column_sets())
+    for clique in itertools.combinations(range(len(sizes)), level.length):
+        shape = tuple(sizes[a] for a in clique)
+        if math.prod(shape) > MAX_TABLE:
+            continue
+        counts = np.zeros(shape)
+        released = np.zeros(shape, np.bool_)
+        candidate = np.zeros(shape, np.bool_)
+        if clique in rows_of_cliques:
+            rows = rows_of_cliques[clique]
+            cells = tuple(level.values[rows].T)
+            counts[cells] = level.counts[rows]
+            released[cells] = True
+        if clique in counted_cliques:
+            candidate = candidates.mask(clique)[tuple(slice(size) for size in shape)]
+        possible = allowed_cells(clique, shape, masks)
+        yield CensoredObservation(
+            attributes=clique,
+            counts=counts,
+            deviation=noise.deviation,
+            released=released & possible,
+            hidden=candidate & possible & ~released,
+            cut=noise.threshold - 0.5,  # counts are whole
+        )
+
+
+def _implied(facets: Sequence[Facet], possible: Flags) -> Floats:
+    """Return the table of maximum entropy with the sums of its facets, as far as possible cells allow."""
     table = possible.astype(np.float64)
     for _ in range(_FITTING if len(facets) > 1 else 1):
         before = table
@@ -196,39 +229,51 @@ def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
 
 
 def _estimate(
-    counted: CensoredObservation, possible: Flags, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float
+    counted: CensoredObservation,
+    possible: Flags,
+    implied: Floats,
+    facets: Sequence[Facet],
+    total: float,
 ) -> Floats:
-    """The table that fits both the counts and the facets."""
-    known, sigma = counted.released | counted.hidden, counted.deviation
-    variance = np.where(known, sigma**2, implied**2 + 1.0) * possible
-    sums = (variance.sum(axis=axis, keepdims=True) for axis, _ in facets)
-    shares = [_ratio(variance, np.broadcast_to(together, variance.shape)) for together in sums]
+    """Return the table that fits both the counts and the facets."""
+    sigma = counted.deviation
+    is_counted = counted.released | counted.hidden
+    variance = np.where(is_counted, sigma**2, implied**2 + 1.0) * possible
+    shares = []  # of each facet's difference that each cell takes
+    for axis, _ in facets:
+        variance_sums = variance.sum(axis=axis, keepdims=True)
+        shares.append(_ratio(variance, np.broadcast_to(variance_sums, variance.shape)))
     table = implied
     for _ in range(_STEPS):
-        before, table = table, _filled(counted, table)
+        before = table
+        table = _filled(counted, table)
         for _ in range(_TURNS):
             for (axis, facet), share in zip(facets, shares, strict=True):
-                table = table + share * np.expand_dims(facet - table.sum(axis=axis), axis)
+                missing = facet - table.sum(axis=axis)
+                table = table + share * np.expand_dims(missing, axis)
             lowest = float(table.min(initial=0.0))
             table = np.maximum(table, 0.0)
             if lowest >= -TOLERANCE * total:
                 break
         if np.abs(table - before).max(initial=0.0) <= _SETTLED * sigma:
             break
-    together = float(table.sum())
-    return table * (total / together) if together > 0 else table
+    table_sum = float(table.sum())
+    return table * (total / table_sum) if table_sum > 0 else table
 
 
-def _ratio(one: Floats, other: Floats) -> Floats:
-    """One / other, and 0 where `other` is not above 0."""
-    return np.divide(one, other, out=np.zeros_like(other), where=other > 0)
+def _ratio(dividend: Floats, divisor: Floats) -> Floats:
+    """Return dividend / divisor, and 0 where the divisor is not above 0."""
+    quotient = np.zeros_like(divisor)
+    return np.divide(dividend, divisor, out=quotient, where=divisor > 0)
 
 
 def _without_suppressed(table: Floats, clique: Clique, masks: Sequence[StructuralZeros]) -> Floats:
-    """Records of codes that a mask of one attribute forbids go to its other codes, in proportion."""
+    """Move the records of codes that a mask of one attribute forbids to its other codes, in proportion."""
     for mask in masks:
         if len(mask.attributes) == 1 and mask.attributes[0] in clique:
-            axis, kept = clique.index(mask.attributes[0]), table * allowed_cells(clique, table.shape, [mask])
-            sums = kept.sum(axis=axis, keepdims=True)
-            table = kept * _ratio(table.sum(axis=axis, keepdims=True), sums)
+            axis = clique.index(mask.attributes[0])
+            allowed = table * allowed_cells(clique, table.shape, [mask])
+            table_sums = table.sum(axis=axis, keepdims=True)
+            allowed_sums = allowed.sum(axis=axis, keepdims=True)
+            table = allowed * _ratio(table_sums, allowed_sums)
     return table

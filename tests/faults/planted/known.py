@@ -41,8 +41,8 @@ FAULTS = (
     Fault(
         name="an earlier release counts as much as this one, whatever its noise",
         file="src/marginweave/estimate/earlier.py",
-        text="counts = np.sum([counts / variances for _, counts, variances in tables], axis=0) / precision",
-        instead="counts = np.mean([counts for _, counts, _ in tables], axis=0)",
+        text="counts = np.sum(weighted, axis=0) / precision",
+        instead="counts = np.mean([cells.counts for cells in tables], axis=0)",
         killed_by=(
             "tests/laws/test_earlier_tables.py::test_two_measurements_have_the_noise_of_both_precisions[10.0-2.5]",
         ),

@@ -75,8 +75,8 @@ FAULTS = (
     Fault(
         name="a mixture is fitted to no table of a column of which nothing was released",
         file="src/marginweave/estimate/tuples.py",
-        text="            found += drawn\n",
-        instead="            found += [table for table in drawn if (table.released | table.hidden).any()]\n",
+        text="            observations += drawn\n",
+        instead="            observations += [table for table in drawn if (table.released | table.hidden).any()]\n",
         killed_by=("tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",),
     ),
 )
