@@ -18,7 +18,7 @@ from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, NOT_RE
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of
+from marginweave.configuration.rules.conditions import Condition, labels_of
 from marginweave.configuration.values import ValueMatcher, listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
@@ -145,7 +145,7 @@ class Codes:
         if isinstance(column, NumberColumn):
             low[: len(column.held)], high[: len(column.held)] = np.array(column.held).T
         elif isinstance(column, ValuedColumn) and not column.is_set:
-            for code, limits in enumerate(label_limits(column)):
+            for code, limits in enumerate(column.label_limits):
                 if limits is not None:
                     low[code] = high[code] = float(limits[0])
         if np.isnan(low).all() or self.configuration.attributes[place].column != name:

@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from marginweave.configuration.columns import Column, Texts
 from marginweave.configuration.columns.base import MISSING, NOT_DECLARED
-from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of, labels_too_low, step_of
+from marginweave.configuration.rules.conditions import Condition, labels_of, labels_too_low
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
 from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import ValueMatcher
@@ -176,9 +176,9 @@ class _Rules:
     def out_of_order(self, low: str, high: str, steps: int) -> Iterator[Forbidden]:
         """Yield labels of column `low` with the labels of `high` that hold nothing at least `steps` steps above them."""
         first = self.columns[low]
-        distance = steps * step_of(first)
+        distance = steps * first.step
         least = list[tuple[str, Fraction]]()
-        for label, limits in zip(first.labels, label_limits(first), strict=True):
+        for label, limits in zip(first.labels, first.label_limits, strict=True):
             if limits:
                 least.append((label, limits[0] + distance))
         for low_labels, high_labels in labels_too_low(least, self.columns[high]):

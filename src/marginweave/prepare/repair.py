@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.columns import DateColumn, NumberColumn
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
@@ -246,7 +246,7 @@ def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool
     others = {name for entry in structure.forbidden for name in entry}
     others |= {name for rule in structure.applies or () for name in (*rule.where, *rule.columns)}
     others |= {name for rule in structure.difference or () for name in (rule.since, rule.column)}
-    ranges = all(isinstance(configuration.columns.get(name), NumberColumn | DateColumn) for name in names)
+    ranges = all(isinstance(configuration.columns.get(name), BinnedColumn) for name in names)
     return ranges and names.isdisjoint(others)
 
 

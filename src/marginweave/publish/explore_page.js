@@ -112,7 +112,7 @@ class Card {
     const save = element("button", { type: "button", className: "quiet", textContent: TEXT.save, ariaLabel: say("saveColumn", { column: this.about.name }) });
     save.addEventListener("click", () => this.offer(save));
     this.head = element("div", { className: "head" }, heading, save);
-    this.ordered = ["number", "date", "datetime"].includes(this.about.kind);
+    this.ordered = this.about.binned;
     this.chart = this.ordered ? element("div", { className: "chart", ariaHidden: "true" }) : null;
     this.list = element("ul", { className: "values" });
     this.note = element("p", { className: "soft small" });

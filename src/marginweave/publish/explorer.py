@@ -19,6 +19,7 @@ from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import NOT_RELEASED
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.domain.zeros import gaps_told_apart, never_counted, uncounted_codes
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
@@ -76,6 +77,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
                 "set": code.ndim == 2,
                 "width": math.prod(code.shape[1:]),
                 "kind": columns[a.column].type,
+                "binned": isinstance(columns[a.column], BinnedColumn),
                 "about": columns[a.column].description,
                 "edges": _edges(columns[a.column]) if a.bins else None,
                 "undeclared": undeclared.get(a.name)

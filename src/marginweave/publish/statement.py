@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.charges import Charge
-from marginweave.configuration.columns import DateColumn, NumberColumn
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.measurements.plan import Plan
 from marginweave.mechanisms.catalogue import MECHANISMS
@@ -131,7 +131,7 @@ def privacy_statement(
 def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
     """What was counted of cells that are not as declared: what was clamped to bounds is none of these, which is said."""
     columns = {a.name: configuration.columns[a.column] for a in configuration.attributes}
-    clamped = {name for name, column in columns.items() if isinstance(column, NumberColumn | DateColumn)}
+    clamped = {name for name, column in columns.items() if isinstance(column, BinnedColumn) and column.is_clamped}
     return tuple(
         UndeclaredStatement(
             attribute=one.name,

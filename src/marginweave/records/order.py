@@ -13,7 +13,6 @@ from marginweave.base.arrays import Codes, Floats
 from marginweave.columns.computed import points_of, values_like
 from marginweave.configuration.columns import Column
 from marginweave.configuration.columns.binned import BinnedColumn
-from marginweave.configuration.rules.conditions import label_limits, step_of
 from marginweave.configuration.rules.structure import Orders
 
 Cells: TypeAlias = tuple[Floats, Floats]
@@ -43,12 +42,12 @@ def keep_order(
         _exchange(values, cells, low, high)
     most = {name: cells[name][1].copy() for name in names}
     for low, high in sorted(orders, key=lambda pair: -names.index(pair[1])):
-        most[low] = np.fmin(most[low], most[high] - orders[low, high] * float(step_of(columns[low])))
+        most[low] = np.fmin(most[low], most[high] - orders[low, high] * float(columns[low].step))
     for name in names:
         values[name] = np.where(values[name] > most[name], most[name], values[name])
         for low, high in orders:
             if high == name:
-                least = values[low] + orders[low, high] * float(step_of(columns[low]))
+                least = values[low] + orders[low, high] * float(columns[low].step)
                 values[name] = np.where(values[name] < least, least, values[name])
     return {**drawn, **{name: values_like(values[name], drawn[name]) for name in names}}
 
@@ -61,7 +60,7 @@ def _before(orders: Orders) -> dict[str, list[str]]:
 
 
 def _cells(column: Column, codes: Codes, values: Floats) -> Cells:
-    ends = [(float(ends[0]), float(ends[1])) if ends else (np.nan, np.nan) for ends in label_limits(column)]
+    ends = [(float(ends[0]), float(ends[1])) if ends else (np.nan, np.nan) for ends in column.label_limits]
     low, high = np.array([*ends, (np.nan, np.nan)]).T
     none = np.isnan(values)
     return np.where(none, np.nan, low[codes]), np.where(none, np.nan, high[codes])

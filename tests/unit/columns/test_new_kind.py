@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,8 +19,9 @@ from marginweave.base.errors import InputError
 from marginweave.columns import KINDS
 from marginweave.columns.base import ColumnValues, Uniform, binned
 from marginweave.configuration.columns import Column, MeasuredColumn
-from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.conditions import Condition
 from marginweave.domain.labels import Domain
 from marginweave.domain.membership import check_codes
 from marginweave.mechanisms.randomness import CellWords
@@ -37,12 +39,23 @@ class ClockColumn(MeasuredColumn, frozen=True):
     """A time of day, 07:45, released by the hour."""
 
     input_rule: ClassVar[str] = "every value is a time of day"
+    range_end: ClassVar[str] = "a time like 07:45"
     type: Literal["clock"]
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The hours."""
         return tuple(f"{hour:02d}h" for hour in range(24))
+
+    @cached_property
+    def label_limits(self) -> tuple[Limits, ...]:
+        """The first and the last minute of each hour."""
+        return tuple((Fraction(60 * hour), Fraction(60 * hour + 59)) for hour in range(24))
+
+    def point_of(self, text: str) -> Fraction | None:
+        """Return minutes since midnight."""
+        minute = minutes(text)
+        return None if minute is None else Fraction(minute)
 
     def accepts(self, text: str) -> bool:
         """Whether the text is a time of day."""
@@ -134,6 +147,33 @@ def test_a_new_kind_goes_from_text_to_text(cells):
     assert [text and int(text[:2]) for text in woken] == [None if hour == 24 else hour for hour in hours]
     again = prepare_rows(table.set_column(4, "woke", synthetic.column("woke")), configuration)
     assert again.column("woke").is_null().to_pylist() == [hour == 24 for hour in hours]
+
+
+def test_a_range_of_its_values_is_asked_for():
+    """By `query` and by rules between columns, in the words of the kind."""
+    column = with_clocks().columns["woke"]
+    early = Condition.model_validate({"from": "07:00", "below": "09:00"})
+    assert early.labels("woke", column) == ("07h", "08h")
+    with pytest.raises(
+        ValueError, match="'noon' as the end of a range of column 'woke', which must be a time like 07:45"
+    ):
+        Condition.model_validate({"from": "noon"}).labels("woke", column)
+    with pytest.raises(ValueError, match="ends inside a bin"):
+        Condition.model_validate({"from": "07:30"}).labels("woke", column)
+
+
+def test_a_key_that_would_hide_what_all_kinds_have_is_refused():
+    """Where a kind calls a key as a property of all, the declared number would be ignored without a word."""
+    with (
+        pytest.warns(UserWarning, match="shadows"),
+        pytest.raises(TypeError, match="has width, which all columns have"),
+    ):
+        type(
+            "Wide",
+            (MeasuredColumn,),
+            {"__annotations__": {"width": int}, "width": 60, "__module__": __name__},
+            frozen=True,
+        )
 
 
 def test_its_rule_stops_a_table_and_names_no_value():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
 from marginweave.configuration.preparation import Imputation
-from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Words, value_key
+from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Words, declared_number, listed, value_key
 
 OTHER = "other"
 MISSING = "(missing)"
@@ -59,6 +60,8 @@ def _published(text: str) -> str:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+Limits: TypeAlias = tuple[Fraction, Fraction]
+"""The least and the largest value of a label."""
 
 
 class ColumnBase(BaseModel, frozen=True):
@@ -82,6 +85,13 @@ class ColumnBase(BaseModel, frozen=True):
     public: Annotated[str, AfterValidator(_published)] | None = None
     label: Words | None = None
     description: Words | None = None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Refuse a key of a kind that is called as a property of all kinds: the property would hide what is declared."""
+        hidden = [key for key in cls.model_fields if isinstance(vars(ColumnBase).get(key), property | cached_property)]
+        if hidden:
+            raise TypeError(f"{cls.__name__} has {listed(hidden)}, which all columns have as a property; use an alias")
 
     @model_validator(mode="after")
     def _check_confirmed(self) -> Self:
@@ -136,6 +146,25 @@ class ColumnBase(BaseModel, frozen=True):
     def public_cells(self) -> bool:
         """Whether a cell has one value, from a domain that the configuration declares."""
         return self.measured and not (self.is_set or self.private or self.buys_bounds)
+
+    range_end: ClassVar[str] = "a number"
+    """What the end of a range of the column must be, for a refusal of any other text."""
+
+    @cached_property
+    def label_limits(self) -> tuple[Limits | None, ...]:
+        """The least and the largest value of each label; None for a label without any, as the one of a special code."""
+        numbers = [declared_number(label) for label in self.labels]
+        return tuple(None if number is None else (Fraction(number), Fraction(number)) for number in numbers)
+
+    @property
+    def step(self) -> Fraction:
+        """The least distance of two values, in the units of `label_limits`."""
+        return Fraction(1)
+
+    def point_of(self, text: str) -> Fraction | None:
+        """Return the end of a range that a trimmed text means, in the units of `label_limits`; None for any other text."""
+        number = declared_number(text)
+        return None if number is None else Fraction(number)
 
     @property
     def ordered(self) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, model_validator
 
-from marginweave.configuration.columns.base import MeasuredColumn
+from marginweave.configuration.columns.base import Limits, MeasuredColumn
 from marginweave.configuration.values import FrozenModel, Number, Positive
 
 MAX_BINS = 100_000
@@ -81,8 +81,10 @@ Draw = Annotated[_NAMED | Histogram | None, BeforeValidator(_draw)]
 
 
 class BinnedColumn(MeasuredColumn, frozen=True):
-    """A number or a date; `draw` says how a synthetic value is chosen inside its bin."""
+    """Numbers, dates and the like in bins; `draw` says how a synthetic value is chosen inside its bin."""
 
+    is_clamped: ClassVar[bool] = True
+    """Whether a value beyond the bounds counts as the bound."""
     draw: Draw = None
     outside: Literal["null", "error"] | None = None
 
@@ -95,6 +97,12 @@ class BinnedColumn(MeasuredColumn, frozen=True):
     def bin_count(self) -> int:
         """How many of the labels, the first ones, are bins."""
         return len(self.bin_labels)
+
+    @property
+    def span(self) -> Limits:
+        """The least and the largest value, in the units of `label_limits`; of public bounds."""
+        limits = [ends for ends in self.label_limits if ends is not None]
+        return limits[0][0], limits[-1][1]
 
     @abstractmethod
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:

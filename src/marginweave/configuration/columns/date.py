@@ -5,13 +5,14 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterable, Sequence, Set
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
 from marginweave.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, Run, open_runs
 from marginweave.configuration.columns.periods import (
     DAY,
@@ -179,6 +180,25 @@ class DateColumn(BinnedColumn, frozen=True):
     def ordered(self) -> bool:
         """Weekdays go round and have no order."""
         return self.bins != "weekday"
+
+    range_end: ClassVar[str] = "a date like 2019-12-31"
+
+    @cached_property
+    def label_limits(self) -> tuple[Limits | None, ...]:
+        """The first and the last day, or second, of each bin; none of a weekday, which comes again."""
+        if not self.ordered:
+            return (None,) * len(self.labels)
+        return tuple((Fraction(first), Fraction(stop - 1)) for first, stop in pairwise(self.edges))
+
+    @property
+    def span(self) -> Limits:
+        """The first and the last day, or second, of weekdays as well."""
+        return Fraction(self.edges[0]), Fraction(self.edges[-1] - 1)
+
+    def point_of(self, text: str) -> Fraction | None:
+        """Return a date in ISO 8601 in days, or seconds, since 1970; None for any other text."""
+        instant = parse_instant(text, None)
+        return None if instant is None else Fraction(instant, self.seconds)
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:

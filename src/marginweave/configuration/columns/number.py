@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
-from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
 from marginweave.configuration.columns.binned import longest_gap
 from marginweave.configuration.columns.number_grid import NumberGrid
 from marginweave.configuration.columns.number_parts import check_order, gaps_on_grid
@@ -111,6 +112,18 @@ class NumberColumn(NumberGrid, frozen=True):
     def ordered(self) -> bool:
         """Bins are; what a code stands for has no place among them."""
         return not self.codes
+
+    @cached_property
+    def label_limits(self) -> tuple[Limits | None, ...]:
+        """The first and the last number of each bin on the grid; None for a special code."""
+        grids = (self.grid(place) for place in range(self.bin_count))
+        limits = [(first * self.step, last * self.step) for first, last in grids]
+        return (*limits, *([None] * len(self.special)))
+
+    @property
+    def step(self) -> Fraction:
+        """One unit of the last decimal."""
+        return Fraction(1, 10**self.resolution)
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:

@@ -11,7 +11,6 @@ from pydantic import BeforeValidator, Field
 
 from marginweave.configuration.columns import BooleanColumn, Category, Column, DateColumn, NumberColumn, Texts
 from marginweave.configuration.columns.periods import moment_of
-from marginweave.configuration.rules.conditions import span_of, step_of
 from marginweave.configuration.values import FrozenModel
 
 
@@ -159,7 +158,7 @@ def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Col
     is_difference = isinstance(rule, DifferenceColumn)
     types = [columns[name].type for name in names]
     expected = [types[0], types[0], "number"] if is_difference else ["number"] * len(types)
-    if types != expected or len({step_of(columns[name]) for name in names}) > 1:
+    if types != expected or len({columns[name].step for name in names}) > 1:
         needed = "dates of one type and a number of 0 decimals, or numbers" if is_difference else "numbers"
         raise ValueError(f"{place} has {', '.join(names)}, which must be {needed} of as many decimals")
     _check_bounds(rule, columns)
@@ -171,10 +170,10 @@ def _check_bounds(rule: TotalColumn, columns: Mapping[str, Column]) -> None:
     least = Fraction()
     most = Fraction()
     for name in rule.sources:
-        low, high = span_of(columns[name])
+        low, high = columns[name].span
         least += low
         most += high
-    first, last = span_of(column)
+    first, last = column.span
     if not first <= least <= most <= last:
         raise ValueError(
             f"structure.{rule.key} computes {rule.computed!r} from {' and '.join(rule.sources)}; its bounds must hold "

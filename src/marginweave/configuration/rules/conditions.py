@@ -8,17 +8,15 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
-from marginweave.configuration.columns import DateColumn, NumberColumn
-from marginweave.configuration.columns.base import ColumnBase, Texts
-from marginweave.configuration.columns.periods import parse_instant
-from marginweave.configuration.values import FrozenModel, ValueMatcher, declared_number, listed
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.columns.base import ColumnBase, Limits, Texts
+from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.values import FrozenModel, ValueMatcher, listed
 
-Limits = tuple[Fraction, Fraction]
 _Span = tuple[Fraction | float, Fraction | float]
 
 
@@ -61,7 +59,7 @@ class Condition(FrozenModel):
 
         Raises ValueError for an end that lies inside a bin, and for a column whose values have no order, as days of the week.
         """
-        limits = label_limits(column)
+        limits = column.label_limits
         if column.labels and not any(limits):  # a private domain declares no labels
             raise ValueError(
                 f"structure has a range of column {name!r}, of whose values none is a number or a date; name values: "
@@ -75,9 +73,9 @@ class Condition(FrozenModel):
 
     def is_beyond(self, name: str, column: ColumnBase) -> bool:
         """Return whether the range lies beyond the bounds of a number or date; raises as `labels`."""
-        if not isinstance(column, NumberColumn | DateColumn) or (isinstance(column, DateColumn) and not column.ordered):
+        if not isinstance(column, BinnedColumn) or not any(column.label_limits):
             return False
-        first, last = span_of(column)
+        first, last = column.span
         lower = self.above if self.at_least is None else self.at_least
         upper = self.below if self.at_most is None else self.at_most
         if lower is not None and _point_of(name, column, lower) >= last:
@@ -151,41 +149,13 @@ def labels_of(
 
 
 def _point_of(name: str, column: ColumnBase, text: str) -> Fraction:
-    """Return a number, or a date in ISO 8601 in the units in which its column counts.
-
-    Raises ValueError for any other text.
-    """
-    if isinstance(column, DateColumn):
-        instant = parse_instant(text.strip(), None)
-        if instant is None:
-            raise ValueError(
-                f"structure has {text!r} as the end of a range of column {name!r}, which must be a date like 2019-12-31"
-            )
-        return Fraction(instant, column.seconds)
-    number = declared_number(text.strip())
-    if number is None:
-        raise ValueError(f"structure has {text!r} as the end of a range of column {name!r}, which must be a number")
-    return Fraction(number)
-
-
-def label_limits(column: ColumnBase) -> list[Limits | None]:
-    """Return the least and the largest value of each label, in order; None for a label that is no number or date.
-
-    A special code is neither.
-    """
-    if isinstance(column, DateColumn):
-        if not column.ordered:
-            return [None] * len(column.labels)
-        return [(Fraction(first), Fraction(end - 1)) for first, end in pairwise(column.edges)]
-    if isinstance(column, NumberColumn):
-        scale = 10**column.resolution
-        limits = list[Limits | None]()
-        for place in range(len(column.bin_labels)):
-            first, last = column.grid(place)
-            limits.append((Fraction(first, scale), Fraction(last, scale)))
-        return limits + [None] * len(column.special)
-    numbers = [declared_number(label) for label in column.labels]
-    return [None if number is None else (Fraction(number), Fraction(number)) for number in numbers]
+    """Return the end of a range in the units of the column. Raises ValueError for a text that is none."""
+    point = column.point_of(text.strip())
+    if point is None:
+        raise ValueError(
+            f"structure has {text!r} as the end of a range of column {name!r}, which must be {column.range_end}"
+        )
+    return point
 
 
 def _with_open_ends(column: NumberColumn, limits: Sequence[Limits | None]) -> list[_Span | None]:
@@ -204,28 +174,13 @@ def labels_too_low(
 
     `least` has the labels with their least values; labels that exclude the same labels are yielded as one group.
     """
-    limits_of_labels = zip(column.labels, label_limits(column), strict=True)
+    limits_of_labels = zip(column.labels, column.label_limits, strict=True)
     tops = sorted((limits[1], place, label) for place, (label, limits) in enumerate(limits_of_labels) if limits)
     groups: defaultdict[int, list[str | None]] = defaultdict(list)
     for label, low in least:
         groups[bisect_left(tops, (low,))].append(label)
     for number, labels in groups.items():
         yield tuple(labels), tuple(label for *_, label in tops[:number])
-
-
-def span_of(column: ColumnBase) -> Limits:
-    """Return the least and the largest value of a number with public bounds, or of a date."""
-    if isinstance(column, DateColumn):
-        return Fraction(column.edges[0]), Fraction(column.edges[-1] - 1)
-    assert isinstance(column, NumberColumn)
-    first, _ = column.grid(0)
-    _, last = column.grid(len(column.bin_labels) - 1)
-    return first * step_of(column), last * step_of(column)
-
-
-def step_of(column: ColumnBase) -> Fraction:
-    """Return the least distance of two values of a number or date, in the units of `label_limits`."""
-    return Fraction(1, 10**column.resolution) if isinstance(column, NumberColumn) else Fraction(1)
 
 
 def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> str | None:
@@ -240,6 +195,6 @@ def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> 
     code = column.code_of(text)
     if code < 0:
         values = f"column {name!r}; its values: {listed(column.labels)}"
-        hint = "; a range is written {from: , below: }" if any(label_limits(column)) else ""
+        hint = "; a range is written {from: , below: }" if any(column.label_limits) else ""
         raise ValueError(f"structure names {text!r}, which is no value of {values}{hint}")
     return column.labels[code]

@@ -19,7 +19,7 @@ from marginweave.configuration.rules.computed import (
     TotalColumn,
     check_computed,
 )
-from marginweave.configuration.rules.conditions import Allowed, label_limits, step_of
+from marginweave.configuration.rules.conditions import Allowed
 from marginweave.configuration.values import FrozenModel
 
 
@@ -168,8 +168,8 @@ def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
     """Refuse an order of columns that cannot be compared, or that names a column twice (ValueError)."""
     _check_unique(order.columns, "ordered")
     ordered = [columns[name] for name in order.columns]
-    kinds = {(column.type, step_of(column)) for column in ordered}
-    if len(kinds) > 1 or not all(any(label_limits(column)) for column in ordered):
+    kinds = {(column.type, column.step) for column in ordered}
+    if len(kinds) > 1 or not all(any(column.label_limits) for column in ordered):
         raise ValueError(
             f"structure.ordered has {', '.join(order.columns)}, which must be numbers of as many decimals, or dates of one type"
         )
