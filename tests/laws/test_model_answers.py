@@ -21,7 +21,7 @@ from marginweave.observations.tables import Observation
 
 FALSE_ALARM = 1e-6
 SIZES, RECORDS = (3, 4, 2), 1000.0
-NOTHING = PartTables(sizes={}, parts=(), whole={}, tables=())
+NOTHING = PartTables(sizes={}, parts=(), full_parts={}, tables=())
 
 
 def _mixture(seed: int) -> Mixture:

@@ -1,4 +1,4 @@
-"""An answer: an estimate, how far the truth may be from it, and whether it should be used."""
+"""An answer to a question: an estimate, an interval around it, and whether it should be used."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ MAY_BE_NONE = "there may be none"
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a release says to a question, of one group of records.
+    """An answer of a release to a question about one group of records.
 
     `low` to `high` covers the truth with probability `level`, None where nobody knows how often it does. `noise_sd` is the
-    standard deviation of the noise of a count, in records. `of` is what it is an answer about: table, resized table,
-    population, or at most some rows of each person or values of each cell where others were not counted. `how` says where it
-    is from: measured tables alone, a rule that every record keeps, bounds that follow from measured tables, or the fitted
-    model. Where nothing can be said, estimate, ends, level and `how` are None; the mean of records that a rule excludes has a
-    `how`, and no number. `flag` says why it should not be used, else what it rests on, or that there may be none.
+    standard deviation of the noise of a count, in records. `of` is what the answer is about: table, resized table,
+    population, or at most some rows of each person or values of each cell where others were not counted.
+
+    `how` says where the answer is from: measured tables alone, a rule that every record keeps, bounds that follow from
+    measured tables, or the fitted model. Where nothing can be said, estimate, ends, level and `how` are None. The mean of
+    records that a rule excludes has a `how`, and no number. `flag` says why the answer should not be used, else what it rests
+    on, or that there may be no such record.
     """
 
     question: str

@@ -8,10 +8,10 @@ of the table: no model is involved. Cells that a rule forbids hold nobody and ne
 Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known variance. Two programs find one: each n_S is paid
 with as far as its noise reaches, or with a third of that, as noise of several adds up by squares. (Were it paid with less, a
 count that noise made negative would be taken many times.) The lesser sum is taken. So y depends on the noise: the probability
-that is allowed on a side is shared by 2^k such bounds, so many as there are where one S alone is free.
+that is allowed on a side is shared by 2^k such bounds, their number where a single S is free.
 Where noise takes the two ends past each other, or the upper one below 0, a sum is beyond its reach. Then the ends are those
-of all tables whose counts are as far from the measured ones as noise reaches, which all of them are together with the
-probability that is asked for. If there is hardly such a table, or none, it is twice, four times, … as far.
+of all tables whose counts are as far from the measured ones as noise reaches. All measured counts are within that reach with
+the requested probability. If there is hardly such a table, or none, the reach is doubled until there is one.
 DP: post-processing of released counts.
 """
 
@@ -26,19 +26,19 @@ from scipy.optimize import linprog
 from marginweave.answers.intervals import Reach
 from marginweave.base.arrays import Flags, Floats
 
-_LARGEST = 8.0
-"""Of one measured count; without it a program whose counts contradict each other had no end."""
-_PAID = (1.0, 1 / 3)
-"""Of how far noise reaches: what a count is paid with."""
-_SHARES = tuple(2.0**power for power in range(-1, 20))
-"""Of how far noise reaches: how far counts are off where they contradict each other."""
+_LARGEST_MULTIPLIER = 8.0
+"""Largest y of one measured count. Without it, a program whose counts contradict each other would be unbounded."""
+_PRICE_SHARES = (1.0, 1 / 3)
+"""Shares of the reach of noise that a count is paid with."""
+_TABLE_SHARES = tuple(2.0**power for power in range(-1, 20))
+"""Shares of the reach of noise by which counts may be off where they contradict each other."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownSums:
-    """Sums of cells between `low` and `high`, but for noise of this covariance; `sums`, shape (sums, cells), says of which.
+    """Sums of cells that lie between `low` and `high`, but for noise of the given covariance.
 
-    `possible` are the cells that a record may be in.
+    `sums`, shape (sums, cells), is 1 where a sum includes a cell, else 0. `possible` are the cells that a record may be in.
     """
 
     sums: Floats
@@ -47,61 +47,92 @@ class KnownSums:
     covariance: Floats
     possible: Flags
 
-    def bounds(self, asked: Floats, reach: Reach) -> tuple[float, float]:
-        """Ends between which the sum of cells lies, each times what `asked` has of it, with the probability of `reach`."""
-        shared = replace(reach, level=1 - (1 - reach.level) / len(asked))
-        margins = np.stack([self._margins(shared, share) for share in _PAID])
-        taken = self._taken(np.repeat([-asked, asked], len(_PAID), axis=0), np.tile(margins, (2, 1)))
-        below, above = np.split(np.array([self._upper(row, shared) for row in taken]), 2)
-        low = -float(below.min())
-        high = float(above.min())
-        is_count = bool((asked >= 0).all())
-        return (low, high) if (max(low, 0.0) if is_count else low) <= high else self._of_tables(asked, shared)
+    def bounds(self, query: Floats, reach: Reach) -> tuple[float, float]:
+        """Return ends between which a weighted sum of cells lies, with the probability of `reach`.
 
-    def _of_tables(self, asked: Floats, reach: Reach) -> tuple[float, float]:
-        """What all tables have whose counts are within their reach, or within twice the share of it that leaves a table."""
-        for share in _SHARES:
-            low, high = self._within(asked, reach, share)
+        `query` has the weight of each cell, shape (cells,).
+        """
+        shared_reach = replace(reach, level=1 - (1 - reach.level) / len(query))
+        margins = np.stack([self._margins(shared_reach, share) for share in _PRICE_SHARES])
+        # an upper end of -o x is a lower end of o x, so both directions are minimized together
+        queries = np.repeat([-query, query], len(_PRICE_SHARES), axis=0)
+        multipliers = self._multipliers(queries, np.tile(margins, (2, 1)))
+        upper_ends = np.array([self._upper_end(row, shared_reach) for row in multipliers])
+        negated_low_ends, high_ends = np.split(upper_ends, 2)
+        low = -float(negated_low_ends.min())
+        high = float(high_ends.min())
+        is_count = bool((query >= 0).all())
+        lowest_possible = max(low, 0.0) if is_count else low
+        if lowest_possible <= high:
+            return low, high
+        return self._bounds_of_tables(query, shared_reach)
+
+    def _bounds_of_tables(self, query: Floats, reach: Reach) -> tuple[float, float]:
+        """Return the ends over all tables whose counts are within reach of the measured ones.
+
+        The reach is doubled until there is such a table, and then doubled again.
+        """
+        for share in _TABLE_SHARES:
+            low, high = self._bounds_within(query, reach, share)
             if low <= high:
-                return self._within(asked, reach, 2 * share)
+                return self._bounds_within(query, reach, 2 * share)
         raise AssertionError("counts without noise that no table has")
 
-    def _within(self, asked: Floats, reach: Reach, share: float) -> tuple[float, float]:
+    def _bounds_within(self, query: Floats, reach: Reach, share: float) -> tuple[float, float]:
+        """Return the ends over all tables whose counts are within `share` of the reach; crossed if there is no such table."""
         margins = self._margins(reach, share)
-        less, most = self._taken(np.stack((-asked, asked)), np.stack((margins, margins))) @ self._prices(margins)
-        return -float(less), float(most)
+        queries = np.stack((-query, query))
+        multipliers = self._multipliers(queries, np.stack((margins, margins)))
+        negated_low, high = multipliers @ self._prices(margins)
+        return -float(negated_low), float(high)
 
-    def _upper(self, taken: Floats, reach: Reach) -> float:
-        more, less = np.split(taken, 2)
-        sd = float(np.sqrt(max((more - less) @ self.covariance @ (more - less), 0.0)))
-        return float(more @ self.high - less @ self.low) + reach.of(sd)
+    def _upper_end(self, multipliers: Floats, reach: Reach) -> float:
+        """Return the bound sum_S y_S n_S and the reach of its noise, for y given as its positive and negative parts."""
+        positive, negative = np.split(multipliers, 2)
+        variance = (positive - negative) @ self.covariance @ (positive - negative)
+        sd = float(np.sqrt(max(variance, 0.0)))
+        return float(positive @ self.high - negative @ self.low) + reach.of(sd)
 
     def _margins(self, reach: Reach, share: float) -> Floats:
-        """This share of what noise reaches, which intervals of counts have inside."""
-        margins: Floats = share * reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        """Return `share` of what noise reaches for each sum. Intervals of counts include one such reach already."""
+        sds = np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        margins: Floats = share * reach.of(1.0) * sds
         return margins + max(share - 1, 0.0) * (self.high - self.low) / 2
 
     def _prices(self, margins: Floats) -> Floats:
+        """Return the prices of the positive parts of y, then of its negative parts."""
         return np.concatenate((self.high + margins, margins - self.low))
 
-    def _taken(self, asked: Floats, margins: Floats) -> Floats:
-        """How often each sum is taken, from above and from below, for the least bound of all tables within the margins.
+    def _multipliers(self, queries: Floats, margins: Floats) -> Floats:
+        """Return the y_S that give each query its least upper bound, over all tables within the margins.
 
-        A row for each row of both; one call solves all programs, which share nothing.
+        Args:
+            queries: weights of the cells, shape (queries, cells).
+            margins: how far each sum may be off, shape (queries, sums).
+
+        Returns:
+            Positive parts of y, then negative parts, shape (queries, 2 * sums). One call solves all programs, which share
+            nothing.
         """
         cells = self.sums.T[self.possible]
         prices = np.stack([self._prices(row) for row in margins])
-        solved = linprog(
+        # minimize prices @ y, with sum_S y_S A_S >= o in every possible cell
+        constraints = np.kron(np.eye(len(queries)), -np.hstack((cells, -cells)))
+        solution = linprog(
             prices.ravel(),
-            A_ub=np.kron(np.eye(len(asked)), -np.hstack((cells, -cells))),
-            b_ub=-asked[:, self.possible].ravel(),
-            bounds=(0.0, _LARGEST),
+            A_ub=constraints,
+            b_ub=-queries[:, self.possible].ravel(),
+            bounds=(0.0, _LARGEST_MULTIPLIER),
             method="highs",
         )
-        return np.asarray(solved.x, np.float64).reshape(len(asked), -1)
+        return np.asarray(solution.x, np.float64).reshape(len(queries), -1)
 
 
 def subset_sums(conditions: int, subsets: Sequence[int]) -> Floats:
-    """Which cells meet all conditions of a subset; subsets and cells are numbers whose bit i is condition i."""
+    """Return 1 where a cell meets all conditions of a subset, else 0, shape (subsets, cells).
+
+    Subsets and cells are numbers whose bit i is condition i.
+    """
     cells = np.arange(1 << conditions)
-    return np.stack([(cells & subset) == subset for subset in subsets]).astype(np.float64)
+    meets = [(cells & subset) == subset for subset in subsets]
+    return np.stack(meets).astype(np.float64)

@@ -71,7 +71,7 @@ def cell_tables(measured: PartTables, sizes: Sequence[int], most: int, reaches: 
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
     squares = LeastSquares(measured)
     readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
-    for attribute, whole in measured.whole.items():
+    for attribute, whole in measured.full_parts.items():
         readings[attribute,].add((whole,))
     readings[()].add(())
     for table in measured.tables:
@@ -89,7 +89,7 @@ def cell_tables(measured: PartTables, sizes: Sequence[int], most: int, reaches: 
         if found.known.all():
             yield found
             continue
-        signature = tuple(measured.parts.index(part) for part in squares.divided(chosen))
+        signature = tuple(measured.parts.index(part) for part in squares.finest_parts(chosen))
         places = {measured.parts[number].axis: number for number in signature}
         own_around = [around(j, places[j]) for j in chosen]
         yield replace(found, merged=_merged(squares, chosen, signature, own_around, reaches))

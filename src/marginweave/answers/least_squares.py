@@ -8,7 +8,8 @@ of its axes in one way, no linear unbiased estimate has less variance.
 
 The number of records n is the mean of what all tables add up to, by their precision: no sum of a whole table depends on which
 values noise has merged. Given n, one axis is solved although tables divide an axis in several ways (`axes`), and the axes
-are independent of each other and of larger B. Questions of which some are of several axes take that for them of all.
+are independent of each other and of larger B. If any of the questions is about several axes, all of them take the axis as it
+is estimated for these.
 
 Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
 unbiased, with the variance that is stated, which may be larger than the least one.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +32,10 @@ from marginweave.answers.tables import Part, PartTable, PartTables
 from marginweave.base.arrays import Floats, Integers
 
 Weights = Mapping[int, Floats]
-"""Of some queries the weights of the codes of each axis, shape (queries, codes); an axis that is left out weighs all by 1."""
+"""Weights of the codes of each axis for some queries, shape (queries, codes); an axis that is left out weighs all by 1."""
+
+Signature = tuple[int, ...]
+"""Numbers of parts, one for each axis, which a table has together."""
 
 
 class NotMeasuredError(Exception):
@@ -50,22 +54,34 @@ class Estimates:
     covariance: Floats
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Share:
+    """The share of some queries that is in one set of parts: residual queries times `scales`.
+
+    `rows` are the places of the queries in the result. `vectors` has for each part the centered weights of the queries.
+    """
+
+    rows: Integers
+    scales: Floats
+    vectors: Sequence[Floats]
+
+
 class LeastSquares:
-    """Answers queries from measured tables; what tables say of a set of axes is pooled once."""
+    """Answers queries from measured tables. What all tables say of a set of axes is pooled once."""
 
     def __init__(self, measured: PartTables) -> None:
         self.measured = measured
-        self._holders: dict[int, set[int]] = defaultdict(set)
+        self._tables_of_part: dict[int, set[int]] = defaultdict(set)
         for number, table in enumerate(measured.tables):
             for part in table.parts:
-                self._holders[part].add(number)
-        self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
+                self._tables_of_part[part].add(number)
+        self._pooled: dict[Signature, tuple[Floats, float]] = {}
         self._axes: dict[tuple[int, bool], Axis] = {}
         self._counts: dict[int, Floats] = {}
-        self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
+        self._signatures_of_axes: dict[frozenset[int], Sequence[Signature]] = {}
 
     def solve(self, weights: Weights) -> Estimates:
-        """Estimates of queries, at least one, of the same axes.
+        """Return estimates of queries, at least one, of the same axes.
 
         Raises:
             NotMeasuredError: no measured table has all of their axes, divided at least as the weights are.
@@ -74,187 +90,270 @@ class LeastSquares:
 
     def check_measured(self, weights: Weights) -> None:
         """Raise NotMeasuredError where `solve` does."""
-        self._signatures(weights)
+        self._fitting_signatures(weights)
 
     def solve_jointly(self, groups: Sequence[Weights]) -> Estimates:
-        """Estimates of groups of queries, each group of its own axes, and the covariance of all, in order.
+        """Return estimates of groups of queries, each group of its own axes, and the covariance of all, in order.
 
         Raises:
             NotMeasuredError: as `solve`.
         """
-        best = []
-        for weights in groups:
-            read = [(weights, signature) for signature in self._signatures(weights)]
-            best.append(read[0] if len(read) == 1 else min(read, key=lambda one: self._trace(*one)))
-        return self._solved(best)
+        readings = [(weights, self._best_signature(weights)) for weights in groups]
+        return self._solve_readings(readings)
 
     @property
-    def alone(self) -> LeastSquares:
-        """What answers of single axes."""
+    def single_axes(self) -> LeastSquares:
+        """Estimates of queries of single axes: this object itself."""
         return self
 
     def counts(self, axis: int) -> Floats:
-        """Estimates of the records of each code of an axis, kept for the next question."""
+        """Return estimates of the records of each code of an axis. They are kept for the next question."""
         if axis not in self._counts:
-            self._counts[axis] = self.solve({axis: np.eye(self.measured.sizes[axis])}).values
+            every_code = np.eye(self.measured.sizes[axis])
+            self._counts[axis] = self.solve({axis: every_code}).values
         return self._counts[axis]
 
-    def divided(self, axes: Iterable[int]) -> list[Part]:
-        """The finest parts over which a table has all of these axes. Raises NotMeasuredError."""
-        together = self._together(frozenset(axes))
-        if not together:
+    def finest_parts(self, axes: Iterable[int]) -> list[Part]:
+        """Return the finest parts over which a table has all of these axes. Raises NotMeasuredError."""
+        signatures = self._signatures(frozenset(axes))
+        if not signatures:
             raise NotMeasuredError(merged=False)
-        parts = ([self.measured.parts[number] for number in some] for some in together)
-        return max(parts, key=lambda own: math.prod(part.size for part in own))
+        finest: list[Part] = []
+        most_cells = -1
+        for signature in signatures:
+            parts = [self.measured.parts[number] for number in signature]
+            cells = math.prod(part.size for part in parts)
+            if cells > most_cells:
+                finest = parts
+                most_cells = cells
+        return finest
 
     def pooled(self, axes: Iterable[int]) -> tuple[list[Part], Floats, float]:
-        """The finest parts over which a table has all of these axes, in their order, with what all tables say of their counts.
+        """Return the pooled counts over the finest parts that a table has of all these axes.
 
-        And the variance of the noise of a cell. Raises NotMeasuredError.
+        Returns:
+            The parts in the order of `axes`, what all tables say of their counts, and the variance of the noise of a cell.
+
+        Raises:
+            NotMeasuredError: no table has all of these axes.
         """
         axes = [*axes]
-        parts = sorted(self.divided(axes), key=lambda part: axes.index(part.axis))
+        parts = sorted(self.finest_parts(axes), key=lambda part: axes.index(part.axis))
         numbers = [self.measured.parts.index(part) for part in parts]
         table, precision = self._pool(tuple(sorted(numbers)))
-        return parts, table.transpose(np.argsort(np.argsort(numbers))), 1 / precision
-
-    def _trace(self, weights: Weights, signature: tuple[int, ...]) -> float:
-        return float(np.trace(self._solved([(weights, signature)]).covariance))
+        ranks = np.argsort(np.argsort(numbers))
+        return parts, table.transpose(ranks), 1 / precision
 
     @cached_property
     def total(self) -> tuple[float, float]:
-        """The number of records and its variance; 0 where it is public."""
+        """Number of records and the variance of its noise, which is 0 where the number is public."""
         if self.measured.total is not None:
             return self.measured.total, 0.0
         counts, precision = self._pool(())
         return float(counts), 1 / precision
 
-    def _signatures(self, weights: Weights) -> list[tuple[int, ...]]:
-        """The parts, one for each axis, over which queries with these weights can be read in a measured table."""
-        axes, parts = set(weights), self.measured.parts
+    def _best_signature(self, weights: Weights) -> Signature:
+        """Return the signature in which queries have the least sum of variances. Raises NotMeasuredError."""
+        signatures = self._fitting_signatures(weights)
+        if len(signatures) == 1:
+            return signatures[0]
+        return min(signatures, key=lambda signature: self._sum_of_variances(weights, signature))
+
+    def _sum_of_variances(self, weights: Weights, signature: Signature) -> float:
+        estimates = self._solve_readings([(weights, signature)])
+        return float(np.trace(estimates.covariance))
+
+    def _fitting_signatures(self, weights: Weights) -> list[Signature]:
+        """Return the parts over which queries with these weights can be read in a measured table. Raises NotMeasuredError."""
+        axes = set(weights)
         if len(axes) <= 1:
-            return [tuple(self.measured.whole[axis] for axis in axes)]
-        together = self._together(frozenset(axes))
-        fitting = [some for some in together if all(_fits(parts[part], weights[parts[part].axis]) for part in some)]
+            return [tuple(self.measured.full_parts[axis] for axis in axes)]
+        signatures = self._signatures(frozenset(axes))
+        fitting = [signature for signature in signatures if self._fits(signature, weights)]
         if not fitting:
-            raise NotMeasuredError(merged=bool(together))
+            raise NotMeasuredError(merged=bool(signatures))
         return fitting
 
-    def _together(self, axes: frozenset[int]) -> Sequence[tuple[int, ...]]:
-        """The parts of these axes that are in a table together, of each table that has all of them, kept for the next query."""
-        if axes not in self._divided:
-            inside = (tuple(p for p in t.parts if self.measured.parts[p].axis in axes) for t in self.measured.tables)
-            self._divided[axes] = tuple(dict.fromkeys(some for some in inside if len(some) == len(axes)))
-        return self._divided[axes]
+    def _fits(self, signature: Signature, weights: Weights) -> bool:
+        """Return whether codes of one block weigh the same in each part."""
+        for number in signature:
+            part = self.measured.parts[number]
+            vectors = weights[part.axis]
+            if not np.array_equal(part.values(vectors)[:, part.blocks], vectors):
+                return False
+        return True
 
-    def _solved(self, groups: Sequence[tuple[Weights, tuple[int, ...]]]) -> Estimates:
-        """Estimates of groups of queries, each with the parts that it is read in."""
-        parts, total, slopes = self.measured.parts, self.total, np.empty(0)
-        beside = any(len(signature) > 1 for _, signature in groups)
-        shares: dict[tuple[int, ...], list[tuple[Integers, Floats, list[Floats]]]] = defaultdict(list)
-        for weights, signature in groups:
-            values = {number: parts[number].values(weights[parts[number].axis]) for number in signature}
-            means = {number: own.mean(axis=1) for number, own in values.items()}
-            queries = len(means[signature[0]]) if signature else 1
-            rows, ones = np.arange(len(slopes), len(slopes) + queries), np.ones(queries)
-            slopes = np.concatenate((slopes, math.prod(means.values(), start=ones)))
-            for inside in (some for k in range(len(signature)) for some in itertools.combinations(signature, k + 1)):
-                scale = math.prod((own for number, own in means.items() if number not in inside), start=ones)
-                centered = [values[number] - means[number][:, None] for number in inside]
-                if len(inside) > 1:
-                    shares[inside].append((rows, scale, centered))
-                else:  # all parts of an axis tell of its codes
-                    part = parts[next(iter(inside))]
-                    shares[self.measured.whole[part.axis],].append((rows, scale, [centered[0][:, part.blocks]]))
-        estimates, covariance = np.zeros(len(slopes)), np.zeros((len(slopes), len(slopes)))
-        for inside, some in shares.items():
-            rows, scale = np.concatenate([one[0] for one in some]), np.concatenate([one[1] for one in some])
-            vectors = [np.concatenate(own) for own in zip(*(one[2] for one in some), strict=True)]
-            if len(inside) == 1:
-                at_zero, each, own = self._axis(parts[inside[0]].axis, beside=beside).estimates(vectors[0])
-                slopes[rows] += scale * each
+    def _signatures(self, axes: frozenset[int]) -> Sequence[Signature]:
+        """Return the parts of these axes in each table that has all of them. They are kept for the next query."""
+        if axes not in self._signatures_of_axes:
+            signatures: dict[Signature, None] = {}
+            for table in self.measured.tables:
+                signature = tuple(part for part in table.parts if self.measured.parts[part].axis in axes)
+                if len(signature) == len(axes):
+                    signatures[signature] = None
+            self._signatures_of_axes[axes] = tuple(signatures)
+        return self._signatures_of_axes[axes]
+
+    def _solve_readings(self, readings: Sequence[tuple[Weights, Signature]]) -> Estimates:
+        """Return estimates of groups of queries, each with the parts that it is read in."""
+        with_other_axes = any(len(signature) > 1 for _, signature in readings)
+        shares_of_parts, slopes = self._residual_shares(readings)
+        estimates = np.zeros(len(slopes))
+        covariance = np.zeros((len(slopes), len(slopes)))
+        for parts, shares in shares_of_parts.items():
+            rows = np.concatenate([share.rows for share in shares])
+            scales = np.concatenate([share.scales for share in shares])
+            vectors = _joined_vectors(shares)
+            if len(parts) == 1:
+                axis = self._axis(self.measured.parts[parts[0]].axis, with_other_axes=with_other_axes)
+                residuals, residual_slopes, residual_covariance = axis.estimates(vectors[0])
+                slopes[rows] += scales * residual_slopes
             else:
-                at_zero, own = self._residual(inside, dict(zip(inside, vectors, strict=True)))
-            estimates[rows] += scale * at_zero
-            covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own
+                residuals, residual_covariance = self._residual(parts, vectors)
+            estimates[rows] += scales * residuals
+            covariance[np.ix_(rows, rows)] += np.outer(scales, scales) * residual_covariance
+        total, total_variance = self.total
         return Estimates(
-            values=estimates + slopes * total[0], covariance=covariance + np.outer(slopes, slopes) * total[1]
+            values=estimates + slopes * total,
+            covariance=covariance + np.outer(slopes, slopes) * total_variance,
         )
 
-    def _residual(self, inside: tuple[int, ...], centered: Mapping[int, Floats]) -> tuple[Floats, Floats]:
-        """Estimates and covariance of products of centered weights of these parts."""
-        table, precision = self._pool(inside)
-        queries = len(centered[inside[0]])
-        left, own = np.broadcast_to(table, (queries, *table.shape)), np.full((queries, queries), 1 / precision)
-        for number in reversed(inside):
-            left = np.einsum("k...a,ka->k...", left, centered[number])
-            own = own * (centered[number] @ centered[number].T)
-        return left, own
+    def _residual_shares(
+        self, readings: Sequence[tuple[Weights, Signature]]
+    ) -> tuple[dict[Signature, list[_Share]], Floats]:
+        """Divide queries into residual queries over sets of parts.
+
+        Returns:
+            The shares of the queries by the parts that they are in, and what a record more adds to each query if records are
+            spread evenly over the codes.
+        """
+        shares_of_parts: dict[Signature, list[_Share]] = defaultdict(list)
+        slopes = np.empty(0)
+        for weights, signature in readings:
+            values = dict[int, Floats]()
+            for number in signature:
+                part = self.measured.parts[number]
+                values[number] = part.values(weights[part.axis])
+            means = {number: part_values.mean(axis=1) for number, part_values in values.items()}
+            queries = len(means[signature[0]]) if signature else 1
+            ones = np.ones(queries)
+            rows = np.arange(len(slopes), len(slopes) + queries)
+            slopes = np.concatenate((slopes, math.prod(means.values(), start=ones)))
+            for inside in _nonempty_subsets(signature):
+                outer_means = [mean for number, mean in means.items() if number not in inside]
+                scales = math.prod(outer_means, start=ones)
+                parts = inside
+                vectors = [values[number] - means[number][:, None] for number in inside]
+                if len(inside) == 1:  # all parts of an axis say something of its codes
+                    part = self.measured.parts[inside[0]]
+                    parts = (self.measured.full_parts[part.axis],)
+                    vectors = [vectors[0][:, part.blocks]]
+                shares_of_parts[parts].append(_Share(rows=rows, scales=scales, vectors=vectors))
+        return shares_of_parts, slopes
+
+    def _residual(self, parts: Signature, vectors: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """Return estimates and covariance of products of centered weights, `vectors`, of these parts."""
+        table, precision = self._pool(parts)
+        queries = len(vectors[0])
+        estimates = np.broadcast_to(table, (queries, *table.shape))
+        covariance = np.full((queries, queries), 1 / precision)
+        for centered in reversed(vectors):
+            estimates = np.einsum("k...a,ka->k...", estimates, centered)
+            covariance = covariance * (centered @ centered.T)
+        return estimates, covariance
 
     def products(
-        self, signature: tuple[int, ...], inside: Sequence[int], centered: Sequence[Floats]
+        self,
+        signature: Signature,
+        inside: Sequence[int],
+        centered: Sequence[Floats],
     ) -> tuple[Floats, Floats, Floats]:
-        """Residuals of all products of centered weights at these places of a signature: estimates, variances, slopes.
+        """Return residuals of all products of centered weights at the places `inside` of a signature.
 
-        Of shape (weights, …), 1 at other places. The slope is what a record more adds.
+        Returns:
+            Estimates, variances and slopes, of shape (weights, …), 1 at other places. The slope is what a record more adds.
         """
         shape = [len(centered[place]) if place in inside else 1 for place in range(len(signature))]
         if len(inside) == 1:
             part = self.measured.parts[signature[inside[0]]]
-            found = self._axis(part.axis, beside=len(signature) > 1)
-            at_zero, each, own = found.estimates(centered[inside[0]][:, part.blocks])
-            return at_zero.reshape(shape), np.diag(own).reshape(shape), each.reshape(shape)
+            axis = self._axis(part.axis, with_other_axes=len(signature) > 1)
+            estimates, slopes, covariance = axis.estimates(centered[inside[0]][:, part.blocks])
+            variances = np.diag(covariance)
+            return estimates.reshape(shape), variances.reshape(shape), slopes.reshape(shape)
         table, precision = self._pool(tuple(signature[place] for place in inside))
         variance = np.full((), 1 / precision)
         for place in inside:  # the axis that is summed over is first, and what it becomes last: all in order at the end
             table = np.tensordot(table, centered[place], (0, 1))
-            variance = np.multiply.outer(variance, (centered[place] ** 2).sum(axis=1))
-        return table.reshape(shape), variance.reshape(shape), np.zeros([1] * len(shape))
+            squares = (centered[place] ** 2).sum(axis=1)
+            variance = np.multiply.outer(variance, squares)
+        no_slopes = np.zeros([1] * len(shape))
+        return table.reshape(shape), variance.reshape(shape), no_slopes
 
-    def _pool(self, parts: tuple[int, ...]) -> tuple[Floats, float]:
-        """What all tables with these parts say of a table over them, and the precision of its cells, which is one for all."""
+    def _pool(self, parts: Signature) -> tuple[Floats, float]:
+        """Return what all tables with these parts say of a table over them, and the precision of its cells."""
         if parts not in self._pooled:
-            tables = self.measured.tables
-            holders = set.intersection(*(self._holders[part] for part in parts)) if parts else set(range(len(tables)))
-            self._pooled[parts] = self._summed(parts, [tables[number] for number in sorted(holders)])
+            numbers = set(range(len(self.measured.tables)))
+            for part in parts:
+                numbers &= self._tables_of_part[part]
+            tables = [self.measured.tables[number] for number in sorted(numbers)]
+            self._pooled[parts] = self._weighted_mean(parts, tables)
         return self._pooled[parts]
 
-    def _summed(self, parts: tuple[int, ...], tables: Sequence[PartTable]) -> tuple[Floats, float]:
-        """The mean by precision of these tables, each summed over the axes of other parts, and the precision of its cells."""
+    def _weighted_mean(self, parts: Signature, tables: Sequence[PartTable]) -> tuple[Floats, float]:
+        """Return the mean by precision of these tables, each summed over the axes of other parts.
+
+        The second number is the precision of the cells of the mean.
+        """
         shape = [self.measured.parts[part].size for part in parts]
-        summed, precision = np.zeros(shape), 0.0
+        weighted_sum = np.zeros(shape)
+        precision = 0.0
         for table in tables:
-            others = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
+            summed_axes = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
+            # a cell of the sum adds up (cells of the table) / (cells of the sum) cells, each with the table's variance
             weight = math.prod(shape) / (table.counts.size * table.variance)
-            summed += weight * table.counts.sum(axis=others)
+            weighted_sum += weight * table.counts.sum(axis=summed_axes)
             precision += weight
-        return summed / precision, precision
+        return weighted_sum / precision, precision
 
-    def _axis(self, axis: int, *, beside: bool) -> Axis:
-        """What is known of an axis, for questions about it alone or `beside` others."""
-        if (axis, beside) not in self._axes:
-            numbers = [number for number, part in enumerate(self.measured.parts) if part.axis == axis]
-            whole, multiples = self.measured.whole[axis], self.measured.merged_below.get(axis)
-            alone = [table for table in self.measured.tables if table.parts == (whole,)]
-            own = [(table.counts, table.variance) for table in alone]
-            self._axes[axis, beside] = solve_axis(
-                self._axis_table(whole, alone),
-                [self._axis_table(number, larger) for number in numbers if (larger := self._larger(number))],
-                None if multiples is None else Trust.of(own, multiples),
-                beside=beside,
-            )
-        return self._axes[axis, beside]
+    def _axis(self, axis: int, *, with_other_axes: bool) -> Axis:
+        """Return the estimates of an axis, for questions about it alone or together `with_other_axes`."""
+        key = axis, with_other_axes
+        if key not in self._axes:
+            full_part = self.measured.full_parts[axis]
+            own_tables = [table for table in self.measured.tables if table.parts == (full_part,)]
+            larger = []
+            for number, part in enumerate(self.measured.parts):
+                tables = self._larger_tables(number)
+                if part.axis == axis and tables:
+                    larger.append(self._axis_table(number, tables))
+            multiples = self.measured.merged_below.get(axis)
+            trust = None
+            if multiples is not None:
+                trust = Trust.of([(table.counts, table.variance) for table in own_tables], multiples)
+            own_table = self._axis_table(full_part, own_tables)
+            self._axes[key] = solve_axis(own_table, larger, trust, with_other_axes=with_other_axes)
+        return self._axes[key]
 
-    def _larger(self, part: int) -> list[PartTable]:
-        """The tables of several axes that are over a part."""
-        tables = (self.measured.tables[number] for number in sorted(self._holders[part]))
+    def _larger_tables(self, part: int) -> list[PartTable]:
+        """Return the tables of several axes that are over a part."""
+        tables = [self.measured.tables[number] for number in sorted(self._tables_of_part[part])]
         return [table for table in tables if len(table.parts) > 1]
 
     def _axis_table(self, part: int, tables: Sequence[PartTable]) -> AxisTable:
-        counts, precision = self._summed((part,), tables)
+        counts, precision = self._weighted_mean((part,), tables)
         return AxisTable(part=self.measured.parts[part], counts=counts, precision=precision)
 
 
-def _fits(part: Part, weights: Floats) -> bool:
-    """Whether codes of one block weigh the same."""
-    return bool(np.array_equal(part.values(weights)[:, part.blocks], weights))
+def _nonempty_subsets(signature: Signature) -> Iterator[Signature]:
+    """Yield all subsets of a signature but the empty one, smaller ones first."""
+    for length in range(1, len(signature) + 1):
+        yield from itertools.combinations(signature, length)
+
+
+def _joined_vectors(shares: Sequence[_Share]) -> list[Floats]:
+    """Return for each part the centered weights of the queries of all shares."""
+    vectors = []
+    for place in range(len(shares[0].vectors)):
+        of_shares = [share.vectors[place] for share in shares]
+        vectors.append(np.concatenate(of_shares))
+    return vectors

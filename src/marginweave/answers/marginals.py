@@ -190,7 +190,7 @@ class MarginalAnswers:
     def _length_by_columns(self, records: list[Factor]) -> float:
         """The length of the range that single columns leave a count."""
         columns = self._weights([records])
-        counts = [float(self.squares.alone.solve({axis: codes}).values[0]) for axis, codes in columns.items()]
+        counts = [float(self.squares.single_axes.solve({axis: codes}).values[0]) for axis, codes in columns.items()]
         if len(counts) < 2:
             return self.records
         return max(min(counts) - max(sum(counts) - (len(counts) - 1) * self.records, 0.0), 1.0)

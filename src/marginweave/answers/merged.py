@@ -1,4 +1,4 @@
-"""Counts of values that were measured together with others, between what is inside of them and what is around them.
+"""Counts of values that were measured together with others: bounds from the blocks inside of them and around them.
 
 Of a question with 0/1 weights w_a of the codes of its columns, let l_a and u_a weigh a block of values measured together by
 the least and by the largest w_a in it. Records that u counts and w does not have in some column a value of u_a - w_a. So with
@@ -21,14 +21,14 @@ import numpy as np
 from marginweave.answers.intervals import EstimateInterval, Reach, between_bounds, count_ends
 from marginweave.answers.least_squares import LeastSquares, Weights
 from marginweave.answers.tables import FEWEST, Part
-from marginweave.base.arrays import Floats
+from marginweave.base.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from marginweave.answers.model import ModelAnswers  # numba
 
 
 def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach: Reach) -> EstimateInterval:
-    """The count of one query, weights of shape (1, codes), of which `squares` do not tell all values apart.
+    """Return the count of one query, weights of shape (1, codes), where `squares` do not tell all values apart.
 
     Each of the four bounds is off on its side with half the probability that is allowed there.
 
@@ -37,42 +37,64 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
     """
     around = dict[int, Floats]()
     ends = np.zeros((2, 2))  # the sums of n(u_a - w_a) and n(w_a - l_a): estimates, deviations
-    for part in squares.divided(weights):
-        asked = weights[part.axis]
-        least, most, _ = around[part.axis] = weights_around(part, asked, squares.alone.counts(part.axis))[:, 0]
-        beside = np.stack([most - asked[0], asked[0] - least])
-        if beside.any():
-            found = squares.alone.solve({part.axis: beside})
-            ends += np.stack([found.values, np.sqrt(np.diagonal(found.covariance)) * beside.any(axis=1)])
+    for part in squares.finest_parts(weights):
+        query = weights[part.axis]
+        counts = squares.single_axes.counts(part.axis)
+        around[part.axis] = weights_around(part, query, counts)[:, 0]
+        least, most, _ = around[part.axis]
+        differences = np.stack([most - query[0], query[0] - least])
+        if differences.any():
+            solved = squares.single_axes.solve({part.axis: differences})
+            deviations = np.sqrt(np.diagonal(solved.covariance)) * differences.any(axis=1)
+            ends += np.stack([solved.values, deviations])
     solved = squares.solve(around)
-    numbers = between(solved.values, np.diagonal(solved.covariance)[:2], ends, reach)
+    variances = np.diagonal(solved.covariance)[:2]
+    numbers = between(solved.values, variances, ends, reach)
     estimate, low, high = (int(number) for number in numbers)
     return EstimateInterval(estimate=estimate, low=low, high=high)
 
 
-def weights_around(part: Part, asked: Floats, counts: Floats) -> Floats:
-    """Of weights of shape (queries, codes) the l, the u and the likely ones, by the `counts` of codes: thrice that shape."""
-    counts, inside = np.maximum(counts, FEWEST), part.sums(asked)
-    own = inside == np.bincount(part.blocks), inside > 0, part.sums(asked * counts) / part.sums(counts)
-    return np.stack(own).astype(np.float64)[..., part.blocks]
+def weights_around(part: Part, weights: Floats, counts: Floats) -> Floats:
+    """Return the l, the u and the likely weights of queries, shape (3, queries, codes), by the `counts` of codes.
+
+    `weights` are 0 or 1, shape (queries, codes).
+    """
+    counts = np.maximum(counts, FEWEST)
+    weight_in_block = part.sums(weights)
+    least = weight_in_block == np.bincount(part.blocks)
+    most = weight_in_block > 0
+    likely = part.sums(weights * counts) / part.sums(counts)
+    of_blocks = np.stack((least, most, likely)).astype(np.float64)
+    return of_blocks[..., part.blocks]
 
 
 def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Floats:
-    """Estimate, low and high, of any shape, as `count_between` has them.
+    """Return estimate, low and high, of any shape, as `count_between` has them.
 
-    From n(l), n(u) and the likely count, the variances of the first two, and the sums of n(u_a - w_a) and n(w_a - l_a) with
-    their deviations.
+    Args:
+        counts: n(l), n(u) and the likely count.
+        variances: those of n(l) and n(u).
+        ends: the sums of n(u_a - w_a) and n(w_a - l_a), shape (2, 2, …): estimates, then deviations.
+        reach: how far noise goes.
     """
-    (inner, outer, likely), sds = counts, np.sqrt(np.maximum(variances, 0.0))
+    inner, outer, likely = counts
+    inner_sd, outer_sd = np.sqrt(np.maximum(variances, 0.0))
+    # n(l), n(u) - sum_a n(u_a - w_a)  <=  t  <=  n(u), n(l) + sum_a n(w_a - l_a)
     bounds = np.stack(np.broadcast_arrays(inner, outer - ends[0, 0], outer, inner + ends[0, 1]))
-    spread = np.stack(np.broadcast_arrays(sds[0], sds[1] + ends[1, 0], sds[1], sds[0] + ends[1, 1]))
-    _, lows, highs = count_ends(bounds, spread**2, replace(reach, level=1 - (1 - reach.level) / 2))
-    below = lows[:2].argmax(axis=0)[None]
-    above = 2 + highs[2:].argmin(axis=0)[None]
-    smaller, larger = (
-        np.concatenate([np.take_along_axis(ends, place, axis=0) for ends in (lows, highs)]) for place in (below, above)
-    )
-    low, high = between_bounds(smaller, larger)
+    deviations = np.stack(np.broadcast_arrays(inner_sd, outer_sd + ends[1, 0], outer_sd, inner_sd + ends[1, 1]))
+    half_reach = replace(reach, level=1 - (1 - reach.level) / 2)
+    _, lows, highs = count_ends(bounds, deviations**2, half_reach)
+    largest_low = lows[:2].argmax(axis=0)[None]
+    smallest_high = 2 + highs[2:].argmin(axis=0)[None]
+    low, high = between_bounds(_ends_at(largest_low, lows, highs), _ends_at(smallest_high, lows, highs))
     low = np.maximum(np.floor(low), 0.0)
     high = np.ceil(high)
-    return np.stack([np.rint(np.clip(likely, low, high)), low, high])
+    estimate = np.rint(np.clip(likely, low, high))
+    return np.stack([estimate, low, high])
+
+
+def _ends_at(places: Integers, lows: Floats, highs: Floats) -> Floats:
+    """Return the low and high ends of the bounds at `places` of the first axis."""
+    low = np.take_along_axis(lows, places, axis=0)
+    high = np.take_along_axis(highs, places, axis=0)
+    return np.concatenate([low, high])

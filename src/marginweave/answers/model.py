@@ -153,7 +153,7 @@ class ModelAnswers:
         own = dict[int, Floats]()
         for axis, vectors in weights.items():
             part = Part(axis=axis, blocks=self.codes[axis])
-            counts = np.maximum(self.alone.counts(axis), FEWEST)
+            counts = np.maximum(self.single_axes.counts(axis), FEWEST)
             own[axis] = (part.sums(vectors * counts) / part.sums(counts))[:, : self.model.sizes[axis]]
         found: Floats = self._fitted.expected(own)[0]
         return found
@@ -164,7 +164,7 @@ class ModelAnswers:
             return False
         lengths = range(len(axes), 1, -1)  # of the longest it is often known without drawn models that nothing tells
         some = (frozenset(s) for length in lengths for s in itertools.combinations(axes, length))
-        return all(self.is_inside(one) or self.tells_of(len(one)) for one in some)
+        return all(self.is_inside(one) or self.knows_length(len(one)) for one in some)
 
     def is_inside(self, axes: frozenset[int]) -> bool:
         """Whether a measured table has these axes."""
@@ -174,7 +174,7 @@ class ModelAnswers:
         """Whether the model may have of these axes all that was counted."""
         return all(set(own).isdisjoint(axes) for own in self.recorded)
 
-    def tells_of(self, length: int) -> bool:
+    def knows_length(self, length: int) -> bool:
         """Whether sets of so many axes that were left out of a fit tell how far off it is on those that were not measured.
 
         They do where sets were chosen by how much they depend: those that were not chosen depend less. No table tells of more
@@ -188,11 +188,11 @@ class ModelAnswers:
         return Stack.of(self.model, [])
 
     @cached_property
-    def alone(self) -> LeastSquares:
+    def single_axes(self) -> LeastSquares:
         """What answers of single axes: their measured tables."""
         return LeastSquares(self.measured)
 
-    def divided(self, axes: Iterable[int]) -> list[Part]:
+    def finest_parts(self, axes: Iterable[int]) -> list[Part]:
         """The values of these axes that the model tells apart."""
         return [Part(axis=axis, blocks=self.codes[axis]) for axis in axes]
 

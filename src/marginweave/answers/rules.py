@@ -1,4 +1,4 @@
-"""What rules of a configuration say of an answer: groups that no record can be in, and values that no record of a group has.
+"""Rules of a configuration applied to answers: groups that no record can be in, and values that no record of a group has.
 
 DP: arithmetic on public or released labels.
 """
@@ -20,49 +20,57 @@ _MOST_CELLS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RuledOut:
-    """The structural zeros of what was counted (`counted_masks`), of a domain whose attributes have so many codes."""
+    """The structural zeros of the counted tables (`counted_masks`); `sizes` are the numbers of codes of the attributes."""
 
     masks: Sequence[StructuralZeros]
     sizes: Sequence[int]
 
     def allow(self, chosen: Mapping[int, Flags]) -> bool:
-        """Whether a record can have one of the chosen codes on each axis, as far as one rule by itself says."""
+        """Return whether a record can have one of the chosen codes on each axis. Each rule is looked at by itself."""
         if not all(codes.any() for codes in chosen.values()):
             return False
         return all(self._mask_allows(mask, chosen) for mask in self.masks)
 
     def possible(self, chosen: Mapping[int, Flags]) -> dict[int, Flags]:
-        """Of the chosen codes of each axis those that a record can have beside chosen codes of the other axes."""
-        found = dict(chosen)
+        """Return the chosen codes of each axis that a record can have together with chosen codes of the other axes."""
+        possible = dict(chosen)
         for axis, codes in chosen.items():
-            if self._tied(axis):
-                found[axis] = self.possible_codes(axis, codes, chosen)
-        return found
+            if self._is_ruled(axis):
+                possible[axis] = self.possible_codes(axis, codes, chosen)
+        return possible
 
     def possible_codes(self, axis: int, codes: Flags, chosen: Mapping[int, Flags]) -> Flags:
-        """Of codes of an axis those that a record can have beside chosen codes of other axes."""
-        found = codes.copy()
-        if self._tied(axis):
-            for code in np.flatnonzero(codes).tolist():
-                alone = np.zeros(len(codes), np.bool_)
-                alone[code] = True
-                found[code] = self.allow({**chosen, axis: alone})
-        return found
+        """Return the `codes` of an axis that a record can have together with chosen codes of the other axes."""
+        possible = codes.copy()
+        if not self._is_ruled(axis):
+            return possible
+        for code in np.flatnonzero(codes).tolist():
+            single_code = np.zeros(len(codes), np.bool_)
+            single_code[code] = True
+            possible[code] = self.allow({**chosen, axis: single_code})
+        return possible
 
-    def _tied(self, axis: int) -> bool:
+    def _is_ruled(self, axis: int) -> bool:
+        """Return whether a rule is about this axis."""
         return any(axis in mask.attributes for mask in self.masks)
 
     def _mask_allows(self, mask: StructuralZeros, chosen: Mapping[int, Flags]) -> bool:
+        """Return whether one rule allows a record with chosen codes; True for a rule too large to look at."""
         codes = [self._codes(attribute, chosen) for attribute in mask.attributes]
         if isinstance(mask, NeverTogether):
-            return not all(own.tolist() == [never] for own, never in zip(codes, mask.codes, strict=True))
+            return any(
+                chosen_codes.tolist() != [forbidden_code]
+                for chosen_codes, forbidden_code in zip(codes, mask.codes, strict=True)
+            )
         if math.prod(map(len, codes)) > _MOST_CELLS:
             return True
         return bool(mask.table(codes).any())
 
     def _codes(self, attribute: int, chosen: Mapping[int, Flags]) -> Integers:
-        """The codes of an attribute that are chosen; all where nothing is chosen of it."""
-        return np.flatnonzero(chosen[attribute]) if attribute in chosen else np.arange(self.sizes[attribute])
+        """Return the chosen codes of an attribute; all its codes where none is chosen."""
+        if attribute in chosen:
+            return np.flatnonzero(chosen[attribute])
+        return np.arange(self.sizes[attribute])
 
 
 NO_RULES = RuledOut(masks=(), sizes=())

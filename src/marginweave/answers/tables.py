@@ -68,17 +68,19 @@ class PartTable:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartTables:
-    """Observations of a release, but those in coarser bins, as tables over parts of axes, and these parts.
+    """Observations of a release, but those in coarser bins, as tables over parts of axes.
 
-    `sizes` are the numbers of codes of each axis, `whole` the part of each axis that tells all of its codes apart, in which a
-    table of this axis alone was measured. `total` is the number of records where it is public. `tails` are the
-    kinds of noise in them whose tails are not normal. `merged_below` has by axis, of each code, below how many
-    deviations of the noise of its own count it is measured together with others, -inf where nothing is.
+    `sizes` are the numbers of codes of each axis. `full_parts` has for each axis the number of the part that tells all of its
+    codes apart, in which a table of this axis alone was measured. `total` is the number of records where it is public. `tails`
+    are the kinds of noise in the tables whose tails are not normal.
+
+    `merged_below` has by axis and code the multiple of the standard deviation of its own count's noise below which it is
+    measured together with other codes, -inf where it never is.
     """
 
     sizes: dict[int, int]
     parts: tuple[Part, ...]
-    whole: dict[int, int]
+    full_parts: dict[int, int]
     tables: tuple[PartTable, ...]
     total: float | None = None
     tails: frozenset[NoiseName] = frozenset()
@@ -141,7 +143,7 @@ def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: floa
     return PartTables(
         sizes=dict(enumerate(sizes)),
         parts=tuple(parts.found),
-        whole=whole,
+        full_parts=whole,
         tables=tuple(tables),
         total=total,
         tails=frozenset(m.noise for m in measured if not count_noise(m.noise).is_normal),

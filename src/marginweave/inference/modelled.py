@@ -114,7 +114,7 @@ class Modelled:
         places, apart = dict(zip(columns, self.places(columns), strict=True)), list[str]()
         for one, other in itertools.combinations(columns, 2):
             try:
-                self.squares.divided({places[one], places[other]})
+                self.squares.finest_parts({places[one], places[other]})
             except NotMeasuredError:
                 apart.append(f"{one!r} and {other!r}")
         if not apart:

@@ -152,7 +152,7 @@ def _pair(
 ) -> Margin:
     """Residuals of two columns; a block for each cell that holds more than its noise by the model, and one for all others."""
     mine = {columns[place].axis: columns[place] for place in places}
-    theirs = squares.divided(mine)
+    theirs = squares.finest_parts(mine)
     centered = [np.eye(part.size)[_codes(mine[part.axis], part)] - 1 / part.size for part in theirs]
     signature = [squares.measured.parts.index(part) for part in theirs]
     residuals, variances, _ = squares.products(tuple(signature), (0, 1), centered)

@@ -23,15 +23,15 @@ FAULTS = (
     Fault(
         name="answers forget that the number of records is noisy",
         file="src/marginweave/answers/least_squares.py",
-        text="covariance=covariance + np.outer(slopes, slopes) * total[1]",
+        text="covariance=covariance + np.outer(slopes, slopes) * total_variance",
         instead="covariance=covariance",
         killed_by=(_DENSE,),
     ),
     Fault(
         name="answers that share a column are taken for independent",
         file="src/marginweave/answers/least_squares.py",
-        text="covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own",
-        instead="covariance[rows, rows] += scale * scale * np.diagonal(own)",
+        text="covariance[np.ix_(rows, rows)] += np.outer(scales, scales) * residual_covariance",
+        instead="covariance[rows, rows] += scales * scales * np.diagonal(residual_covariance)",
         killed_by=(_DENSE,),
     ),
     Fault(
@@ -44,15 +44,15 @@ FAULTS = (
     Fault(
         name="weights that follow the noise of a count are taken for fixed ones",
         file="src/marginweave/answers/axes.py",
-        text="means + moved.sum(axis=1)",
+        text="means + corrections.sum(axis=1)",
         instead="means",
         killed_by=(_MERGED,),
     ),
     Fault(
         name="values that noise left unmerged are counted by this noise beside other columns",
         file="src/marginweave/answers/least_squares.py",
-        text="beside = any(len(signature) > 1 for _, signature in groups)",
-        instead="beside = False",
+        text="with_other_axes = any(len(signature) > 1 for _, signature in readings)",
+        instead="with_other_axes = False",
         killed_by=(
             "tests/laws/test_merging_by_noise.py::test_what_noise_left_unmerged_is_not_too_large_beside_other_columns",
         ),
@@ -130,8 +130,8 @@ FAULTS = (
     Fault(
         name="bounds of what was not measured forget their noise",
         file="src/marginweave/answers/bounds.py",
-        text="return float(more @ self.high - less @ self.low) + reach.of(sd)",
-        instead="return float(more @ self.high - less @ self.low)",
+        text="return float(positive @ self.high - negative @ self.low) + reach.of(sd)",
+        instead="return float(positive @ self.high - negative @ self.low)",
         killed_by=("tests/laws/test_bounds.py::test_a_truth_at_the_end_of_its_bounds_is_covered",),
     ),
     Fault(
