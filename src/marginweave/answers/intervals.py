@@ -36,12 +36,12 @@ class Reach:
 
     def of(self, sigma: float) -> float:
         """Return the half width of an interval, in the unit of `sigma`."""
-        normal = -ndtri((1 - self.level) / 2) * sigma
-        half_widths = [normal]
+        half_width = -ndtri((1 - self.level) / 2) * sigma
         if sigma:
             for name in self.tails:
-                half_widths.append(float(count_noise(name).reach(sigma, self.level)))
-        return max(half_widths)
+                reach = count_noise(name).reach(sigma, self.level)
+                half_width = max(half_width, float(reach))
+        return half_width
 
     @property
     def sigmas(self) -> float:
