@@ -95,6 +95,23 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
 ]
 
 
+INDEX = re.compile(r"(?<=<!-- index: begin -->\n\n).*?(?=<!-- index: end -->)", re.DOTALL)
+
+
+def anchor(heading: str) -> str:
+    """The anchor that a site gives to a heading."""
+    return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
+def index_of(page: str) -> str:
+    """The index that belongs at the top of the page: each section with a table of keys, and these, linked to it."""
+    lines, keys = ["| section | keys |", "| --- | --- |"], r"^\| `([\w.]+)` \| .* \| .*? ?\|$"
+    for heading, text in re.findall(r"^#+ ([^\n]*)\n(.*?)(?=^#+ |\Z)", page, re.MULTILINE | re.DOTALL):
+        links = [f"[`{key}`](#{anchor(heading)})" for key in re.findall(keys, text, re.MULTILINE)]
+        lines += [f"| [{heading}](#{anchor(heading)}) | {' '.join(links)} |"] if links else []
+    return "\n".join(lines) + "\n\n"
+
+
 def fields(prefix: str, model: type[BaseModel]) -> dict[str, Any]:
     """Keys of a model by their path, with their default; what all kinds of column share stands in one place."""
     shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else ColumnBase
@@ -139,12 +156,18 @@ def test_an_example_loads(example: str) -> None:
 
 
 def test_every_section_that_is_named_is_there() -> None:
-    headings = {
-        re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
-    }
+    headings = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)}
     linked = set(re.findall(r"\]\(#([a-z0-9-]+)\)", PAGE))
     assert linked <= headings
     assert len(EXAMPLES) >= 18
+
+
+def test_the_index_links_each_key_to_its_section() -> None:
+    """It is made of the tables below it: paste what the failure shows."""
+    index = INDEX.search(PAGE)
+    assert index is not None
+    assert index.group() == index_of(INDEX.sub("", PAGE))
+    assert all(f"[`{path}`](#" in index.group() for path, _ in ROWS)
 
 
 def test_the_guide_shows_the_release_that_make_run_makes() -> None:
