@@ -341,7 +341,7 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     levels = [counts.levels[0]]
     if len(columns) > 1:
         levels.append(_level_of_pairs(counts, inside))
-    covered = {pair for pair in itertools.combinations(columns, 2) if inside.holders.of(pair)}
+    covered: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if inside.holders.of(pair)}
     for length in range(3, len(counts.levels) + 1):
         sets = list(itertools.combinations(columns, length))
         if not all(map(inside.holders.of, sets)):

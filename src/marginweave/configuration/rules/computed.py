@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from marginweave.configuration.columns import BooleanColumn, Category, Column, DateColumn, NumberColumn, Texts
+from marginweave.configuration.columns.base import Limits
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.columns.periods import moment_of
 from marginweave.configuration.values import FrozenModel
 
@@ -167,13 +169,14 @@ def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Col
 def _check_bounds(rule: TotalColumn, columns: Mapping[str, Column]) -> None:
     """Refuse sums beyond the bounds of the computed column (ValueError): they would be clamped, and not be the sum."""
     column = columns[rule.computed]
-    least = Fraction()
-    most = Fraction()
-    for name in rule.sources:
-        low, high = columns[name].span
-        least += low
-        most += high
-    first, last = column.span
+    spans: dict[str, Limits] = {}
+    for name in (rule.computed, *rule.sources):
+        binned = columns[name]
+        assert isinstance(binned, BinnedColumn)  # _check_total has refused all others
+        spans[name] = binned.span
+    first, last = spans[rule.computed]
+    least = sum((spans[name][0] for name in rule.sources), Fraction())
+    most = sum((spans[name][1] for name in rule.sources), Fraction())
     if not first <= least <= most <= last:
         raise ValueError(
             f"structure.{rule.key} computes {rule.computed!r} from {' and '.join(rule.sources)}; its bounds must hold "
