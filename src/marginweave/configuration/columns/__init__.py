@@ -1,4 +1,4 @@
-"""What a configuration says of one column: its kind, its public domain, and what counts as missing or outside."""
+"""Columns as a configuration declares them: their kind, their public domain, and what counts as missing or outside."""
 
 from __future__ import annotations
 

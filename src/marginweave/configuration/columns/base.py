@@ -1,4 +1,4 @@
-"""What all kinds of column share, and what the stages ask of a kind."""
+"""The base of all kinds of column: the keys that they share, and the methods that the stages call."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ OTHER = "other"
 MISSING = "(missing)"
 """The label of a cell that is missing as it is declared."""
 NOT_RELEASED = "(not released)"
-"""The label of what a private domain has no released value for, a cell without any value included."""
+"""The label of a cell of a private domain whose value is not released, or that has no value."""
 NOT_DECLARED = "(not as declared)"
-"""The label of a cell, or of a value of a set, of which nothing declares what it is."""
+"""The label of a cell, or of a value of a set, that no declaration covers."""
 
 RULE_DECLARED = "every value is declared"
 RULE_BOUNDS = "every value lies within bounds"
 RULE_LABELS = "the labels are the declared ones"
 
-# What a draft of a private column may still have from the data.
+# Keys of a drafted private column whose values may still be from the data.
 _FACTS = ("separator", "max_values", "decimals", "format", "codes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule of a contract: a range, a list of values, the labels of a dictionary, or what every text of the column keeps.
+    """A rule of a contract: a range, a list of values, the labels of a dictionary, or a test that every text passes.
 
-    With a range and a list, a value of either keeps it. With a `separator`, a text has parts, which are trimmed and not empty:
-    `each` is asked of every part, and there are `at_least` and `at_most` so many. What is missing keeps every rule.
+    With a range and a list, a value of either keeps the rule. With a `separator`, a text has parts, which are trimmed and not
+    empty: every part passes the test `each`, and their number is `at_least` to `at_most`. A missing value keeps every rule.
     """
 
     name: str
@@ -69,18 +69,19 @@ class ColumnBase(BaseModel, frozen=True):
 
     `public` says where the facts of a column are published; privacy.json prints it as an assumption of the guarantee.
 
-    `confirm: true` marks a column that `marginweave init` drafted from the data. Such a column is refused until it carries
-    `public` instead, or is private: then its values or bounds are bought under the budget, and nothing else of the draft
-    may be left in it.
+    `confirm: true` marks a column that `marginweave init` drafted from the data. Such a column is refused until it has
+    `public` instead, or is private: then its values or bounds are bought under the budget, and it may have nothing else
+    from the draft.
 
-    `label` and `description` are what people call the column and what it is: public, and shown by the pages of a release.
+    `label` is a name of the column for people, and `description` says what it is: both are public, and shown by the pages of
+    a release.
     """
 
     model_config = FROZEN
     measured: ClassVar[bool] = False
-    """Whether the column is read and counted; one that is not never enters the release."""
+    """True for a column that is read and counted; any other column never enters the release."""
     is_set: ClassVar[bool] = False
-    """Whether a cell can hold several values."""
+    """True for a column whose cells can hold several values."""
     confirm: Confirm = None
     public: Annotated[str, AfterValidator(_published)] | None = None
     label: Words | None = None
@@ -102,20 +103,25 @@ class ColumnBase(BaseModel, frozen=True):
                 'was drafted from the data and waits for confirmation: write public: "where this is published" instead of '
                 "confirm: true, or make it private"
             )
-        kept = self._drafted_facts() if self.confirm else []
-        if kept:
+        facts = self._drafted_facts() if self.confirm else []
+        if facts:
             raise ValueError(
-                f"is private, and still has {', '.join(kept)} as drafted from the data: delete what is not published, or write "
-                'public: "where this is published" instead of confirm: true'
+                f"is private, and still has {', '.join(facts)} as drafted from the data: delete what is not published, or "
+                'write public: "where this is published" instead of confirm: true'
             )
         return self
 
     def _drafted_facts(self) -> list[str]:
-        """The keys of a private column that hold more than its kind; a text for the empty cell tells nothing."""
-        facts = [key for key in _FACTS if getattr(self, key, None) is not None and key in self.model_fields_set]
+        """Return the keys of a private column that may reveal facts from the data.
+
+        A list of missing texts that has only the empty text reveals nothing.
+        """
+        facts = list[str]()
         missing: tuple[str, ...] | None = getattr(self, "missing", None)
-        read = missing is not None and {text.strip() for text in missing} != {""}
-        return [*(["missing"] if read else []), *facts]
+        if missing is not None and {text.strip() for text in missing} != {""}:
+            facts.append("missing")
+        facts += [key for key in _FACTS if getattr(self, key, None) is not None and key in self.model_fields_set]
+        return facts
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -124,27 +130,27 @@ class ColumnBase(BaseModel, frozen=True):
 
     @property
     def width(self) -> int:
-        """The most values that a cell holds."""
+        """Largest number of values that a cell holds."""
         return 1
 
     @property
     def bin_count(self) -> int:
-        """How many of the labels, the first ones, are bins."""
+        """Number of labels, from the first, that are bins."""
         return 0
 
     @property
     def private(self) -> bool:
-        """Whether the values are discovered under the budget."""
+        """Return whether the values are discovered under the budget."""
         return getattr(self, "domain", None) == "private"
 
     @property
     def buys_bounds(self) -> bool:
-        """Whether the bounds are bought from the budget."""
+        """Return whether the bounds are bought from the budget."""
         return getattr(self, "bounds", None) == "private"
 
     @property
     def public_cells(self) -> bool:
-        """Whether a cell has one value, from a domain that the configuration declares."""
+        """Return whether a cell has one value, from a domain that the configuration declares."""
         return self.measured and not (self.is_set or self.private or self.buys_bounds)
 
     range_end: ClassVar[str] = "a number"
@@ -168,24 +174,25 @@ class ColumnBase(BaseModel, frozen=True):
 
     @property
     def ordered(self) -> bool:
-        """Whether the labels stand in the order of their values."""
+        """Return whether the labels are in the order of their values."""
         return False
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """The contract of the column in the synthetic table."""
+        """Contract of the column in the synthetic table."""
         return ()
 
     def code_of(self, text: str) -> int:
-        """Position of the label that a text of the configuration or the table names, or -1."""
-        return self.labels.index(text.strip()) if text.strip() in self.labels else -1
+        """Return the position of the label that a text of the configuration or the table names, or -1."""
+        label = text.strip()
+        return self.labels.index(label) if label in self.labels else -1
 
     def accepts(self, text: str) -> bool:
-        """Whether a trimmed text that is not missing is a value of this column: the rule of `outside: error`."""
+        """Return whether a trimmed text that is not missing is a value of this column: the rule of `outside: error`."""
         return bool(text) if self.private else self.code_of(text) >= 0
 
     def value_key(self, text: str) -> Hashable | None:
-        """What two texts share that name one value; None for a text that names no value."""
+        """Return a key that is the same for all texts that name one value; None for a text that names no value."""
         if self.private:
             return value_key(text)
         code = self.code_of(text)
@@ -193,7 +200,7 @@ class ColumnBase(BaseModel, frozen=True):
 
 
 class IdentifierColumn(ColumnBase, frozen=True):
-    """A column that tells people apart, such as a number or a name: it is dropped, and the output does not have it.
+    """A column that identifies people, such as a number or a name: it is dropped, and the output does not have it.
 
     It is read only where `privacy.unit` names it; `missing` lists the texts that mean "no identifier".
     """
@@ -210,24 +217,24 @@ class ConstantColumn(ColumnBase, frozen=True):
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """Every cell has the value."""
+        """Rule that every cell has the value."""
         return (Rule(name=RULE_DECLARED, values=(self.value,)),)
 
 
 class MeasuredColumn(ColumnBase, frozen=True):
     """A column that is counted.
 
-    `missing` lists the texts that mean "no value" here, instead of the configuration's list. What is neither missing nor a
-    value of the column is outside and follows `outside`: it becomes missing (`null`) or stops the run (`error`). Where neither
-    is written, nothing is declared missing: a cell that is empty or outside is counted as not as declared. With `impute` a
-    missing value becomes a draw of a public distribution, and the column is never missing.
+    `missing` lists the texts that mean "no value" here, instead of the configuration's list. A text that is neither missing nor
+    a value of the column is outside and follows `outside`: it becomes missing (`null`) or stops the run (`error`). If neither
+    key is written, nothing is declared missing: a cell that is empty or outside is counted as not as declared. With `impute` a
+    missing value is replaced by a draw from a public distribution, and the column is never missing.
     """
 
     measured: ClassVar[bool] = True
     input_rule: ClassVar[str] = RULE_DECLARED
     """Name of the rule that a value keeps."""
     imputations: ClassVar[tuple[str, ...]] = ("uniform",)
-    """The kinds of imputation that the column can have; with a private domain weights alone."""
+    """The kinds of imputation that the column can have; a private domain can only have weights."""
     missing: Texts | None = None
     impute: Imputation | None = None
     outside: Literal["null", "error"] | Literal["other"] | None = None
@@ -239,19 +246,19 @@ class MeasuredColumn(ColumnBase, frozen=True):
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:
-        """The contract of the column in the clean table: public labels are the declared ones.
+        """Contract of the column in the clean table: public labels are the declared ones.
 
-        Limits of dates are days from 1970-01-01, those of moments seconds.
+        Limits of dates are days from 1970-01-01, limits of moments are seconds.
         """
         return (Rule(name=RULE_LABELS, labels=self.labels),) if self.public_cells else ()
 
     @property
     def explicit(self) -> tuple[str, ...]:
-        """The texts that the configuration itself spells as values; none of them may also mean "no value"."""
+        """Texts that the configuration itself spells as values; none of them may also mean "no value"."""
         return ()
 
     def also_missing(self, missing: Sequence[str]) -> Iterator[str]:
-        """The texts that would be written as values and read back as missing."""
+        """Yield the texts that would be written as values and read back as missing."""
         absent = ValueMatcher(missing)
         return (text for text in self.explicit if absent.index(text) >= 0)
 
@@ -259,5 +266,5 @@ class MeasuredColumn(ColumnBase, frozen=True):
         """Refuse a bin in which every value that could be drawn is a missing code; raises ValueError."""
 
     def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:
-        """Weight of every label under `impute: {distribution: uniform}`."""
+        """Return the weight of every label under `impute: {distribution: uniform}`."""
         return (1.0,) * len(labels)

@@ -1,4 +1,4 @@
-"""What numbers and dates share: bins on a grid, a draw inside them, and codes of "no value" that lie inside."""
+"""Properties that columns of numbers and of dates share: bins on a grid, values drawn inside them, and missing codes there."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class BinSteps(FrozenModel):
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """The edges, computed in decimals so that 0.1 + 2 * 0.1 is 0.3."""
+        """Edges of the bins, computed in decimals so that 0.1 + 2 * 0.1 is 0.3."""
         low, high, step = (Decimal(repr(value)) for value in (self.min, self.max, self.step))
         count = math.ceil((high - low) / step)
         return (*(float(low + i * step) for i in range(count)), self.max)
 
 
 class Histogram(FrozenModel):
-    """A public distribution, known from elsewhere: `weights[i]` lies evenly on [edges[i], edges[i+1]).
+    """A public distribution from another source: `weights[i]` is spread evenly over [edges[i], edges[i+1]).
 
-    Inside a bin a value is drawn in proportion to it; where it has no weight, evenly.
+    Inside a bin a value is drawn in proportion to it; in a bin where it has no weight, evenly.
     """
 
     edges: tuple[Number, ...]
@@ -95,7 +95,7 @@ class BinnedColumn(MeasuredColumn, frozen=True):
 
     @property
     def bin_count(self) -> int:
-        """How many of the labels, the first ones, are bins."""
+        """Number of labels, from the first, that are bins."""
         return len(self.bin_labels)
 
     @property
@@ -106,16 +106,16 @@ class BinnedColumn(MeasuredColumn, frozen=True):
 
     @abstractmethod
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
-        """What the missing codes leave of the points of the bins; None where none of them is such a point."""
+        """Return the points of the bins without the missing codes, as runs; None where no code is such a point."""
 
     def check_bins(self, missing: Sequence[str]) -> None:
         """Refuse a bin in which every value that could be drawn is a missing code; raises ValueError."""
         runs = self.runs(missing)
         if runs is None:
             return
-        left = {owner for owner, _, _ in runs}
+        bins_with_values = {index for index, _, _ in runs}
         for index, label in enumerate(self.bin_labels):
-            if index not in left:
+            if index not in bins_with_values:
                 raise ValueError(
                     f"has a bin, {label}, in which every value is also missing, or a special code; give the column its own "
                     "list, such as missing: [], or other bins"
@@ -123,28 +123,34 @@ class BinnedColumn(MeasuredColumn, frozen=True):
 
 
 def open_runs(runs: Iterable[Run], gaps: Sequence[Gap]) -> tuple[Run, ...]:
-    """The runs without the points of the gaps; a run that is nothing but gaps is left out."""
+    """Return the runs without the points of the gaps; a run whose points are all in gaps is left out."""
     ordered = sorted(gaps)
-    return tuple(rest for run in runs for rest in _rest(run, ordered))
+    return tuple(part for run in runs for part in _parts_between(run, ordered))
 
 
-def longest_gap(gaps: Sequence[Gap]) -> int:
-    """The most consecutive points that all mean "no value"."""
-    longest, start, stop = 0, 0, 0
-    for first, last in sorted(gaps):
-        start = start if longest and first <= stop else first
-        stop = max(stop, last + 1) if longest else last + 1
-        longest = max(longest, stop - start)
-    return longest
-
-
-def _rest(run: Run, gaps: Sequence[Gap]) -> Iterable[Run]:
-    owner, first, last = run
+def _parts_between(run: Run, gaps: Sequence[Gap]) -> Iterable[Run]:
+    """Yield the parts of a run between the gaps, which are in increasing order."""
+    index, first, last = run
     for start, end in gaps:
         if end < first or start > last:
             continue
         if start > first:
-            yield owner, first, start - 1
+            yield index, first, start - 1
         first = end + 1
     if first <= last:
-        yield owner, first, last
+        yield index, first, last
+
+
+def longest_gap(gaps: Sequence[Gap]) -> int:
+    """Return the largest number of consecutive points that all mean "no value"."""
+    longest = 0
+    start = 0
+    stop = 0
+    for first, last in sorted(gaps):
+        if longest and first <= stop:  # it continues the gap before it
+            stop = max(stop, last + 1)
+        else:
+            start = first
+            stop = last + 1
+        longest = max(longest, stop - start)
+    return longest

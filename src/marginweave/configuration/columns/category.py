@@ -28,7 +28,7 @@ class ValuedColumn(MeasuredColumn, frozen=True):
     domain: Literal["public", "private"] = "public"
     outside: Literal["null", "other", "error"] | None = None
     titles: Annotated[dict[str, str], BeforeValidator(_titles)] | None = None
-    """What values mean, for the pages of a release."""
+    """The meanings of values, for the pages of a release."""
 
     @model_validator(mode="after")
     def _check_domain(self) -> Self:
@@ -44,20 +44,20 @@ class ValuedColumn(MeasuredColumn, frozen=True):
             pair = first_duplicate(self.values)
             if pair:
                 raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
-        unknown = next((code for code in self.titles or {} if code not in self.labels), None)
-        if unknown is not None:
-            raise ValueError(f"has a title for {unknown!r}, which is none of its values")
+        for code in self.titles or ():
+            if code not in self.labels:
+                raise ValueError(f"has a title for {code!r}, which is none of its values")
         return self
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The public domain in declared order (trimmed), with `other` last where values outside become it."""
+        """Public domain in declared order (trimmed), with `other` last where values outside become it."""
         declared = tuple(text.strip() for text in self.values or ())
         return (*declared, OTHER) if self.outside == OTHER and OTHER not in declared else declared
 
     @property
     def explicit(self) -> tuple[str, ...]:
-        """The declared values, and `other` where values outside become it."""
+        """Declared values, and `other` where values outside become it."""
         return self.labels
 
     @cached_property
@@ -65,7 +65,7 @@ class ValuedColumn(MeasuredColumn, frozen=True):
         return ValueMatcher(self.labels)
 
     def code_of(self, text: str) -> int:
-        """Position of the label that a text equals, or -1."""
+        """Return the position of the label that a text equals, or -1."""
         return self._matcher.index(text)
 
 
@@ -81,7 +81,7 @@ class Category(ValuedColumn, frozen=True):
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """Every value is a public one."""
+        """Rule that every value is declared; no rule for a private domain."""
         return () if self.private else (Rule(name=RULE_DECLARED, values=self.labels),)
 
 
@@ -118,34 +118,36 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """`false` and `true`."""
+        """Labels `false` and `true`."""
         return ("false", "true")
 
     @property
     def explicit(self) -> tuple[str, ...]:
-        """The declared spellings, and true and false as the output has them; the default ones give way to `missing`."""
+        """Declared spellings, and true and false as the output has them; a default spelling may also mean "no value"."""
         return (*(self.false_values or ()), *(self.true_values or ()), *self.labels)
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """Every value is true or false."""
+        """Rule that every value is true or false."""
         return (Rule(name=RULE_DECLARED, values=(False, True)),)
 
     @cached_property
     def _spellings(self) -> tuple[str, ...]:
-        spelled = (*(self.false_values or FALSE_VALUES), *(self.true_values or TRUE_VALUES))
-        return tuple(text.casefold() for text in spelled)
+        """Spellings of false, then of true, in lower case."""
+        false_values = self.false_values or FALSE_VALUES
+        true_values = self.true_values or TRUE_VALUES
+        return tuple(text.casefold() for text in (*false_values, *true_values))
 
     @cached_property
     def _matcher(self) -> ValueMatcher:
         return ValueMatcher(self._spellings)
 
     def code_of(self, text: str) -> int:
-        """0 for false, 1 for true, -1 for any other text."""
+        """Return 0 for false, 1 for true, -1 for any other text."""
         spelled = text.strip().casefold()
-        found = self._matcher.index(spelled)
-        if found >= 0:
-            return int(found >= len(self.false_values or FALSE_VALUES))
+        place = self._matcher.index(spelled)
+        if place >= 0:
+            return int(place >= len(self.false_values or FALSE_VALUES))
         return self.labels.index(spelled) if spelled in self.labels else -1
 
 
@@ -156,10 +158,11 @@ RULE_CAP = "no cell has more values than max_values"
 class SetColumn(ValuedColumn, frozen=True):
     """A column whose cells hold several values, between `separator`s; their order and repetition do not count.
 
-    `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly
-    chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single values:
-    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`). Where nothing is said it is left
-    out, and marginals count in how many records that is so. With `min_values` every cell has a value: another stops the run.
+    `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: if it has more, a
+    uniformly chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single
+    values: a value outside the domain is left out (`null`), becomes `other`, or stops the run (`error`). Without `outside` it
+    is left out, and marginals count the records of which a value is left out. With `min_values` every cell has a value: a cell
+    without a value stops the run.
     """
 
     is_set: ClassVar[bool] = True
@@ -182,44 +185,53 @@ class SetColumn(ValuedColumn, frozen=True):
 
     @property
     def width(self) -> int:
-        """The most values that a cell holds after the cap."""
+        """Largest number of values that a cell holds after the cap."""
         return self.max_values if self.private else min(self.max_values, len(self.labels))
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """Every value is a public one, and no cell has too many."""
+        """Rules that every value is a public one, and that no cell has too many."""
         return self.part_rule, Rule(name=RULE_CAP, separator=self.separator, at_most=self.max_values)
 
     @property
     def part_rule(self) -> Rule:
-        """What `accepts` asks of a cell, said of its parts."""
+        """Rule that a cell keeps if `accepts` is true of it, as a rule about its parts."""
         if self.private:
             return Rule(name=RULE_DECLARED, separator=self.separator)
-        least = self.min_values or 0
         return Rule(
-            name=RULE_DECLARED, separator=self.separator, each=lambda part: self.code_of(part) >= 0, at_least=least
+            name=RULE_DECLARED,
+            separator=self.separator,
+            each=self._is_declared,
+            at_least=self.min_values or 0,
         )
+
+    def _is_declared(self, part: str) -> bool:
+        return self.code_of(part) >= 0
 
     @property
     def stopping_rule(self) -> str:
-        """As for every column; with `min_values` a cell without a value breaks it, too."""
+        """Name of the rule of `outside: error`; with `min_values` a cell without a value breaks it, too."""
         return self.input_rule if self.min_values is None else f"every cell has a value, and {self.input_rule}"
 
     @property
     def marks_undeclared(self) -> bool:
-        """Whether a clean cell says that it held a value that is not declared: nothing declares what such a value is."""
+        """Return whether a clean cell says that it held a value that no declaration covers."""
         return not self.private and self.outside is None
 
     def parts(self, text: str) -> list[str]:
-        """The values of a cell, trimmed."""
+        """Return the values of a cell, trimmed."""
         return [part for item in text.split(self.separator) if (part := item.strip())]
 
     def also_missing(self, missing: Sequence[str]) -> Iterator[str]:
-        """As for every column; and the missing texts as which a cell of several values can be written."""
+        """Yield the texts that would be written as values, or as a cell of several values, and read back as missing."""
         yield from super().also_missing(missing)
-        yield from (text for text in missing if 1 < len(self.parts(text)) <= self.max_values and self.accepts(text))
+        for text in missing:
+            if 1 < len(self.parts(text)) <= self.max_values and self.accepts(text):
+                yield text
 
     def accepts(self, text: str) -> bool:
-        """Whether every value of the cell is a declared one, and it has enough of them; a private domain accepts every text."""
+        """Return whether the cell has enough values, all of them declared; a private domain accepts every text."""
         parts = self.parts(text)
-        return self.private or (len(parts) >= (self.min_values or 0) and all(self.code_of(part) >= 0 for part in parts))
+        if self.private:
+            return True
+        return len(parts) >= (self.min_values or 0) and all(map(self._is_declared, parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,8 @@ from marginweave.configuration.values import ValueMatcher, declared_number
 Period = Literal["year", "quarter", "month", "week", "weekday"]
 _PERIODS = ("year", "quarter", "month", "week", "weekday")
 _DIRECTIVES = frozenset("YymdbBjHMSIp%")
+_DAY_DIRECTIVES = frozenset("dj")
+_MONTH_DIRECTIVES = frozenset("mbBj")
 
 
 def _bins(value: Any) -> Any:
@@ -39,27 +41,30 @@ def _bins(value: Any) -> Any:
 
 
 def _bounds(value: Any) -> Any:
-    if value is not None and (not isinstance(value, list | tuple) or len(value) != 2):
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or len(value) != 2:
         raise ValueError("must be [first, last]")
-    return None if value is None else tuple(str(item) for item in value)
+    return tuple(str(item) for item in value)
 
 
 def _format(value: Any) -> Any:
-    if value is not None:
-        used = set(re.findall(r"%(.)", str(value).replace("%%", "")))
-        if not used <= _DIRECTIVES:
-            raise ValueError("must be a strptime format of %Y %y %m %b %B %d %j %H %I %p %M %S, without a time zone")
-        if not used & set("Yy"):
-            raise ValueError("must have a year, %Y or %y")
-    return None if value is None else str(value)
+    if value is None:
+        return None
+    used = _directives_of(str(value))
+    if not used <= _DIRECTIVES:
+        raise ValueError("must be a strptime format of %Y %y %m %b %B %d %j %H %I %p %M %S, without a time zone")
+    if used.isdisjoint("Yy"):
+        raise ValueError("must have a year, %Y or %y")
+    return str(value)
 
 
 class DateColumn(BinnedColumn, frozen=True):
     """A date, or a moment to the second (`type: datetime`), clamped to public `bounds` and released in `bins`.
 
-    `bounds` are the first and the last one, in ISO 8601; a last day of moments counts to its end. `bins` is year, quarter,
+    `bounds` are the first and the last date in ISO 8601; a last day of moments counts to its end. `bins` is year, quarter,
     month, week (ISO, from Monday) or weekday, or a list of ISO edges e_0 < … < e_n: a bin is [e_i, e_i+1), the last one
-    [e_n-1, e_n]. Texts are read, and written, in the strptime `format` (in quotes: YAML keeps % for itself); without one
+    [e_n-1, e_n]. Texts are read, and written, in the strptime `format` (in quotes, as YAML reserves %). Without `format`
     they are ISO 8601 without a time zone, and the output has dates. `draw` says how a synthetic value is chosen inside its
     bin: `uniform` or its `midpoint`.
     """
@@ -72,13 +77,15 @@ class DateColumn(BinnedColumn, frozen=True):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        texts = (*(self.bounds or ()), *(self.bins if isinstance(self.bins, tuple) else ()))
+        texts = list(self.bounds or ())
+        if isinstance(self.bins, tuple):
+            texts += self.bins
         if any(parse_instant(text, None) is None for text in texts):
             raise ValueError("has a bound or an edge that is no date in ISO 8601, such as 2019-12-31")
         if self.draw not in ("uniform", "midpoint", None):
             raise ValueError("has a draw that is neither uniform nor midpoint")
         if isinstance(self.bins, tuple):
-            if any(low >= high for low, high in pairwise(self._instant(edge) for edge in self.bins)):
+            if any(low >= high for low, high in pairwise(map(self._instant, self.bins))):
                 raise ValueError("has bins out of order; edges must increase")
             if self.bounds is not None and self._ends(self.bounds) != self._ends((self.bins[0], self.bins[-1])):
                 raise ValueError("has bins that do not begin and end at its bounds")
@@ -98,35 +105,54 @@ class DateColumn(BinnedColumn, frozen=True):
             raise ValueError(f"must have at most {MAX_BINS} bins")
 
     def _check_format(self) -> None:
-        """Refuse a format that forgets what the bins need: a written value must be read back into its bin."""
+        """Refuse a format that leaves out a unit that the bins need: a written value must be read back into its bin."""
         if self.format is None:
             return
         used = self._used
-        day, month = bool(used & set("dj")), bool(used & set("mbBj"))
-        enough = {"year": True, "quarter": month, "month": month}.get(str(self.bins), month and day)
-        enough = self.exact if isinstance(self.bins, tuple) else enough
-        if not enough or ("d" in used and not month) or ("I" in used) != ("p" in used):
+        is_complete = ("d" not in used or self._has_month) and ("I" in used) == ("p" in used)
+        if not is_complete or not self._is_fine_enough():
             raise ValueError(f"has a format ({self.format}) that is too coarse for its bins, or incomplete")
         first, stop = self._ends(self._limits)
-        years = moment_of(first * self.seconds).year, moment_of((stop - 1) * self.seconds).year
-        if "y" in used and not (years[0] >= 1969 and years[1] <= 2068):
+        first_year = moment_of(first * self.seconds).year
+        last_year = moment_of((stop - 1) * self.seconds).year
+        if "y" in used and (first_year < 1969 or last_year > 2068):
             raise ValueError("has a format with %y, which means 1969 to 2068; its bounds lie outside")
-        if years[0] < 1000:
+        if first_year < 1000:
             raise ValueError(
                 "has a format, and bounds before the year 1000, which a format does not write in four digits"
             )
 
+    def _is_fine_enough(self) -> bool:
+        """Return whether the format writes values of different bins differently."""
+        if isinstance(self.bins, tuple):
+            return self.exact
+        if self.bins == "year":
+            return True
+        if self.bins in ("quarter", "month"):
+            return self._has_month
+        return self._has_month and self._has_day
+
     @cached_property
     def _used(self) -> Set[str]:
-        return set(re.findall(r"%(.)", (self.format or "").replace("%%", "")))
+        """Directives of the format."""
+        return _directives_of(self.format or "")
+
+    @property
+    def _has_day(self) -> bool:
+        return bool(self._used & _DAY_DIRECTIVES)
+
+    @property
+    def _has_month(self) -> bool:
+        return bool(self._used & _MONTH_DIRECTIVES)
 
     @property
     def exact(self) -> bool:
-        """Whether the format writes every day, or second, in its own way."""
+        """Return whether the format writes no two days, or seconds of moments, alike."""
+        if self.format is None:
+            return True
         used = self._used
-        day = bool(used & set("dj")) and bool(used & set("mbBj"))
-        second = ("H" in used or {"I", "p"} <= used) and {"M", "S"} <= used
-        return self.format is None or (day and (second or self.type == "date"))
+        has_second = ("H" in used or {"I", "p"} <= used) and {"M", "S"} <= used
+        return self._has_day and self._has_month and (has_second or self.type == "date")
 
     @property
     def seconds(self) -> int:
@@ -135,7 +161,7 @@ class DateColumn(BinnedColumn, frozen=True):
 
     @property
     def per_day(self) -> int:
-        """Units of a day."""
+        """Number of units in a day."""
         return DAY // self.seconds
 
     @property
@@ -143,23 +169,25 @@ class DateColumn(BinnedColumn, frozen=True):
         return self.bounds or (self.bins[0], self.bins[-1])
 
     def _instant(self, text: str) -> int:
-        """An ISO text in units."""
+        """Return the unit of an ISO text, counted from 1970-01-01."""
         return (parse_instant(text, None) or 0) // self.seconds
 
     def _ends(self, limits: tuple[str, str]) -> tuple[int, int]:
-        """First unit and the one after the last; a last day of moments counts to its end."""
-        whole_day = self.type == "datetime" and len(limits[1]) == 10
-        return self._instant(limits[0]), self._instant(limits[1]) + (DAY if whole_day else 1)
+        """Return the first unit and the unit after the last; a last day of moments counts to its end."""
+        first, last = limits
+        is_whole_day = self.type == "datetime" and len(last) == len("2019-12-31")
+        return self._instant(first), self._instant(last) + (DAY if is_whole_day else 1)
 
     @cached_property
     def edges(self) -> tuple[int, ...]:
-        """Bins as half-open ranges of units, [edges[i], edges[i+1]); for weekdays the two ends only."""
+        """Edges of the bins as half-open ranges of units, [edges[i], edges[i+1]); for weekdays only the first and the end."""
         first, stop = self._ends(self._limits)
         if self.bins == "weekday":
             return first, stop
         if isinstance(self.bins, tuple):
-            return (*(self._instant(edge) for edge in self.bins[:-1]), stop)
-        return (first, *(start * self.per_day for start in self._period_starts[1:]), stop)
+            return (*map(self._instant, self.bins[:-1]), stop)
+        inner = [start * self.per_day for start in self._period_starts[1:]]
+        return (first, *inner, stop)
 
     @cached_property
     def _period_starts(self) -> list[int]:
@@ -178,7 +206,7 @@ class DateColumn(BinnedColumn, frozen=True):
 
     @property
     def ordered(self) -> bool:
-        """Weekdays go round and have no order."""
+        """Return whether the bins have an order; weekdays, which repeat, do not."""
         return self.bins != "weekday"
 
     range_end: ClassVar[str] = "a date like 2019-12-31"
@@ -202,84 +230,106 @@ class DateColumn(BinnedColumn, frozen=True):
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:
-        """Days, or seconds, lie within the bounds."""
+        """Rule that days, or seconds, lie within the bounds."""
         return (Rule(name=RULE_BOUNDS, limits=(self.edges[0], self.edges[-1] - 1)),)
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """Texts of a format are dates of it; dates and moments lie within the bounds."""
+        """Rule that texts are dates of the declared format, or that dates and moments lie within the bounds."""
         if self.format is not None:
             return (Rule(name=self.input_rule, each=self.accepts),)
-        first, last = (moment_of(unit * self.seconds) for unit in (self.edges[0], self.edges[-1] - 1))
+        first = moment_of(self.edges[0] * self.seconds)
+        last = moment_of((self.edges[-1] - 1) * self.seconds)
         limits = (first.date(), last.date()) if self.type == "date" else (first, last)
         return (Rule(name=RULE_BOUNDS, limits=limits),)
 
     def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
-        """The days, or seconds, of each bin; of a weekday, those within the bounds."""
+        """Return the number of days, or seconds, of each bin; of a weekday, those within the bounds."""
         weights = [0.0] * len(self.labels)
-        for owner, first, last in self._units:
-            weights[owner] += last - first + 1
+        for index, first, last in self._units:
+            weights[index] += last - first + 1
         return tuple(weights)
 
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
-        """What the missing codes leave of the units of the bins; None where none of them lies within the bounds."""
-        gaps = [gap for text in missing for gap in self._gaps(text.strip())]
-        gaps = [gap for gap in gaps if gap[0] < self.edges[-1] and gap[1] >= self.edges[0]]
+        """Return the units of the bins without the missing codes; None where no code lies within the bounds."""
+        gaps = list[Gap]()
+        for text in missing:
+            for first, last in self._gaps(text.strip()):
+                if first < self.edges[-1] and last >= self.edges[0]:
+                    gaps.append((first, last))
         return open_runs(self._units, gaps) if gaps else None
 
     @property
-    def _units(self) -> Iterable[Run]:
-        """First and last unit of every bin; of a weekday, of every day."""
+    def _units(self) -> Iterator[Run]:
+        """First and last unit of every bin; for weekdays, of every day within the bounds."""
         if self.bins != "weekday":
-            return ((i, first, stop - 1) for i, (first, stop) in enumerate(pairwise(self.edges)))
-        first, last, length = self.edges[0], self.edges[-1] - 1, self.per_day
-        days = range(first // length, last // length + 1)
-        return (
-            ((day + EPOCH_WEEKDAY) % 7, max(first, day * length), min(last, day * length + length - 1)) for day in days
-        )
+            for index, (first, stop) in enumerate(pairwise(self.edges)):
+                yield index, first, stop - 1
+            return
+        first, stop = self.edges
+        length = self.per_day
+        for day in range(first // length, (stop - 1) // length + 1):
+            day_start = day * length
+            yield (day + EPOCH_WEEKDAY) % 7, max(first, day_start), min(stop, day_start + length) - 1
 
-    def _gaps(self, text: str) -> Iterable[Gap]:
-        """Units that are written as the missing `text`, or as another spelling of the number that it is."""
+    def _gaps(self, text: str) -> Iterator[Gap]:
+        """Yield the first and last unit of the times that are written as the missing `text`.
+
+        If the text is a number, other spellings of the number are the same text.
+        """
         for spelled in {text, self._padded(text)}:
             instant = parse_instant(spelled, self.format)
             if instant is None:
                 continue
-            first, stop = instant, instant + 1
-            if self.format is not None:
-                if ValueMatcher([text]).index(moment_of(instant).strftime(self.format)) < 0:
-                    continue
-                first, stop = _written_alike(instant, self.format)
+            if self.format is None:
+                first = instant
+                stop = instant + 1
+            elif ValueMatcher([text]).index(moment_of(instant).strftime(self.format)) < 0:
+                continue
+            else:
+                first, stop = _span_written_alike(instant, self.format)
             yield -(-first // self.seconds), (stop - 1) // self.seconds
 
     def _padded(self, text: str) -> str:
-        """A missing number with as many digits as the format writes: 1012020 is 01012020 for %d%m%Y."""
+        """Return a missing number with as many digits as the format writes: 1012020 is 01012020 for %d%m%Y."""
         code = declared_number(text)
         if code is None or self.format is None:
             return text
         sample = moment_of(self.edges[0] * self.seconds).strftime(self.format)
-        return f"{code:.{len(sample.partition('.')[2])}f}".zfill(len(sample))
+        _, _, decimals = sample.partition(".")
+        return f"{code:.{len(decimals)}f}".zfill(len(sample))
 
     def accepts(self, text: str) -> bool:
-        """Whether the text is a date in the declared format; its bounds clamp it."""
+        """Return whether the text is a date in the declared format; its bounds clamp it."""
         return parse_instant(text, self.format) is not None
 
 
-def _written_alike(instant: int, format_: str) -> tuple[int, int]:
-    """Seconds [first, stop) around a moment that a format cannot tell from it.
+def _directives_of(format_: str) -> Set[str]:
+    """Return the letters that follow % in a strptime format."""
+    return set(re.findall(r"%(.)", format_.replace("%%", "")))
 
-    A format that skips a unit, such as %Y %H, counts as one that ends before it: more is left out, never less.
+
+def _span_written_alike(instant: int, format_: str) -> tuple[int, int]:
+    """Return the seconds [first, stop) around a moment that a format writes like the moment.
+
+    A format that skips a unit, such as %Y %H, is treated as if it ended before that unit: the span is never too short.
     """
-    used = set(re.findall(r"%(.)", format_.replace("%%", "")))
+    used = _directives_of(format_)
     moment = moment_of(instant)
-    if not used & set("mbBj"):
-        start = instant - instant % DAY - (moment.timetuple().tm_yday - 1) * DAY
-        return start, start + (366 if calendar.isleap(moment.year) else 365) * DAY
-    if not used & set("dj"):
-        start = instant - instant % DAY - (moment.day - 1) * DAY
-        return start, start + calendar.monthrange(moment.year, moment.month)[1] * DAY
+    midnight = instant - instant % DAY
+    if not used & _MONTH_DIRECTIVES:
+        day_of_year = moment.timetuple().tm_yday
+        first = midnight - (day_of_year - 1) * DAY
+        days = 366 if calendar.isleap(moment.year) else 365
+        return first, first + days * DAY
+    if not used & _DAY_DIRECTIVES:
+        first = midnight - (moment.day - 1) * DAY
+        _, days = calendar.monthrange(moment.year, moment.month)
+        return first, first + days * DAY
     size = DAY
-    for names, finer in (("HI", 3600), ("M", 60), ("S", 1)):
-        if not used & set(names):
+    for directives, unit in (("HI", 3600), ("M", 60), ("S", 1)):
+        if used.isdisjoint(directives):
             break
-        size = finer
-    return instant - instant % size, instant - instant % size + size
+        size = unit
+    first = instant - instant % size
+    return first, first + size

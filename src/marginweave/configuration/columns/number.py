@@ -30,8 +30,8 @@ class NumberColumn(NumberGrid, frozen=True):
     not reach beyond the bins, one neighboring bin's width. `bounds: private` buys two quantiles inside the public range
     `within`. `decimals` fixes how many decimals its numbers have: cells are rounded to them, and 0 makes whole numbers. `draw`
     says how a synthetic value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`,
-    `log-uniform`, its `midpoint`, or by a public distribution. `codes` are numbers that stand for something else, each with its
-    label: they are looked for before the bounds, and each is a value of its own.
+    `log-uniform`, its `midpoint`, or by a public distribution. `codes` are numbers that mean something else, each with its
+    label: they are recognized before cells are clamped to the bounds, and each is a separate value.
     """
 
     input_rule: ClassVar[str] = "every value is a number"
@@ -62,6 +62,7 @@ class NumberColumn(NumberGrid, frozen=True):
         return self
 
     def _check_codes(self) -> None:
+        """Refuse special codes that are inexact, or whose label is taken (ValueError)."""
         for text in self.codes or ():
             code = declared_number(text)
             assert code is not None
@@ -71,6 +72,7 @@ class NumberColumn(NumberGrid, frozen=True):
             raise ValueError("has a code whose label is that of another code or of a bin")
 
     def _check_edges(self) -> None:
+        """Refuse edges that do not increase, or do not fit the bounds (ValueError)."""
         edges = self._inner
         for low, high in pairwise(edges):
             if not low < high:
@@ -83,6 +85,7 @@ class NumberColumn(NumberGrid, frozen=True):
                 raise ValueError(f"has bins that do not begin and end at its bounds, {low:g} and {high:g}")
 
     def _check_scale(self, bins: LogBins) -> None:
+        """Refuse log bins without public bounds, or with open bins or a `smallest` that has no use (ValueError)."""
         if not isinstance(self.bounds, tuple) or self.outer == "open":
             raise ValueError("needs public bounds [minimum, maximum], and no outer: open, for bins: log")
         if bins.smallest is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
@@ -103,6 +106,7 @@ class NumberColumn(NumberGrid, frozen=True):
                 raise ValueError(f"has a bin, {self.labels[index]}, without any number of {self.resolution} decimals")
 
     def _check_within(self, low: float, high: float) -> None:
+        """Refuse a public range for private bounds that may be too narrow to be divided into bins (ValueError)."""
         if self.least_width() > high - low:
             raise ValueError(f"has a range within ({low:g}, {high:g}) too narrow for its bins and decimals")
         for bounds in ((low, low), (high, high), (low, high)):  # where the released bounds are hardest to divide
@@ -110,7 +114,7 @@ class NumberColumn(NumberGrid, frozen=True):
 
     @property
     def ordered(self) -> bool:
-        """Bins are; what a code stands for has no place among them."""
+        """Return whether the labels are in the order of their values; a special code has no place among the bins."""
         return not self.codes
 
     @cached_property
@@ -127,47 +131,54 @@ class NumberColumn(NumberGrid, frozen=True):
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:
-        """Every number lies within the bounds, or is a code."""
+        """Rule that every number lies within the bounds, or is a special code."""
         return (Rule(name=RULE_BOUNDS, limits=self.clamp, values=self.special or None),)
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
-        """Every number lies within the bounds."""
+        """Rule that every number lies within the bounds, or is a special code."""
         return self.clean_rules
 
     def value_key(self, text: str) -> Hashable | None:
-        """The number that a text spells."""
+        """Return the number that a text spells; None for a text that spells no number."""
         return declared_number(text.strip())
 
     def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
-        """The widths of the bins inside the bounds, and nothing for a code."""
+        """Return the widths of the bins inside the bounds, and 0 for each special code."""
         low, high = self.bounds if isinstance(self.bounds, tuple) else (self.edges[0], self.edges[-1])
-        inside = [min(max(edge, low), high) for edge in self.edges]
-        return (*(float(above - below) for below, above in pairwise(inside)), *(0.0 for _ in self.special))
+        clamped = [min(max(edge, low), high) for edge in self.edges]
+        widths = [float(above - below) for below, above in pairwise(clamped)]
+        return (*widths, *([0.0] * len(self.special)))
 
     @property
     def clamp(self) -> tuple[float, float]:
-        """The public range to which every number is clamped first."""
+        """Public range to which every number is clamped first."""
         return (self.edges[0], self.edges[-1]) if self.within is None else self.within
 
     def accepts(self, text: str) -> bool:
-        """Whether the text is a number; its bounds clamp it."""
+        """Return whether the text is a number; its bounds clamp it."""
         return number(text) is not None
 
     def check_bins(self, missing: Sequence[str]) -> None:
-        """As for every binned column; of bounds that are bought, wherever they may come to lie."""
+        """Refuse a bin in which every value that could be drawn is a missing code; raises ValueError.
+
+        Private bounds are checked wherever they may be within the public range.
+        """
         if self.within is None:
             super().check_bins(missing)
             return
         low, high = self.within
-        codes = (declared_number(text.strip()) for text in (*missing, *self.explicit))
-        near = [float(code) for code in codes if code is not None and low <= code <= high]
         too_narrow = ValueError(
             f"has a range within ({low:g}, {high:g}) too narrow for its bins beside its missing codes"
         )
         if self.least_width(missing) > high - low:
             raise too_narrow
-        for bound in (low, high, *near):  # where the released bounds are hardest to divide
+        hardest = [low, high]  # released bounds near these are the hardest to divide
+        for text in (*missing, *self.explicit):
+            code = declared_number(text.strip())
+            if code is not None and low <= code <= high:
+                hardest.append(float(code))
+        for bound in hardest:
             try:
                 bounded = self.with_bounds(bound, bound, missing)
             except ValidationError:
@@ -176,19 +187,22 @@ class NumberColumn(NumberGrid, frozen=True):
 
     @cached_property
     def bound_candidates(self) -> tuple[float, ...]:
-        """The public grid on which private bounds are looked for: at most 10,000 increasing points of `within`."""
+        """Public grid from which private bounds are chosen: at most 10,000 increasing points of `within`."""
         assert self.within is not None
         low, high = self.within
         points = MAX_CANDIDATES
         if self.decimals is not None:
             points = min(points, math.floor((high - low) * 10**self.decimals) + 1)
-        even = (low + (high - low) * i / (points - 1) for i in range(points))
-        return tuple(dict.fromkeys(even if self.decimals is None else (round(x, self.decimals) for x in even)))
+        candidates = [low + (high - low) * i / (points - 1) for i in range(points)]
+        if self.decimals is not None:
+            candidates = [round(candidate, self.decimals) for candidate in candidates]
+        return tuple(dict.fromkeys(candidates))
 
     def least_width(self, missing: Sequence[str] = ()) -> float:
-        """The narrowest released bounds that can be divided: two steps of the grid a bin, or one candidate's distance.
+        """Return the least width of released bounds that can be divided into bins.
 
-        Missing codes that stand side by side make it as many steps a bin wider, so that no bin is without a value.
+        It is two steps of the grid a bin with `decimals`, otherwise the distance of two candidates. Each bin is wider by the
+        longest run of consecutive missing codes, so that no bin is without a value.
         """
         assert self.within is not None
         assert isinstance(self.bins, int)
@@ -198,9 +212,9 @@ class NumberColumn(NumberGrid, frozen=True):
         return (self.within[1] - self.within[0]) / (MAX_CANDIDATES - 1)
 
     def with_bounds(self, low: float, high: float, missing: Sequence[str] = ()) -> NumberColumn:
-        """The column with the released bounds low <= high in the place of private ones.
+        """Return the column with the released bounds low <= high in the place of private ones.
 
-        Where they are too narrow for the bins they are widened inside `within`, by a rule that knows nothing but them and
+        Where they are too narrow for the bins they are widened inside `within`, by a rule that depends only on them and
         the declared `missing` codes.
         DP: post-processing of the released bounds.
         """

@@ -1,4 +1,4 @@
-"""Where the bins of a number lie: their edges, their names, and the grid inside them."""
+"""Bins of a number: their edges, their names, and the grid of values inside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marginweave.configuration.values import ValueMatcher, Whole
 
 
 class NumberGrid(BinnedColumn, frozen=True):
-    """The bins of a number column whose edges are known, and what lies inside them."""
+    """A number column with its bins, and the grid of the values that lie inside them."""
 
     bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(read_bounds)] = None
     within: Annotated[tuple[float, float] | None, BeforeValidator(read_pair)] = None
@@ -28,54 +28,70 @@ class NumberGrid(BinnedColumn, frozen=True):
 
     @cached_property
     def _inner(self) -> tuple[float, ...]:
-        """Edges without the open bins."""
+        """Edges without those of the open bins."""
         if isinstance(self.bins, tuple):
             return self.bins
         if isinstance(self.bins, BinSteps):
             return self.bins.edges
-        assert isinstance(self.bounds, tuple)  # _check has refused a count without; private bounds have no edges yet
+        assert isinstance(self.bounds, tuple)  # _check refuses a count without bounds; private bounds have no edges yet
         low, high = self.bounds
         if isinstance(self.bins, LogBins):
             smallest = smallest_of(self.bounds, self.bins.smallest, self.decimals)
             return log_edges(self.bounds, self.bins.log, smallest, self.decimals)
-        return (*(low + (high - low) * i / self.bins for i in range(self.bins)), high)
+        edges = [low + (high - low) * i / self.bins for i in range(self.bins)]
+        return (*edges, high)
+
+    @property
+    def _reach(self) -> tuple[float, float]:
+        """Least and largest number that open bins reach to: the bounds, or the outermost edges without them."""
+        return self.bounds if isinstance(self.bounds, tuple) else (self._inner[0], self._inner[-1])
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
-        """The bin edges, increasing, open bins included; shape (bins + 1,). Not defined before they are bought."""
+        """Increasing edges of the bins, open bins included; shape (bins + 1,). Not defined before bounds are bought.
+
+        An open bin reaches to the bound, or, where that is not beyond the bins, it is as wide as its neighbor.
+        """
         inner = self._inner
         if self.outer != "open":
             return inner
-        low, high = self.bounds if isinstance(self.bounds, tuple) else (inner[0], inner[-1])
+        low, high = self._reach
         below = low if low < inner[0] else 2 * inner[0] - inner[1]
         above = high if high > inner[-1] else 2 * inner[-1] - inner[-2]
         return (below, *inner, above)
 
     @cached_property
     def ends(self) -> tuple[tuple[float, float], ...]:
-        """Between which the numbers of each bin lay before they were clamped to its edges: a bin that is open has no end.
+        """Limits of the numbers of each bin before they were clamped to its edges: an open bin is infinite on its open side.
 
-        One that reaches to bounds beyond the bins has these, as `bounds` say that numbers count as the nearest of them.
+        An open bin that reaches to bounds beyond the bins ends there: numbers outside of `bounds` count as the nearest bound.
         """
         below, *inner, above = self.edges
         if self.outer == "open":
-            low, high = self.bounds if isinstance(self.bounds, tuple) else (self._inner[0], self._inner[-1])
-            below = below if low < self._inner[0] else -math.inf
-            above = above if high > self._inner[-1] else math.inf
+            low, high = self._reach
+            if low >= self._inner[0]:
+                below = -math.inf
+            if high <= self._inner[-1]:
+                above = math.inf
         return tuple(pairwise((below, *inner, above)))
 
     @cached_property
     def held(self) -> tuple[tuple[float, float], ...]:
-        """The least and the largest number that each bin holds: of the declared decimals, else its ends.
+        """Least and largest number that each bin holds: with the declared decimals, or its ends without `decimals`.
 
-        Of whole numbers [0, 10) holds 0 to 9. The outermost ends stay, as numbers beyond them count as these.
+        With whole numbers the bin [0, 10) holds 0 to 9. The outermost ends do not change: numbers beyond them count as these.
         """
         if self.decimals is None:
             return self.ends
         scale = 10**self.decimals
-        inner = [(first / scale, last / scale) for first, last in map(self.grid, range(len(self.bin_labels)))]
-        lows = (self.ends[0][0], *(low for low, _ in inner[1:]))
-        highs = (*(high for _, high in inner[:-1]), self.ends[-1][1])
+        lows = list[float]()
+        highs = list[float]()
+        for index in range(len(self.bin_labels)):
+            first, last = self.grid(index)
+            lows.append(first / scale)
+            highs.append(last / scale)
+        lows[0] = self.ends[0][0]
+        highs[-1] = self.ends[-1][1]
         return tuple(zip(lows, highs, strict=True))
 
     @cached_property
@@ -85,16 +101,16 @@ class NumberGrid(BinnedColumn, frozen=True):
 
     @cached_property
     def special(self) -> tuple[float, ...]:
-        """The numbers that are codes, in the order of their labels."""
+        """Numbers that are special codes, in the order of their labels."""
         return tuple(map(float, self.codes or ()))
 
     @property
     def explicit(self) -> tuple[str, ...]:
-        """The codes."""
+        """Texts of the special codes."""
         return tuple(self.codes or ())
 
     def code_of(self, text: str) -> int:
-        """Position of the label that a text names, or of the code that it spells, or -1."""
+        """Return the position of the label that a text names, or of the special code that it spells, or -1."""
         place = ValueMatcher(self.explicit).index(text)
         return super().code_of(text) if place < 0 else len(self.bin_labels) + place
 
@@ -103,7 +119,8 @@ class NumberGrid(BinnedColumn, frozen=True):
         """Names of the bins, such as `[0, 5)`; the last one is closed. Before the bounds are bought they are only numbered."""
         if self.bounds == "private":
             assert isinstance(self.bins, int)
-            return tuple(f"bin {i + 1}" for i in range(self.bins + (2 if self.outer == "open" else 0)))
+            count = self.bins + 2 if self.outer == "open" else self.bins
+            return tuple(f"bin {i + 1}" for i in range(count))
         texts = [format(edge, ".12g") for edge in self._inner]
         inner = [f"[{low}, {high})" for low, high in pairwise(texts)]
         if self.outer == "open":
@@ -112,14 +129,14 @@ class NumberGrid(BinnedColumn, frozen=True):
 
     @cached_property
     def zero(self) -> int | None:
-        """The bin that log bins keep for 0; None of other bins."""
+        """Index of the bin that log bins have for 0; None for other bins."""
         if not isinstance(self.bins, LogBins) or not isinstance(self.bounds, tuple):
             return None
         return zero_bin(self.edges, smallest_of(self.bounds, self.bins.smallest, self.decimals))
 
     @property
     def _outermost(self) -> tuple[float, float]:
-        """The first and the last edge, or what they lie within; of log bins their bounds, as decimals place their edges."""
+        """First and last edge, or the range `within`; for log bins the bounds, as decimals decide where their edges are."""
         if self.within is not None:
             return self.within
         if isinstance(self.bins, LogBins) and isinstance(self.bounds, tuple):
@@ -128,7 +145,7 @@ class NumberGrid(BinnedColumn, frozen=True):
 
     @cached_property
     def finest(self) -> int:
-        """The most decimals at which every multiple of 10^-decimals inside the edges is an exact double."""
+        """Largest number of decimals at which every multiple of 10^-decimals inside the edges is an exact double."""
         largest = max(1.0, *map(abs, self._outermost))
         return min(12, math.floor(math.log10(2**53 / largest)))
 
@@ -141,19 +158,27 @@ class NumberGrid(BinnedColumn, frozen=True):
         return min(self.finest, max(0, math.ceil(3 - math.log10(width))))
 
     def grid(self, index: int, resolution: int | None = None) -> tuple[int, int]:
-        """First and last multiple of 10^-resolution inside bin `index`, as integers; of the column's unless one is given."""
+        """Return the first and last multiple of 10^-resolution inside bin `index`, as integers.
+
+        `resolution` is the column's (`self.resolution`) unless it is given.
+        """
         scale = 10 ** (self.resolution if resolution is None else resolution)
-        first = round(self.edges[index] * scale) - 1  # the product may be rounded past the edge
-        while first / scale < self.edges[index]:
+        low = self.edges[index]
+        high = self.edges[index + 1]
+        first = round(low * scale) - 1  # the product may be rounded past the edge
+        while first / scale < low:
             first += 1
-        closed = index == len(self.edges) - 2
-        last = round(self.edges[index + 1] * scale) + 1
-        while last / scale > self.edges[index + 1] or (not closed and last / scale >= self.edges[index + 1]):
+        is_closed = index == len(self.edges) - 2
+        last = round(high * scale) + 1
+        while last / scale > high or (not is_closed and last / scale >= high):
             last -= 1
         return first, last
 
     def runs(self, missing: Sequence[str], resolution: int | None = None) -> tuple[Run, ...] | None:
-        """What missing and special codes leave of the grids of the bins; None where none of them lies on a grid."""
+        """Return the grids of the bins without missing and special codes; None where no code lies on a grid."""
         resolution = self.resolution if resolution is None else resolution
         gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], resolution)
-        return open_runs(((i, *self.grid(i, resolution)) for i in range(len(self.bin_labels))), gaps) if gaps else None
+        if not gaps:
+            return None
+        grids = ((index, *self.grid(index, resolution)) for index in range(len(self.bin_labels)))
+        return open_runs(grids, gaps)

@@ -1,4 +1,4 @@
-"""What is read of a column of numbers: bins, bounds and special codes, and which points of a grid are taken by codes."""
+"""Parts of a column of numbers: its bins, bounds and special codes as read, and the points of a grid that are codes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from marginweave.configuration.values import declared_number, to_number, to_whol
 
 
 def read_bins(value: Any) -> Any:
-    """A count of bins, their edges, steps of one width, or a logarithmic scale."""
+    """Return a count of bins, their edges, steps of one width, or a logarithmic scale; raises ValueError."""
     if isinstance(value, list | tuple):
         if len(value) < 2:
             raise ValueError("must be a count or a list of at least two edges")
         return tuple(to_number(edge) for edge in value)
     if isinstance(value, dict):
-        return (LogBins if "log" in value else BinSteps).model_validate(value)
+        model = LogBins if "log" in value else BinSteps
+        return model.model_validate(value)
     if isinstance(value, BinSteps | LogBins):
         return value
     count = to_whole(value)
@@ -27,31 +28,34 @@ def read_bins(value: Any) -> Any:
 
 
 def read_pair(value: Any) -> Any:
-    """A minimum and a maximum, or nothing."""
-    if value is not None and (not isinstance(value, list | tuple) or len(value) != 2):
+    """Return a minimum and a maximum as numbers, or None; raises ValueError."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or len(value) != 2:
         raise ValueError("must be [minimum, maximum]")
-    return None if value is None else (to_number(value[0]), to_number(value[1]))
+    return to_number(value[0]), to_number(value[1])
 
 
 def read_bounds(value: Any) -> Any:
-    """The same, or `private`."""
+    """Return a minimum and a maximum as numbers, `private` or None; raises ValueError."""
     return value if value == "private" else read_pair(value)
 
 
 def read_codes(value: Any) -> Any:
-    """Special codes by size, whatever order they were written in, each with its label."""
+    """Return special codes with their labels, from the least code to the largest, or None; raises ValueError."""
     if value is None:
         return None
     if not isinstance(value, dict) or not value:
         raise ValueError("must be a mapping of numbers to what they mean, such as {997: refused}")
     labels = {str(code).strip(): str(label).strip() for code, label in value.items()}
-    numbers = {code: declared_number(code) for code in labels}
-    wrong = next((code for code, given in numbers.items() if given is None or not labels[code]), None)
-    if wrong is not None:
-        raise ValueError(f"must give a number what it means; {wrong!r} is no number, or means nothing")
+    numbers = dict[str, Any]()
+    for code, label in labels.items():
+        numbers[code] = declared_number(code)
+        if numbers[code] is None or not label:
+            raise ValueError(f"must give a number what it means; {code!r} is no number, or means nothing")
     if len(set(numbers.values())) < len(value):
         raise ValueError("has a number twice")
-    return dict(sorted(labels.items(), key=lambda pair: numbers[pair[0]] or 0))
+    return {code: labels[code] for code in sorted(labels, key=lambda code: numbers[code])}
 
 
 def check_order(name: str, pair: tuple[float, float] | str | None) -> None:
@@ -61,8 +65,18 @@ def check_order(name: str, pair: tuple[float, float] | str | None) -> None:
 
 
 def gaps_on_grid(missing: Sequence[str], low: float, high: float, resolution: int) -> list[Gap]:
-    """Multiples of 10^-resolution inside [low, high] that are missing codes; beyond doubles several spell one code."""
+    """Return the multiples of 10^-resolution inside [low, high] that are missing codes, as pairs of one integer twice.
+
+    Beyond the precision of doubles several multiples are one code.
+    """
     scale = 10**resolution
-    codes = [float(code) for text in missing if (code := declared_number(text.strip())) is not None]
-    near = [(code, round(code * scale)) for code in codes if low <= code <= high]
-    return [(g, g) for code, place in near for g in range(place - 2, place + 3) if g / scale == code]
+    gaps = list[Gap]()
+    for text in missing:
+        number = declared_number(text.strip())
+        if number is None:
+            continue
+        code = float(number)
+        if low <= code <= high:
+            nearest = round(code * scale)
+            gaps += [(point, point) for point in range(nearest - 2, nearest + 3) if point / scale == code]
+    return gaps

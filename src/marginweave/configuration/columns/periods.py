@@ -17,42 +17,56 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - dates of a table have no zone
 
 
 def parse_instant(text: str, format: str | None) -> int | None:  # noqa: A002 - the key of the configuration
-    """Seconds from 1970-01-01 of a text in a strptime `format`, or in ISO 8601 without a zone; None for any other text."""
+    """Return the seconds from 1970-01-01 to the date that a text spells; None for any other text.
+
+    The text is in the strptime `format`, or in ISO 8601 without a zone if there is no format.
+    """
     try:
         if format is not None:
             moment = datetime.strptime(text, format)  # noqa: DTZ007 - dates of a table have no zone
         else:
-            found = _ISO.fullmatch(text)
-            if found is None:
+            match = _ISO.fullmatch(text)
+            if match is None:
                 return None
-            moment = datetime(*(int(part or 0) for part in found.groups()))  # pyright: ignore[reportArgumentType] # noqa: DTZ001
+            parts = [int(part or 0) for part in match.groups()]
+            moment = datetime(*parts)  # pyright: ignore[reportArgumentType] # noqa: DTZ001
     except (ValueError, OverflowError):
         return None
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 
 def moment_of(seconds: int) -> datetime:
-    """The moment so many seconds from 1970-01-01."""
+    """Return the moment that is `seconds` from 1970-01-01."""
     return _EPOCH + timedelta(seconds=seconds)
 
 
 def period_starts(period: str, first: int, last: int) -> list[int]:
-    """Day numbers at which a year, quarter, month or ISO week begins, from the one that holds `first` up to `last`."""
+    """Return the day numbers on which the periods begin that have a day from `first` to `last`, both included.
+
+    `period` is year, quarter, month or week (ISO); day 0 is 1970-01-01.
+    """
     if period == "week":
-        return list(range(first - (first + EPOCH_WEEKDAY) % 7, last + 1, 7))
-    months = {"year": 12, "quarter": 3, "month": 1}[period]
-    low, high = (day.year * 12 + day.month - 1 for day in (moment_of(first * DAY), moment_of(last * DAY)))
-    starts = range(low // months * months, high + 1, months)
-    return [day_number(date(month // 12, month % 12 + 1, 1)) for month in starts]
+        monday = first - (first + EPOCH_WEEKDAY) % 7
+        return list(range(monday, last + 1, 7))
+    length = {"year": 12, "quarter": 3, "month": 1}[period]
+    low = _month_number(first) // length * length
+    high = _month_number(last)
+    return [day_number(date(month // 12, month % 12 + 1, 1)) for month in range(low, high + 1, length)]
+
+
+def _month_number(day: int) -> int:
+    """Return the number of months from the year 0 to the month of a day number."""
+    moment = moment_of(day * DAY)
+    return moment.year * 12 + moment.month - 1
 
 
 def day_number(day: date) -> int:
-    """Days from 1970-01-01."""
+    """Return the number of days from 1970-01-01."""
     return day.toordinal() - _EPOCH.toordinal()
 
 
 def period_label(period: str, start: int) -> str:
-    """Name of the period that begins on day number `start`: 2019, 2019-Q1, 2019-01, 2019-W01."""
+    """Return the name of the period that begins on day number `start`: 2019, 2019-Q1, 2019-01, 2019-W01."""
     day = moment_of(start * DAY).date()
     if period == "week":
         year, week, _ = day.isocalendar()

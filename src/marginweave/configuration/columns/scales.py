@@ -13,16 +13,16 @@ from pydantic import Field
 from marginweave.configuration.values import FrozenModel, Positive, Whole
 
 _DECADES = 4
-"""From the largest bound down to the smallest magnitude that log bins tell from 0, where none is declared."""
+"""Decades from the largest bound down to the smallest magnitude that log bins distinguish from 0, if none is declared."""
 
 Edges = tuple[float, ...]
 
 
 class LogBins(FrozenModel):
-    """So many bins whose edges are spaced geometrically over the bounds.
+    """A number `log` of bins whose edges are spaced geometrically over the bounds.
 
-    Where the bounds include 0, it has a bin of its own, up to `smallest`, and each side has log bins from there to its bound,
-    as many as it has decades. Without one `smallest` is a ten-thousandth of the largest bound, or one step of `decimals`
+    Where the bounds include 0, it has a separate bin, up to `smallest`. Each side has log bins from there to its bound, in
+    proportion to its decades. If `smallest` is left out, it is a ten-thousandth of the largest bound, or one step of `decimals`
     where that is more.
     """
 
@@ -31,13 +31,16 @@ class LogBins(FrozenModel):
 
 
 def smallest_of(bounds: tuple[float, float], declared: float | None, decimals: int | None) -> float:
-    """The smallest magnitude above 0 that a logarithmic scale tells from it."""
+    """Return the smallest magnitude above 0 that a logarithmic scale distinguishes from 0."""
     step = 0.0 if decimals is None else 10.0**-decimals
-    return max(step, max(map(abs, bounds)) / 10**_DECADES if declared is None else declared)
+    if declared is not None:
+        return max(step, declared)
+    largest = max(map(abs, bounds))
+    return max(step, largest / 10**_DECADES)
 
 
 def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals: int | None) -> Edges:
-    """Edges of `count` log bins over the bounds, with three digits or, where that is too few, twelve.
+    """Return the edges of `count` log bins over the bounds, with three digits or, where that is too few, twelve.
 
     With 0 < low: low (high / low)^(i / count). Below 0 the mirror image. With 0 inside: [-smallest / 2, smallest) around 0, so
     that -smallest is no part of it, and geometric edges from `smallest` to the bound on either side.
@@ -45,47 +48,72 @@ def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals
     Raises:
         ValueError: bounds that leave no room for `smallest`, or fewer bins than there are sides.
     """
-    exact = _exact(*bounds, count, smallest)
-    tidy = [_rounded(edge, decimals) for edge in exact[1:-1]]
-    if not all(low < high for low, high in pairwise([exact[0], *tidy, exact[-1]])):
-        tidy = [float(f"{edge:.12g}") for edge in exact[1:-1]]
-    return (exact[0], *tidy, exact[-1])
+    first, *inner, last = _exact_edges(*bounds, count, smallest)
+    rounded = (first, *(_rounded(edge, decimals) for edge in inner), last)
+    if all(low < high for low, high in pairwise(rounded)):
+        return rounded
+    return (first, *(float(f"{edge:.12g}") for edge in inner), last)
 
 
 def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:
-    """The place of the bin around 0 of a logarithmic scale; None where there is none."""
+    """Return the index of the bin around 0 of a logarithmic scale; None where there is none."""
     if smallest is None or not edges[0] <= 0 <= edges[-1]:
         return None
     return min(bisect_right(edges, 0.0), len(edges) - 1) - 1
 
 
-def _exact(low: float, high: float, count: int, smallest: float) -> list[float]:
+def _exact_edges(low: float, high: float, count: int, smallest: float) -> list[float]:
+    """Return the edges of `log_edges` before they are rounded; raises ValueError as it does."""
     if low > 0:
-        if not math.isfinite(high / low):
-            raise ValueError("needs bounds for log bins whose ratio is a number")
-        return [*(low * (high / low) ** (i / count) for i in range(count)), high]
+        return _geometric_edges(low, high, count)
     if high < 0:
-        return [-edge for edge in reversed(_exact(-high, -low, count, smallest))]
+        return _mirrored(_geometric_edges(-high, -low, count))
     sides = [bound for bound in (-low, high) if bound]
     if not 0 < smallest < min(sides) or count <= len(sides):
         raise ValueError(
             f"needs a log bin for 0 and one for each side of it, and bounds beyond the smallest magnitude ({smallest:g})"
         )
-    decades = [math.log(bound / smallest) for bound in (-low or smallest, high or smallest)]
-    rest = count - 1
-    below = round(rest * decades[0] / sum(decades))
-    below = min(max(below, 1 if low else 0), rest - (1 if high else 0))
-    left = [-edge for edge in reversed(_exact(smallest, -low, below, smallest))] if low else []
-    right = _exact(smallest, high, rest - below, smallest) if high else []
-    return [*left[:-1], *([-smallest / 2] if low else [0.0]), *(right or [0.0])]
+    # The bins but the one of 0 are divided in proportion to the decades of each side; a side has at least one.
+    decades_below = math.log(-low / smallest) if low else 0.0
+    decades_above = math.log(high / smallest) if high else 0.0
+    divided = count - 1
+    below = round(divided * decades_below / (decades_below + decades_above))
+    below = max(below, 1 if low else 0)
+    below = min(below, divided - 1 if high else divided)
+    edges = list[float]()
+    if low:
+        negative = _mirrored(_geometric_edges(smallest, -low, below))
+        edges += negative[:-1]  # the bin of 0 begins at -smallest / 2 instead
+        edges.append(-smallest / 2)
+    else:
+        edges.append(0.0)
+    if high:
+        edges += _geometric_edges(smallest, high, divided - below)
+    else:
+        edges.append(0.0)
+    return edges
+
+
+def _geometric_edges(low: float, high: float, count: int) -> list[float]:
+    """Return low (high / low)^(i / count) for i = 0 to count, with 0 < low; raises ValueError for an infinite ratio."""
+    ratio = high / low
+    if not math.isfinite(ratio):
+        raise ValueError("needs bounds for log bins whose ratio is a number")
+    edges = [low * ratio ** (i / count) for i in range(count)]
+    return [*edges, high]
+
+
+def _mirrored(edges: Sequence[float]) -> list[float]:
+    return [-edge for edge in reversed(edges)]
 
 
 def _rounded(edge: float, decimals: int | None) -> float:
-    tidy = float(f"{edge:.3g}")
-    return tidy if decimals is None else _on_grid(tidy, decimals, keeps=True)
+    """Return the edge with three digits, rounded up to a multiple of 10^-decimals.
 
-
-def _on_grid(edge: float, decimals: int, *, keeps: bool) -> float:
-    """The edge rounded up to a multiple of 10^-decimals; one between -10^-decimals and 0 may be kept, to tell 0 from below."""
-    steps = round(edge * 10**decimals, 6)
-    return edge if keeps and -1 < steps < 0 else math.ceil(steps) / 10**decimals
+    An edge between -10^-decimals and 0 is not rounded up: it separates 0 from the numbers below it.
+    """
+    rounded = float(f"{edge:.3g}")
+    if decimals is None:
+        return rounded
+    steps = round(rounded * 10**decimals, 6)
+    return rounded if -1 < steps < 0 else math.ceil(steps) / 10**decimals
