@@ -1,4 +1,4 @@
-"""The base of all kinds of column: the keys that they share, and the methods that the stages call."""
+"""Base of all kinds of column: the keys that they share, and the methods that the stages call."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ColumnBase(BaseModel, frozen=True):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Refuse a key of a kind that is called as a property of all kinds: the property would hide what is declared."""
+        """Refuse a key of a kind with the name of a property of all kinds, which would hide the value of the key (TypeError)."""
         hidden = [key for key in cls.model_fields if isinstance(vars(ColumnBase).get(key), property | cached_property)]
         if hidden:
             raise TypeError(f"{cls.__name__} has {listed(hidden)}, which all columns have as a property; use an alias")
@@ -154,17 +154,17 @@ class ColumnBase(BaseModel, frozen=True):
         return self.measured and not (self.is_set or self.private or self.buys_bounds)
 
     range_end: ClassVar[str] = "a number"
-    """What the end of a range of the column must be, for a refusal of any other text."""
+    """The form of an end of a range of the column, as messages that refuse another text say it."""
 
     @cached_property
     def label_limits(self) -> tuple[Limits | None, ...]:
-        """The least and the largest value of each label; None for a label without any, as the one of a special code."""
+        """Least and largest value of each label; None for a label without a value, such as that of a special code."""
         numbers = [declared_number(label) for label in self.labels]
         return tuple(None if number is None else (Fraction(number), Fraction(number)) for number in numbers)
 
     @property
     def step(self) -> Fraction:
-        """The least distance of two values, in the units of `label_limits`."""
+        """Least distance of two values, in the units of `label_limits`."""
         return Fraction(1)
 
     def point_of(self, text: str) -> Fraction | None:

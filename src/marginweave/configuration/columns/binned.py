@@ -84,7 +84,7 @@ class BinnedColumn(MeasuredColumn, frozen=True):
     """Numbers, dates and the like in bins; `draw` says how a synthetic value is chosen inside its bin."""
 
     is_clamped: ClassVar[bool] = True
-    """Whether a value beyond the bounds counts as the bound."""
+    """True if a value beyond the bounds counts as the bound."""
     draw: Draw = None
     outside: Literal["null", "error"] | None = None
 
@@ -100,9 +100,11 @@ class BinnedColumn(MeasuredColumn, frozen=True):
 
     @property
     def span(self) -> Limits:
-        """The least and the largest value, in the units of `label_limits`; of public bounds."""
+        """Least and largest value within public bounds, in the units of `label_limits`."""
         limits = [ends for ends in self.label_limits if ends is not None]
-        return limits[0][0], limits[-1][1]
+        least, _ = limits[0]
+        _, largest = limits[-1]
+        return least, largest
 
     @abstractmethod
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:

@@ -213,14 +213,14 @@ class DateColumn(BinnedColumn, frozen=True):
 
     @cached_property
     def label_limits(self) -> tuple[Limits | None, ...]:
-        """The first and the last day, or second, of each bin; none of a weekday, which comes again."""
+        """First and last day, or second, of each bin; None for weekdays, which repeat."""
         if not self.ordered:
             return (None,) * len(self.labels)
         return tuple((Fraction(first), Fraction(stop - 1)) for first, stop in pairwise(self.edges))
 
     @property
     def span(self) -> Limits:
-        """The first and the last day, or second, of weekdays as well."""
+        """First and last day, or second, within the bounds."""
         return Fraction(self.edges[0]), Fraction(self.edges[-1] - 1)
 
     def point_of(self, text: str) -> Fraction | None:

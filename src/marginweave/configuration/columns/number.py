@@ -119,7 +119,7 @@ class NumberColumn(NumberGrid, frozen=True):
 
     @cached_property
     def label_limits(self) -> tuple[Limits | None, ...]:
-        """The first and the last number of each bin on the grid; None for a special code."""
+        """First and last number of each bin on the grid; None for a special code."""
         grids = (self.grid(place) for place in range(self.bin_count))
         limits = [(first * self.step, last * self.step) for first, last in grids]
         return (*limits, *([None] * len(self.special)))
