@@ -1,4 +1,4 @@
-"""Shares of a mixture go down to noisy counts: one block after another, one component after another, each to its best."""
+"""Descent of a mixture to noisy counts: the shares of each block, component by component, move to their best values."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from numba import njit
 from scipy.optimize import nnls
 
 from marginweave.base.arrays import Flags, Floats, Integers
-from marginweave.estimate.mixture.model import is_whole
+from marginweave.estimate.mixture.model import is_identity
 from marginweave.estimate.mixture.objective import Curvature, Objective
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.estimate.rounding import to_simplex
 
-# How much shorter than its best the step of a component is in the first pass, a third of it in the third: what is short of the
-# best follows the noise less (3 in place of 6: three-way TVD 1 to 3 % more at epsilon 1, adult_cat 1 % less; a fifth faster).
+# How much shorter than the best step the step of a component is in the first pass, a third of it in the third: a shorter step
+# follows the noise less (3 in place of 6: three-way TVD 1 to 3 % more at epsilon 1, adult_cat 1 % less; a fifth faster).
 _DAMPING = 6.0
 _SLACK = 4.0
-# A pass that gains less of what chi^2 has above its expectation is the last. With a million rows (adult, all triples, sigma 30)
-# that is after some 40 passes; 80 take twice as long, for a three-way TVD of .0065 in place of .0075.
+# A pass is the last if it gains less than this share of chi^2 above its expectation. With a million rows (adult, all triples,
+# sigma 30) that is after some 40 passes; 80 take twice as long, for a three-way TVD of .0065 in place of .0075.
 _SLOW = 0.02
 
 
-# The first pass after which boxes are balanced: before, what components do not fit yet would tell of the boxes.
+# The first pass after which boxes are balanced: before it, the misfit of components would distort the sizes of the boxes.
 _SETTLED = 8
 _OUTSIDE = np.float32(-1e30)  # projected to 0
 
 
 class Boxes(NamedTuple):
-    """Which cells of all blocks lie in each box, shape (boxes, cells), and the box of each component, shape (components,)."""
+    """The cells of all blocks in each box, shape (boxes, cells), and the box of each component, shape (components,)."""
 
     supports: Flags
-    of: Integers
+    box_of: Integers
 
 
 class Components(NamedTuple):
-    """Of the components n w, and `Boxes` of one block."""
+    """The weights n w of the components, and `Boxes` of one block."""
 
     weights: Float32s
     supports: Flags
-    of: Integers
+    box_of: Integers
 
 
 class Descent:
-    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts.
+    """A fit in progress: shares of every block and component, shape (cells of all blocks, components).
 
-    With `boxes`, the shares of a component stay in its own, and how many records a box has goes down to the counts as well.
+    With `boxes`, the shares of a component remain in its box, and the number of records in each box is fitted as well.
     """
 
     def __init__(
@@ -61,54 +61,62 @@ class Descent:
         weights: Float32s,
         boxes: Boxes | None = None,
     ) -> None:
-        self.shares, self.weights, self._layout, self._objective = shares, weights, layout, objective
-        self._boxes = boxes or Boxes(np.ones((1, len(shares)), np.bool_), np.zeros(len(weights), np.int64))
+        self.shares = shares
+        self.weights = weights
+        self._layout = layout
+        self._objective = objective
+        self._boxes = boxes or _box_of_all(shares, weights)
         ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
-        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self._blocks = [slice(begin, end) for begin, end in pairwise(ends)]
         self._factors = np.zeros((layout.width, len(weights)), F32)
         self._by_factors = np.zeros_like(self._factors)
         self._grams = np.empty((len(layout.features) + 1, len(weights), len(weights)), F32)
         self._grams[-1] = 1.0
-        self._chi = np.zeros((len(self._blocks), len(objective.expected)))  # as last seen from each block
+        self._chi = np.zeros((len(self._blocks), len(objective.expected)))  # as last computed by each block
         self._chi[:, objective.expected > 0] = math.inf
         for block in range(len(self._blocks)):
             self._refresh(block)
 
     @property
     def _weights(self) -> Float32s:
+        """Weights n w of the components."""
         return np.asarray(self._objective.total * self.weights)
 
-    def run(self, iterations: int, noise: float, say: Callable[[str], None]) -> None:
+    def run(self, iterations: int, noise: float, report: Callable[[str], None]) -> None:
         """Pass over all blocks until the noise is reached, a pass gains little, or the iterations are over.
 
-        `say` hears of each pass.
+        `report` is called at each pass.
         """
-        expected, before = noise * self._objective.expected, math.inf
+        expected = noise * self._objective.expected
         spread = math.sqrt(2 * float(self._objective.expected.sum()))
+        before = math.inf
         for iteration in range(1, iterations + 1):
-            say(f"pass {iteration} ({iterations} at most)")
+            report(f"pass {iteration} ({iterations} at most)")
             for block in range(len(self._blocks)):
                 slope = self.slope(block)
                 if _is_near(self._chi.sum(axis=0), expected):
                     return
                 self.move(block, slope, _DAMPING / iteration)
-            if len(self._boxes.supports) > 1 and iteration >= _SETTLED and iteration & (iteration - 1) == 0:
+            is_power_of_two = iteration & (iteration - 1) == 0
+            if len(self._boxes.supports) > 1 and iteration >= _SETTLED and is_power_of_two:
                 self.balance()
-            found = float(self._chi.sum())
-            if before - found < noise * max(spread, _SLOW * (found - expected.sum())):
+            chi = float(self._chi.sum())
+            little = max(spread, _SLOW * (chi - expected.sum()))
+            if before - chi < noise * little:
                 return
-            before = found
+            before = chi
 
     def slope(self, block: int) -> Float32s:
-        """See `BlockTargets.slope`."""
+        """Return the derivatives by the factors of a block (`BlockTargets.slope`)."""
         targets = self._objective.blocks[block]
         return targets.slope(self._weights, self._factors, self._by_factors, self._chi[block])
 
     def move(self, block: int, slope: Float32s, damping: float) -> None:
         """Move the shares of a block, given the slope there (`move_shares`)."""
-        shares, targets = self.shares[self._blocks[block]], self._objective.blocks[block]
-        components = Components(self._weights, self._boxes.supports[:, self._blocks[block]], self._boxes.of)
-        move_shares(shares, slope, components, self._grams, targets.curvature, damping)
+        cells = self._blocks[block]
+        curvature = self._objective.blocks[block].curvature
+        components = Components(self._weights, self._boxes.supports[:, cells], self._boxes.box_of)
+        move_shares(self.shares[cells], slope, components, self._grams, curvature, damping)
         self._refresh(block)
 
     def balance(self) -> None:
@@ -118,75 +126,101 @@ class Descent:
         n w_k n w_l sum_t v_t prod_f G_f[k, l], both summed over the components of a box, 1/2 (s - 1)'H(s - 1) + g'(s - 1) is
         least for s >= 0 that keep the number of records. Targets count that have an attribute which boxes tell apart.
         """
-        supports, of = self._boxes
-        member = (of[:, None] == np.arange(len(supports))).astype(np.float64)
-        slope, bent = np.zeros(len(of)), np.zeros((len(of), len(of)))
+        supports, box_of = self._boxes
+        is_member = box_of[:, None] == np.arange(len(supports))
+        member = is_member.astype(np.float64)
+        slope = np.zeros(len(box_of))
+        products = np.zeros((len(box_of), len(box_of)))
         for block, cells in enumerate(self._blocks):
             if (supports[:, cells] != supports[0, cells]).any():
                 rows = self._objective.blocks[block].rows
                 slope += (self._factors[rows] * self.slope(block)).sum(axis=0)
-                bent += self._bent(block)
+                products += self._gram_products(block)
         weights = self._weights.astype(np.float64)
-        curvature = member.T @ (bent * weights[:, None] * weights) @ member
-        scales = _least(curvature, member.T @ slope, member.T @ weights / weights.sum())
-        self.weights = self.weights * scales[of].astype(F32)
+        # H = M' (n w_k n w_l sum_t v_t prod_f G_f[k, l]) M, M the membership of components in boxes
+        curvature = member.T @ (products * weights[:, None] * weights) @ member
+        mass = member.T @ weights / weights.sum()
+        scales = _least(curvature, member.T @ slope, mass)
+        self.weights = self.weights * scales[box_of].astype(F32)
 
-    def _bent(self, block: int) -> Floats:
-        """sum_t v_t prod_f G_f[k, l] over the targets of a block, shape (components, components)."""
-        targets, found = self._objective.blocks[block], np.zeros(self._grams.shape[1:])
+    def _gram_products(self, block: int) -> Floats:
+        """Return sum_t v_t prod_f G_f[k, l] over the targets of a block, shape (components, components)."""
+        targets = self._objective.blocks[block]
         curvature = targets.curvature
-        for own, one, begin, end in curvature.groups:
-            rests = curvature.rest[curvature.rests[begin:end]]
-            inner = sum(
-                v * self._grams[rest].prod(axis=0)
-                for v, rest in zip(curvature.precision[begin:end], rests, strict=True)
-            )
-            found += self._grams[targets.features[own]] * self._grams[one] * inner
-        return found
+        products = np.zeros(self._grams.shape[1:])
+        for place, other_feature, begin, end in curvature.groups:
+            inner: Floats | int = 0
+            for target in range(begin, end):
+                tail = curvature.tails[curvature.tail_rows[target]]
+                inner = inner + curvature.precision[target] * self._grams[tail].prod(axis=0)
+            products += self._grams[targets.features[place]] * self._grams[other_feature] * inner
+        return products
 
     def _refresh(self, block: int) -> None:
-        """Factors and Gram matrices of the features of a block."""
+        """Compute factors and Gram matrices of the features of a block again, from its shares."""
         shares = self.shares[self._blocks[block]]
         for number in self._objective.blocks[block].features:
             feature = self._layout.features[number]
             factors = self._factors[feature.columns]
-            if is_whole(feature.places, feature.width):
+            if is_identity(feature.places, feature.width):
                 factors[:] = shares
             else:
                 _add_up(shares, feature.places, factors)
             np.matmul(factors.T, factors, out=self._grams[number])
 
 
-_LEAST_SCALE = 0.1  # a box is not given up at once
+def _box_of_all(shares: Float32s, weights: Float32s) -> Boxes:
+    """Return one box of all cells, with all components."""
+    supports = np.ones((1, len(shares)), np.bool_)
+    return Boxes(supports, np.zeros(len(weights), np.int64))
+
+
+_LEAST_SCALE = 0.1  # a box shrinks slowly, so that it can grow again
 
 
 def _least(curvature: Floats, slope: Floats, mass: Floats) -> Floats:
-    """S >= 0 with mass's = 1 where 1/2 (s - 1)'curvature (s - 1) + slope's is least, or `_LEAST_SCALE`; shape (boxes,)."""
+    """Return s >= 0 with mass's = 1 where 1/2 (s - 1)'curvature (s - 1) + slope's is least; shape (boxes,).
+
+    No s is less than `_LEAST_SCALE`. With curvature = R R' it is |R's - R^-1 (curvature 1 - slope)|^2 / 2 but for a constant;
+    mass's = 1 is a row of a large weight in these least squares.
+    """
     root = _root(curvature)
-    wanted = np.linalg.solve(root, curvature.sum(axis=1) - slope)
-    firm = 1e3 * math.sqrt(float(np.trace(curvature)))
-    found, _ = nnls(np.vstack([root.T, firm * mass]), np.append(wanted, firm))
-    scales = np.maximum(found, _LEAST_SCALE)
+    target = np.linalg.solve(root, curvature.sum(axis=1) - slope)
+    large_weight = 1e3 * math.sqrt(float(np.trace(curvature)))
+    rows = np.vstack([root.T, large_weight * mass])
+    solution, _ = nnls(rows, np.append(target, large_weight))
+    scales = np.maximum(solution, _LEAST_SCALE)
     return np.asarray(scales / (mass @ scales))
 
 
 def _root(curvature: Floats) -> Floats:
-    """The Cholesky root of a curvature of single precision, with as little added to its diagonal as makes it definite."""
-    for ridge in (1e-9, 1e-7, 1e-5):
+    """Return the Cholesky root of a curvature of single precision; what makes it definite is added to its diagonal."""
+    for relative_ridge in (1e-9, 1e-7, 1e-5):
         with suppress(np.linalg.LinAlgError):
-            firm = ridge * float(np.trace(curvature)) + 1e-30
-            return np.asarray(np.linalg.cholesky(curvature + firm * np.eye(len(curvature))), np.float64)
+            ridge = relative_ridge * float(np.trace(curvature)) + 1e-30
+            definite = curvature + ridge * np.eye(len(curvature))
+            return np.asarray(np.linalg.cholesky(definite), np.float64)
     return np.diag(np.sqrt(np.maximum(np.diag(curvature), 1e-30)))
 
 
 def _is_near(chi: Floats, expected: Floats) -> bool:
-    """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
-    return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
+    """Return whether chi^2 is at most its expectation in all, and nearly so for each number of features.
+
+    There it may be four standard deviations above.
+    """
+    if float(chi.sum()) > float(expected.sum()):
+        return False
+    bounds = expected + _SLACK * np.sqrt(2 * expected)
+    return bool((chi <= bounds).all())
 
 
 @njit(cache=True, nogil=True)
-def _add_up(shares: Float32s, places: Integers, factors: Float32s) -> None:  # pragma: no cover - compiled
-    """Factors of a feature: the sums of the shares of the cells of the block that fall into each of its cells."""
+def _add_up(
+    shares: Float32s,
+    places: Integers,
+    factors: Float32s,
+) -> None:  # pragma: no cover - compiled
+    """Write the factors of a feature: sums of the shares of the block's cells that fall into each of its cells."""
     factors[:] = 0.0
     for c in range(len(places)):
         factor = factors[places[c]]
@@ -196,9 +230,14 @@ def _add_up(shares: Float32s, places: Integers, factors: Float32s) -> None:  # p
 
 @njit(cache=True, nogil=True, fastmath=True)
 def move_shares(
-    shares: Float32s, slope: Float32s, components: Components, grams: Float32s, of: Curvature, damping: float
+    shares: Float32s,
+    slope: Float32s,
+    components: Components,
+    grams: Float32s,
+    block: Curvature,
+    damping: float,
 ) -> None:  # pragma: no cover - compiled
-    """Each component's shares of the block's cells to where a bound of the objective is least on the simplex, given the others.
+    """Move each component's shares of a block to where a bound of the objective is least on the simplex, given the others.
 
     The objective is quadratic in the shares of a block. Of feature f its curvature by components k and l is
     H_f[k, l] = n w_k n w_l sum_t v_t prod_g G_g[k, l] over the targets t with f and their other features g, with the Gram
@@ -209,90 +248,107 @@ def move_shares(
     Args:
         shares: shape (cells, components); changed.
         slope: derivatives of the objective by the cells of the features, shape (rows, components); changed.
-        components: their n w, which cells of the block lie in each box, and the box of each, in which its shares stay.
+        components: their n w, the cells of the block in each box, and the box of each component, in which its shares remain.
         grams: G of each feature, then ones; shape (features + 1, components, components).
-        of: the features of the block, and the precision of its targets.
-        damping: by how many times itself the curvature is taken for more than it is.
+        block: the features of the block, and the precision of its targets.
+        damping: multiple of the curvature that is added to it.
     """
     cells, number = shares.shape
-    curvature = np.empty((len(of.places), number), np.float32)
-    memory = np.empty((len(of.rest) + 1) * number, np.float32)
+    curvature = np.empty((len(block.places), number), np.float32)
+    memory = np.empty((len(block.tails) + 1) * number, np.float32)
     moved = np.empty(cells, np.float32)
     for k in range(number):
-        _bend(k, components.weights, grams, of, memory, curvature)
+        _curve(k, components.weights, grams, block, memory, curvature)
         steep = np.float32(0.0)
-        for f in range(len(of.places)):
-            steep += of.spread[f] * curvature[f, k]
+        for f in range(len(block.places)):
+            steep += block.spread[f] * curvature[f, k]
         if steep <= 0.0:
             continue
-        _add_down(slope[:, k].copy(), of.places, moved)
+        _add_slopes(slope[:, k].copy(), block.places, moved)
         for c in range(cells):
             moved[c] = shares[c, k] - moved[c] / (steep * np.float32(1.0 + damping))
-            if not components.supports[components.of[k], c]:
+            if not components.supports[components.box_of[k], c]:
                 moved[c] = _OUTSIDE
         to_simplex(moved, 1.0)
-        _follow(k, moved, shares, slope, of, curvature)
+        _apply_move(k, moved, shares, slope, block, curvature)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _bend(
-    k: int, weights: Float32s, grams: Float32s, of: Curvature, memory: Float32s, curvature: Float32s
+def _curve(
+    k: int,
+    weights: Float32s,
+    grams: Float32s,
+    block: Curvature,
+    memory: Float32s,
+    curvature: Float32s,
 ) -> None:  # pragma: no cover - compiled
-    """Put H_f[k, l] of every feature f and every l from k on into `curvature`."""
-    left, rests = len(weights) - k, len(of.rest)
-    products = memory[: rests * left].reshape(rests, left)
-    sums = memory[rests * left : (rests + 1) * left]
-    for r in range(rests):
+    """Write H_f[k, l] of every feature f and every l from k on into `curvature`."""
+    number = len(weights) - k
+    tails = len(block.tails)
+    products = memory[: tails * number].reshape(tails, number)
+    sums = memory[tails * number : (tails + 1) * number]
+    for r in range(tails):
         row = products[r]
         row[:] = 1.0
-        for j in range(of.rest.shape[1]):
-            gram = grams[of.rest[r, j], k]
-            for i in range(left):
+        for j in range(block.tails.shape[1]):
+            gram = grams[block.tails[r, j], k]
+            for i in range(number):
                 row[i] *= gram[k + i]
     curvature[:, k:] = 0.0
-    for g in range(len(of.groups)):
-        f, one, begin, end = of.groups[g]
+    for g in range(len(block.groups)):
+        f, other_feature, begin, end = block.groups[g]
         sums[:] = 0.0
         for t in range(begin, end):
-            row, precision = products[of.rests[t]], of.precision[t]
-            for i in range(left):
+            row = products[block.tail_rows[t]]
+            precision = block.precision[t]
+            for i in range(number):
                 sums[i] += precision * row[i]
-        mine, gram = curvature[f], grams[one, k]
-        for i in range(left):
-            mine[k + i] += sums[i] * gram[k + i]
+        feature_curvature = curvature[f]
+        gram = grams[other_feature, k]
+        for i in range(number):
+            feature_curvature[k + i] += sums[i] * gram[k + i]
     for f in range(len(curvature)):
         for i in range(k, len(weights)):
             curvature[f, i] *= weights[k] * weights[i]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _add_down(slope: Float32s, places: Integers, down: Float32s) -> None:  # pragma: no cover - compiled
-    """Slopes of the cells of a block, from those of one component by the cells of its features."""
-    down[:] = 0.0
+def _add_slopes(
+    slope: Float32s,
+    places: Integers,
+    by_cells: Float32s,
+) -> None:  # pragma: no cover - compiled
+    """Write the slopes by the cells of a block, from one component's slopes by the cells of its features."""
+    by_cells[:] = 0.0
     for f in range(len(places)):
-        for c in range(len(down)):
-            down[c] += slope[places[f, c]]
+        for c in range(len(by_cells)):
+            by_cells[c] += slope[places[f, c]]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _follow(
-    k: int, moved: Float32s, shares: Float32s, slope: Float32s, of: Curvature, curvature: Float32s
+def _apply_move(
+    k: int,
+    moved: Float32s,
+    shares: Float32s,
+    slope: Float32s,
+    block: Curvature,
+    curvature: Float32s,
 ) -> None:  # pragma: no cover - compiled
-    """Take over the moved shares of component k, and what this does to the slopes of those that come after it.
+    """Write the moved shares of component k, and update the slopes of the components after it.
 
-    What changes in the cells of the block is added up by the cells of its features first, as these are fewer.
+    Changes in the cells of the block are first added up by the cells of its features, as these are fewer.
     """
     changes = np.zeros(len(slope), np.float32)
     for c in range(len(moved)):
         change = moved[c] - shares[c, k]
         if change != 0.0:
             shares[c, k] = moved[c]
-            for f in range(len(of.places)):
-                changes[of.places[f, c]] += change
-    for f in range(len(of.places)):
-        mine = curvature[f]
-        for i in range(of.begins[f], of.begins[f + 1]):
+            for f in range(len(block.places)):
+                changes[block.places[f, c]] += change
+    for f in range(len(block.places)):
+        feature_curvature = curvature[f]
+        for i in range(block.begins[f], block.begins[f + 1]):
             if changes[i] != 0.0:
                 row = slope[i]
                 for j in range(k + 1, len(row)):
-                    row[j] += changes[i] * mine[j]
+                    row[j] += changes[i] * feature_curvature[j]

@@ -1,4 +1,4 @@
-"""A mixture of products: its blocks of attributes, its marginals and probabilities, and its bytes."""
+"""Mixtures of products: blocks of attributes, marginals and probabilities, and serialization."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ from marginweave.estimate.mixture.blocks import Block, tie
 
 
 @njit(cache=True, nogil=True)
-def mixed_points(weights: Floats, factors: Floats, places: Integers) -> Floats:  # pragma: no cover - compiled
-    """sum_k weights[k] prod_j factors[places[i, j], k] for each i, shape (n,).
+def mixed_points(
+    weights: Floats,
+    factors: Floats,
+    places: Integers,
+) -> Floats:  # pragma: no cover - compiled
+    """Return sum_k weights[k] prod_j factors[places[i, j], k] for each i, shape (n,).
 
-    What a combination has in common with the one before it, from the first factor on, is not multiplied again: combinations in
-    canonical order cost little more than one product of vectors each. DP: post-processing.
+    The first factors that a combination shares with the previous one are not multiplied again: combinations in canonical order
+    cost little more than one product of vectors each. DP: post-processing.
 
     Args:
         weights: shape (components,).
@@ -34,36 +38,37 @@ def mixed_points(weights: Floats, factors: Floats, places: Integers) -> Floats: 
     last = places.shape[1] - 1
     products = np.empty((last + 1, len(weights)))
     products[0] = weights
-    found = np.empty(len(places))
+    points = np.empty(len(places))
     for i in range(len(places)):
         for j in range(shared_factors(places, i), last):
             for k in range(len(weights)):
                 products[j + 1, k] = products[j, k] * factors[places[i, j], k]
-        found[i] = np.dot(products[last], factors[places[i, last]])
-    return found
+        points[i] = np.dot(products[last], factors[places[i, last]])
+    return points
 
 
 @njit(cache=True, nogil=True)
 def shared_factors(places: NDArray[np.integer], i: int) -> int:  # pragma: no cover - compiled
-    """How many factors from the first on cell i has in common with the one before it, the last one not counted."""
-    first = 0
-    while i > 0 and first < places.shape[1] - 1 and places[i, first] == places[i - 1, first]:
-        first += 1
-    return first
+    """Return how many first factors cell i has in common with the previous cell, without the last factor."""
+    shared = 0
+    while i > 0 and shared < places.shape[1] - 1 and places[i, shared] == places[i - 1, shared]:
+        shared += 1
+    return shared
 
 
-_FOLDED = 1 << 22
+_FOLDED = 1 << 22  # most entries of a folded table in memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mixture:
-    """p(x) = sum_k weights[k] prod_b shares[b][k, x_b]: `components` products over `blocks` of attributes.
+    """The model p(x) = sum_k weights[k] prod_b shares[b][k, x_b]: `components` products over `blocks` of attributes.
 
     Single attributes are blocks, and those that few combinations tie together. `shares[b]` has shape (components, cells of
-    block b), each row adding up to 1; a component lies in one of the `boxes` (`Ties`). `masks` are structural zeros that none
-    of these keeps: there p is a little off, and what is made of the model has to leave them out; those `inside` hold, those
-    of single `codes` hold after `conditioned`. `total` is the number of records. Each of `fits` fits has as many
-    of the components, one fit after the other.
+    block b), each row adding up to 1; a component lies in one of the `boxes` (`Ties`). `total` is the number of records. Each
+    of `fits` fits has as many of the components, one fit after the other.
+
+    `masks` are structural zeros that neither blocks nor boxes keep: there p is a little off, and what is made of the model has
+    to leave them out. Those `inside` hold; those of single `codes` hold after `conditioned`.
     """
 
     weights: Floats
@@ -86,9 +91,10 @@ class Mixture:
         total: float,
         masks: Sequence[StructuralZeros],
     ) -> Mixture:
-        """The model of these shares, one array for each block of `tie`, under all `masks` there are."""
-        together = [mask for mask in masks if len(mask.attributes) > 1]
-        ties = tie(sizes, together)
+        """Return the model of these shares, one array for each block of `tie`, under all `masks` there are."""
+        wide = [mask for mask in masks if len(mask.attributes) > 1]
+        ties = tie(sizes, wide)
+        across = {id(mask) for mask in ties.across}
         return cls(
             weights=weights,
             shares=tuple(shares),
@@ -97,17 +103,21 @@ class Mixture:
             sizes=tuple(sizes),
             total=float(total),
             masks=ties.across,
-            inside=tuple(mask for mask in together if not any(mask is other for other in ties.across)),
+            inside=tuple(mask for mask in wide if id(mask) not in across),
             codes=tuple(mask for mask in masks if isinstance(mask, Mask) and len(mask.attributes) == 1),
         )
 
     @property
     def components(self) -> int:
-        """How many products are mixed."""
+        """Number of products that are mixed."""
         return len(self.weights)
 
+    def block_of(self, attribute: int) -> tuple[int, Block]:
+        """Return the block of an attribute, and its number."""
+        return next((b, block) for b, block in enumerate(self.blocks) if attribute in block.attributes)
+
     def marginal(self, attributes: Sequence[int]) -> Floats:
-        """Expected counts over any distinct attributes, in their order: shape as `sizes` say, sum `total`.
+        """Return expected counts over any distinct attributes, in their order: shape as `sizes` say, sum `total`.
 
         Cells that structural zeros of several attributes forbid are 0. DP: post-processing.
 
@@ -117,98 +127,112 @@ class Mixture:
         if len(set(attributes)) < len(attributes) or not set(attributes) <= set(range(len(self.sizes))):
             raise InputError(f"attributes {tuple(attributes)} must be distinct column numbers")
         parts = self._parts(attributes)
-        order = [a for mine, _ in parts for a in mine]
-        table = _mixed(self.weights, [factor for _, factor in parts]).reshape([self.sizes[a] for a in order])
-        found = self._allowed(np.transpose(table, [order.index(a) for a in attributes]), attributes)
-        return np.ascontiguousarray(found * (self.total / found.sum()))
+        order = [a for part_attributes, _ in parts for a in part_attributes]
+        flat = _mixed(self.weights, [factor for _, factor in parts])
+        table = flat.reshape([self.sizes[a] for a in order])
+        table = np.transpose(table, [order.index(a) for a in attributes])
+        allowed = self._allowed(table, attributes)
+        return np.ascontiguousarray(allowed * (self.total / allowed.sum()))
 
     def marginals(self, cliques: Sequence[Clique]) -> Iterator[Floats]:
-        """`marginal` of each, flat; without ties those in a row that differ in the last attribute alone are computed together.
+        """Yield the `marginal` of each clique, flat.
 
-        DP: post-processing.
+        Without ties, consecutive cliques that differ only in the last attribute are computed together. DP: post-processing.
         """
         longest = max(map(len, cliques), default=0)
-        if any(len(mask.attributes) <= longest for mask in self.masks) or len(self.blocks) < len(self.sizes):
-            yield from (self.marginal(clique).ravel() for clique in cliques)
+        is_masked = any(len(mask.attributes) <= longest for mask in self.masks)
+        if is_masked or len(self.blocks) < len(self.sizes):
+            for clique in cliques:
+                yield self.marginal(clique).ravel()
             return
-        of = {block.attributes[0]: shares for block, shares in zip(self.blocks, self.shares, strict=True)}
-        for first, group in itertools.groupby(cliques, key=lambda clique: clique[:-1]):
-            last = [of[clique[-1]] for clique in group]
-            table = _mixed(self.weights, [*(of[a] for a in first), np.concatenate(last, axis=1)])
+        shares_of = {block.attributes[0]: shares for block, shares in zip(self.blocks, self.shares, strict=True)}
+        for prefix, group in itertools.groupby(cliques, key=lambda clique: clique[:-1]):
+            first = [shares_of[a] for a in prefix]
+            last = [shares_of[clique[-1]] for clique in group]
+            table = _mixed(self.weights, [*first, np.concatenate(last, axis=1)])
             ends = np.cumsum([shares.shape[1] for shares in last])
-            for found in np.split(table.reshape(-1, ends[-1]), ends[:-1], axis=1):
-                yield found.ravel() * (self.total / found.sum())
+            for counts in np.split(table.reshape(-1, ends[-1]), ends[:-1], axis=1):
+                yield counts.ravel() * (self.total / counts.sum())
 
     def probabilities(self, attributes: Sequence[int], codes: Sequence[Integers]) -> Floats:
-        """Probability p of each of some combinations, shape (n,), without the table of all; fastest where they are in order.
+        """Return the probability p of each combination, shape (n,), without the table of all; fastest if they are in order.
 
         `codes` are those of each attribute, shape (n,). `masks` across blocks change nothing here: they are not in p. DP:
         post-processing.
         """
-        of = dict(zip(attributes, codes, strict=True))
-        factors, places, begin = [], [], 0
-        for mine, factor in self._parts(attributes):
-            cells = np.ravel_multi_index([of[a] for a in mine], [self.sizes[a] for a in mine])
-            there, place = np.unique(cells, return_inverse=True)
-            factors.append(factor.T[there])
+        codes_of = dict(zip(attributes, codes, strict=True))
+        factors = []
+        places = []
+        begin = 0
+        for part_attributes, factor in self._parts(attributes):
+            part_codes = [codes_of[a] for a in part_attributes]
+            shape = [self.sizes[a] for a in part_attributes]
+            cells = np.ravel_multi_index(part_codes, shape)
+            distinct, place = np.unique(cells, return_inverse=True)
+            factors.append(factor.T[distinct])
             places.append(place + begin)
-            begin += len(there)
+            begin += len(distinct)
         return mixed_points(self.weights, np.concatenate(factors), np.stack(places, axis=1))
 
-    def conditioned(self, given: Mapping[int, Floats] = MappingProxyType({})) -> Mixture:
-        """The model given that no record has a code that a mask of one attribute forbids, and what else is `given`.
+    def conditioned(self, conditions: Mapping[int, Floats] = MappingProxyType({})) -> Mixture:
+        """Return the model given that no record has a code that a mask of one attribute forbids, and given `conditions`.
 
-        Of the records with code c of attribute a those are kept that have a share `given[a][c]`. In each component its
-        records go to the other codes, in proportion, and components weigh as much as is kept of them: what is left is the
-        model's distribution under these conditions, exactly. Where it has nothing that a mask leaves, all that is left has the
-        same share. DP: post-processing.
+        Of the records with code c of attribute a, the share `conditions[a][c]` remains. In each component the records of an
+        attribute are the remaining ones, in proportion, and components weigh as much as remains of them. The result is the
+        model's distribution under these conditions, exactly. Where the model has no records of the codes that a mask allows,
+        these codes get equal shares. DP: post-processing.
 
         Raises:
             InputError: such a mask leaves nothing that the others allow, or the conditions leave no record.
         """
-        weights, shares = self.weights, list(self.shares)
+        weights = self.weights
+        shares = list(self.shares)
         masks = [(mask.attributes[0], mask.table()) for mask in self.codes]
-        masked = {attribute for attribute, _ in masks} - given.keys()
-        for attribute, share in (*masks, *given.items()):
-            b = next(i for i, block in enumerate(self.blocks) if attribute in block.attributes)
-            place = self.blocks[b].attributes.index(attribute)
-            kept = shares[b] * share[self.blocks[b].cells[:, place]]
-            if attribute in masked and not kept.any():  # nothing was counted of what is left: each of it alike
-                kept = np.broadcast_to(share[self.blocks[b].cells[:, place]].astype(np.float64), shares[b].shape)
-            if not kept.any() and not given:
+        masked = {attribute for attribute, _ in masks} - conditions.keys()
+        for attribute, code_shares in (*masks, *conditions.items()):
+            b, block = self.block_of(attribute)
+            place = block.attributes.index(attribute)
+            cell_shares = code_shares[block.cells[:, place]]
+            remaining = shares[b] * cell_shares
+            if attribute in masked and not remaining.any():  # no records of these codes were counted: equal shares
+                remaining = np.broadcast_to(cell_shares.astype(np.float64), shares[b].shape)
+            if not remaining.any() and not conditions:
                 raise InputError(f"mask of attribute {attribute} must leave something that the others allow")
-            sums = kept.sum(axis=1, keepdims=True)
+            sums = remaining.sum(axis=1, keepdims=True)
             weights = weights * sums[:, 0]
-            shares[b] = np.divide(kept, sums, out=kept.copy(), where=sums > 0)
+            shares[b] = np.divide(remaining, sums, out=remaining.copy(), where=sums > 0)
         if not weights.any():
             raise InputError("the conditions must leave some records of the model; ask for fewer at once")
         return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
 
     def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Floats]]:
-        """The attributes of each block that are among these, and what it says of them, shape (components, cells)."""
+        """Return, for each block with some of these attributes, which ones and their shares, shape (components, cells)."""
         parts = []
         for block, shares in zip(self.blocks, self.shares, strict=True):
-            if mine := [a for a in block.attributes if a in attributes]:
-                width = math.prod(self.sizes[a] for a in mine)
-                parts.append((mine, project(shares, block.places(mine, self.sizes), width)))
+            part_attributes = [a for a in block.attributes if a in attributes]
+            if part_attributes:
+                width = math.prod(self.sizes[a] for a in part_attributes)
+                places = block.places(part_attributes, self.sizes)
+                parts.append((part_attributes, project(shares, places, width)))
         return parts
 
     def _allowed(self, table: Floats, attributes: Sequence[int]) -> Floats:
-        kept = np.transpose(
-            allowed_cells(tuple(sorted(attributes)), [self.sizes[a] for a in sorted(attributes)], self.masks),
-            [sorted(attributes).index(a) for a in attributes],
-        )
-        return np.where(kept, table, 0.0)
+        """Return the table with 0 in cells that `masks` forbid."""
+        increasing = sorted(attributes)
+        shape = [self.sizes[a] for a in increasing]
+        allowed = allowed_cells(tuple(increasing), shape, self.masks)
+        axes = [increasing.index(a) for a in attributes]
+        return np.where(np.transpose(allowed, axes), table, 0.0)
 
 
-def is_whole(places: Integers, width: int) -> bool:
-    """Whether the places are all there are, in order."""
+def is_identity(places: Integers, width: int) -> bool:
+    """Return whether the places are 0 to `width` - 1, in order."""
     return len(places) == width and bool((places == np.arange(width)).all())
 
 
 def project(shares: Floats, places: Integers, width: int) -> Floats:
-    """Sums of the shares that fall into the same place, shape (components, width)."""
-    if is_whole(places, width):
+    """Sum the shares that fall into the same place, shape (components, width)."""
+    if is_identity(places, width):
         return shares
     summed = np.zeros((len(shares), width))
     _add_up(shares, places, summed)
@@ -217,14 +241,14 @@ def project(shares: Floats, places: Integers, width: int) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _add_up(shares: Floats, places: Integers, summed: Floats) -> None:  # pragma: no cover - compiled
-    """Add the shares of each component, in a row, to those that have the same place."""
+    """Add the shares of each component, a row, to the cells at their places."""
     for k in range(len(shares)):
         for c in range(len(places)):
             summed[k, places[c]] += shares[k, c]
 
 
 def _mixed(weights: Floats, factors: Sequence[Floats]) -> Floats:
-    """sum_k w_k f_1[k] x f_2[k] x …, flat; in parts of the components, so that memory is bounded."""
+    """Return sum_k w_k f_1[k] x f_2[k] x …, flat; computed for some components at a time, so that memory is bounded."""
     if not factors:
         return np.ones(1)
     *first, last = factors
@@ -232,33 +256,38 @@ def _mixed(weights: Floats, factors: Sequence[Floats]) -> Floats:
         return weights @ last
     cells = math.prod(factor.shape[1] for factor in first)
     step = max(1, _FOLDED // cells)
-    found = np.zeros((cells, last.shape[1]))
-    for k in range(0, len(weights), step):
-        found += fold([weights[k : k + step, None], *(factor[k : k + step] for factor in first)]).T @ last[k : k + step]
-    return found.ravel()
+    table = np.zeros((cells, last.shape[1]))
+    for begin in range(0, len(weights), step):
+        components = slice(begin, begin + step)
+        products = fold([weights[components, None], *(factor[components] for factor in first)])
+        table += products.T @ last[components]
+    return table.ravel()
 
 
 def fold(factors: Sequence[Floats]) -> Floats:
-    """Products of the columns of all factors, component by component: shape (components, product of the widths)."""
+    """Multiply the columns of all factors, component by component: shape (components, product of the widths)."""
     folded = factors[0]
     for factor in factors[1:]:
-        folded = (folded[:, :, None] * factor[:, None, :]).reshape(len(folded), -1)
+        products = folded[:, :, None] * factor[:, None, :]
+        folded = products.reshape(len(folded), -1)
     return folded
 
 
 def pack_mixture(model: Mixture) -> bytes:
-    """Weights and shares in float64, as they were fitted, with all masks: the model again, bit for bit."""
+    """Return weights and shares in float64, as they were fitted, and all masks, as bytes that restore the model bit for bit."""
     masks = [*model.masks, *model.inside, *model.codes]
-    shares = {f"shares-{b:05d}": shares for b, shares in enumerate(model.shares)}
-    zeros: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {"weights": model.weights}
+    for b, shares in enumerate(model.shares):
+        arrays[f"shares-{b:05d}"] = shares
     for m, mask in enumerate(masks):
         if isinstance(mask, Mask):
-            zeros[f"mask-{m:05d}"] = mask.allowed
-            zeros |= {f"kinds-{m:05d}-{axis:05d}": own for axis, own in enumerate(mask.kinds)}
+            arrays[f"mask-{m:05d}"] = mask.allowed
+            for axis, kinds in enumerate(mask.kinds):
+                arrays[f"kinds-{m:05d}-{axis:05d}"] = kinds
         else:
-            zeros[f"never-{m:05d}"] = np.array([mask.codes, mask.sizes], np.int64)
+            arrays[f"never-{m:05d}"] = np.array([mask.codes, mask.sizes], np.int64)
     return pack_arrays(
-        {"weights": model.weights, **shares, **zeros},
+        arrays,
         {
             "sizes": model.sizes,
             "total": model.total,
@@ -269,7 +298,7 @@ def pack_mixture(model: Mixture) -> bytes:
 
 
 def unpack_mixture(payload: bytes) -> Mixture:
-    """The model that `pack_mixture` packed."""
+    """Restore the model that `pack_mixture` packed."""
     arrays, meta = unpack_arrays(payload)
     masks = [_unpacked_mask(arrays, m, tuple(attributes)) for m, attributes in enumerate(meta["masks"])]
     shares = [arrays[name] for name in sorted(arrays) if name.startswith("shares-")]
@@ -278,9 +307,11 @@ def unpack_mixture(payload: bytes) -> Mixture:
 
 
 def _unpacked_mask(arrays: Mapping[str, np.ndarray], number: int, attributes: Clique) -> StructuralZeros:
+    """Restore mask `number` from the arrays of `pack_mixture`."""
     never = arrays.get(f"never-{number:05d}")
     if never is not None:
         codes, sizes = never.tolist()
         return NeverTogether(attributes=attributes, codes=tuple(codes), sizes=tuple(sizes))
-    kinds = tuple(arrays[name] for name in sorted(arrays) if name.startswith(f"kinds-{number:05d}-"))
+    prefix = f"kinds-{number:05d}-"
+    kinds = tuple(arrays[name] for name in sorted(arrays) if name.startswith(prefix))
     return Mask(attributes=attributes, allowed=arrays[f"mask-{number:05d}"], kinds=kinds)

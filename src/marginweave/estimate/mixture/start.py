@@ -1,9 +1,9 @@
-"""The initial components of a fit: records sampled along a tree of informative pairs, each spread a little over all values."""
+"""Initial components of a fit: records sampled along a tree of informative pairs, each spread a little over all values."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import combinations, product
 
 import numpy as np
@@ -16,9 +16,9 @@ from marginweave.observations.tables import CensoredObservation, Observation
 
 
 def spanning_tree(attributes: int, pairs: Mapping[Clique, Floats]) -> tuple[Clique, ...]:
-    """The maximum spanning forest of the pairs by mutual information (Chow and Liu 1968; Kruskal).
+    """Return the maximum spanning forest of the pairs by mutual information (Chow and Liu 1968; Kruskal).
 
-    A pair without any information stays out. DP: post-processing.
+    A pair without any information is left out. DP: post-processing.
     """
     information = {pair: mutual_information(counts) for pair, counts in pairs.items()}
     tree: list[Clique] = []
@@ -26,33 +26,36 @@ def spanning_tree(attributes: int, pairs: Mapping[Clique, Floats]) -> tuple[Cliq
     for a, b in sorted(information, key=lambda pair: (-information[pair], pair)):
         if information[a, b] > 0 and group[a] != group[b]:
             tree.append((a, b))
-            joined = group[b]
-            group = [group[a] if g == joined else g for g in group]
+            joined_group = group[b]
+            group = [group[a] if g == joined_group else g for g in group]
     return tuple(tree)
 
 
 def mutual_information(counts: Floats) -> float:
-    """Mutual information in nats of a pair's counts, none below 0; 0 for an empty table. DP: post-processing."""
+    """Return the mutual information in nats of a pair's counts, none below 0; 0 for an empty table. DP: post-processing."""
     total = float(counts.sum())
     if total <= 0:
         return 0.0
     joint = counts / total
-    apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    full = joint > 0
-    return float((joint[full] * np.log(joint[full] / apart[full])).sum())
+    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    is_positive = joint > 0
+    # sum p log(p / q)
+    p = joint[is_positive]
+    q = independent[is_positive]
+    return float((p * np.log(p / q)).sum())
 
 
-_NEVER = 0.5  # records of a value that nothing was counted of, so that a fit can find some
-# Share of an initial component that lies on one record: the smaller, the closer the fit stays to independence where the counts
+_NEVER = 0.5  # records of a value of which nothing was counted, so that a fit can find some
+# Share of an initial component that is on one record: the smaller, the closer the fit remains to independence where the counts
 # say little.
 _ANCHOR_WEIGHT = 0.2
 
 
 class TreeStart:
-    """Components around records that follow the pairs of blocks with the most mutual information (Chow and Liu 1968).
+    """Initial components around records that follow the pairs of blocks with the most mutual information (Chow and Liu 1968).
 
-    Own method; evidence: docs/accuracy.md. From there a fit needs few changes, and it invents less of what more than two
-    attributes have in common than from random components.
+    Own method; evidence: docs/accuracy.md. From these components a fit needs few changes. It also invents less dependence of
+    more than two attributes than from random components.
     """
 
     def __init__(
@@ -62,105 +65,134 @@ class TreeStart:
         best = _best_sources(measurements)
         self.one_way = [_table(best[a,], (a,), total) + _NEVER for a in range(len(sizes))]
         self._base = [_cells(block, self.one_way) for block in blocks]
-        pairs: dict[Clique, tuple[Clique, Floats]] = {}
-        for one, other in combinations(range(len(blocks)), 2):
-            across = product(blocks[one].attributes, blocks[other].attributes)
-            known = sorted(best.keys() & {(min(a, b), max(a, b)) for a, b in across})
-            tables = {pair: _table(best[pair], pair, total) for pair in known}
+        pairs: dict[
+            Clique, tuple[Clique, Floats]
+        ] = {}  # of blocks: the most informative pair of attributes, and its counts
+        for first, second in combinations(range(len(blocks)), 2):
+            measured_pairs = _pairs_across(blocks[first], blocks[second], best.keys())
+            tables = {pair: _table(best[pair], pair, total) for pair in measured_pairs}
             for pair in spanning_tree(len(sizes), tables)[:1]:
-                pairs[one, other] = (pair, tables[pair])
+                pairs[first, second] = (pair, tables[pair])
         self._pairs = pairs
-        self._near: list[list[int]] = [[] for _ in blocks]  # the blocks next to each in the tree
-        for one, other in spanning_tree(len(blocks), {edge: table for edge, (_, table) in pairs.items()}):
-            self._near[one].append(other)
-            self._near[other].append(one)
+        tables_of_blocks = {edge: table for edge, (_, table) in pairs.items()}
+        self._near: list[list[int]] = [[] for _ in blocks]  # the neighbors of each block in the tree
+        for first, second in spanning_tree(len(blocks), tables_of_blocks):
+            self._near[first].append(second)
+            self._near[second].append(first)
 
     def within(self, supports: Sequence[Flags]) -> TreeStart:
-        """The same for records that lie in one box: of each block the cells that do, shapes (cells,)."""
+        """Return the start for records inside one box; `supports` are the cells of each block that are in it."""
         inside = copy.copy(self)
-        inside._base = [b * s / (b @ s) for b, s in zip(self._base, supports, strict=True)]  # noqa: SLF001 - its own
+        inside._base = [  # noqa: SLF001 - its own
+            base * support / (base @ support) for base, support in zip(self._base, supports, strict=True)
+        ]
         return inside
 
     def shares(self, components: int, generator: np.random.Generator) -> Floats:
-        """Shape (components, cells of all blocks): `_ANCHOR_WEIGHT` on the cell of a record, the rest as if independent.
+        """Return initial shares, shape (components, cells of all blocks).
 
+        `_ANCHOR_WEIGHT` is on the cell of a record; the remaining weight is as if attributes were independent.
         DP: post-processing.
         """
         records = self._records(components, generator)
         shares = [np.tile((1 - _ANCHOR_WEIGHT) * base, (components, 1)) for base in self._base]
-        for mixed, cells in zip(shares, records, strict=True):
-            mixed[np.arange(components), cells] += _ANCHOR_WEIGHT
+        rows = np.arange(components)
+        for block_shares, cells in zip(shares, records, strict=True):
+            block_shares[rows, cells] += _ANCHOR_WEIGHT
         return np.concatenate(shares, axis=1)
 
     def _records(self, number: int, generator: np.random.Generator) -> list[Integers]:
-        """The cell of each block in each record, from the root of every tree down. DP: post-processing."""
-        found: dict[int, Integers] = {}
+        """Return the cell of each block in each record, from the root of every tree down. DP: post-processing."""
+        records: dict[int, Integers] = {}
         for root in range(len(self._blocks)):
-            waiting: list[tuple[int, int | None]] = [] if root in found else [(root, None)]
+            if root in records:
+                continue
+            records[root] = _draw(self._base[root], number, generator)
+            waiting = [(child, root) for child in self._near[root]]
             while waiting:
                 block, parent = waiting.pop()
-                if parent is None:
-                    found[block] = _draw(self._base[block], number, generator)
-                else:
-                    values, rows = self._given(block, parent, found[parent])
-                    found[block] = np.zeros(number, np.int64)
-                    for value in np.unique(values):
-                        here = np.flatnonzero(values == value)
-                        found[block][here] = _draw(rows[value], len(here), generator)
-                waiting.extend((child, block) for child in self._near[block] if child not in found)
-        return [found[block] for block in range(len(self._blocks))]
+                records[block] = self._child_cells(block, parent, records[parent], generator)
+                waiting.extend((child, block) for child in self._near[block] if child not in records)
+        return [records[block] for block in range(len(self._blocks))]
 
-    def _given(self, block: int, parent: int, cells: Integers) -> tuple[Integers, Floats]:
-        """The value that decides in each parent's cell, and by it the shares of the cells of `block`."""
+    def _child_cells(self, block: int, parent: int, cells: Integers, generator: np.random.Generator) -> Integers:
+        """Draw the cell of `block` in each record, given the cells of its parent. DP: post-processing."""
+        values, shares = self._conditional_shares(block, parent, cells)
+        child_cells = np.zeros(len(cells), np.int64)
+        for value in np.unique(values):
+            records = np.flatnonzero(values == value)
+            child_cells[records] = _draw(shares[value], len(records), generator)
+        return child_cells
+
+    def _conditional_shares(self, block: int, parent: int, cells: Integers) -> tuple[Integers, Floats]:
+        """Return the deciding value in each of the parent's cells, and for each value the shares of the cells of `block`."""
         pair, table = self._pairs[min(block, parent), max(block, parent)]
-        mine = next(a for a in pair if a in self._blocks[block].attributes)
-        other = next(a for a in pair if a != mine)
-        values = self._blocks[parent].cells[cells, self._blocks[parent].attributes.index(other)]
-        own = self._blocks[block].cells[:, self._blocks[block].attributes.index(mine)]
-        rows = table if pair.index(other) == 0 else table.T
-        sums = np.bincount(own, weights=self._base[block])[own]
-        within = np.divide(self._base[block], sums, out=np.zeros(len(own)), where=sums > 0)
-        given = rows[:, own] * within
-        return values, np.where(given.any(axis=1, keepdims=True), given, self._base[block])
+        attributes = self._blocks[block].attributes
+        if pair[0] in attributes:
+            attribute, parent_attribute = pair
+            rows = table.T
+        else:
+            parent_attribute, attribute = pair
+            rows = table
+        parent_block = self._blocks[parent]
+        values = parent_block.cells[cells, parent_block.attributes.index(parent_attribute)]
+        codes = self._blocks[block].cells[:, attributes.index(attribute)]
+        base = self._base[block]
+        sums = np.bincount(codes, weights=base)[codes]
+        within_code = np.divide(base, sums, out=np.zeros(len(codes)), where=sums > 0)
+        shares = rows[:, codes] * within_code
+        is_measured = shares.any(axis=1, keepdims=True)
+        return values, np.where(is_measured, shares, base)
+
+
+def _pairs_across(first: Block, second: Block, measured: Set[Clique]) -> list[Clique]:
+    """Return the pairs of an attribute of each block that are in `measured`, in order."""
+    across = {(min(a, b), max(a, b)) for a, b in product(first.attributes, second.attributes)}
+    return sorted(measured & across)
 
 
 def _best_sources(measurements: Sequence[Observation]) -> dict[Clique, Observation]:
-    """For every attribute and pair inside the measurements the one whose sums over it have the least noise."""
-
-    def variance(m: Observation, part: Clique) -> float:
-        kept = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
-        return m.deviation**2 * m.counts.size / float(kept)
-
-    found: dict[Clique, Observation] = {}
+    """Return, for every attribute and pair inside the measurements, the one whose sums over it have the least noise."""
+    best: dict[Clique, Observation] = {}
     for m in measurements:
         finest = [a for a in m.attributes if a not in m.coarser]
         for part in (*combinations(finest, 1), *combinations(finest, 2)):
-            if part not in found or variance(m, part) < variance(found[part], part):
-                found[part] = m
-    return found
+            if part not in best or _variance(m, part) < _variance(best[part], part):
+                best[part] = m
+    return best
+
+
+def _variance(m: Observation, part: Clique) -> float:
+    """Return the variance of a sum of the measurement's cells over some of its attributes."""
+    sums = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
+    return m.deviation**2 * m.counts.size / float(sums)
 
 
 def _table(best: Observation, attributes: Clique, total: float) -> Floats:
-    """The nearest counts that are not negative and add up to the total; what was not counted shares the rest."""
+    """Return the nearest counts that are not negative and add up to the total; uncounted cells share the remaining records."""
     counts = best.counts.astype(np.float64)
     if isinstance(best, CensoredObservation) and not best.released.all():
         counts = np.where(best.released, counts, 0.0)
-        counts[~best.released] = max(total - counts.sum(), 0.0) / np.count_nonzero(~best.released)
-    others = tuple(axis for axis, a in enumerate(best.attributes) if a not in attributes)
-    return project_simplex(counts.sum(axis=others), total)
+        remaining = max(total - counts.sum(), 0.0)
+        counts[~best.released] = remaining / np.count_nonzero(~best.released)
+    summed_axes = tuple(axis for axis, a in enumerate(best.attributes) if a not in attributes)
+    return project_simplex(counts.sum(axis=summed_axes), total)
 
 
 def _cells(block: Block, one_way: Sequence[Floats]) -> Floats:
-    """Shares of the cells of a block if its attributes were independent but for the structural zeros."""
+    """Return shares of the cells of a block if its attributes were independent but for the structural zeros."""
     shares = np.ones(len(block.cells))
     for attribute, codes in zip(block.attributes, block.cells.T, strict=True):
-        shares *= (one_way[attribute] / one_way[attribute].sum())[codes]
+        code_shares = one_way[attribute] / one_way[attribute].sum()
+        shares *= code_shares[codes]
     return np.asarray(shares / shares.sum())
 
 
 def _draw(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
-    """Cells as often as their shares say, up to rounding, in random order: systematic sampling. DP: post-processing."""
-    reached = np.cumsum(shares)
-    points = (generator.permutation(number) + generator.random()) * (reached[-1] / number)
+    """Return cells as often as their shares say, up to rounding, in random order: systematic sampling. DP: post-processing."""
+    running_sum = np.cumsum(shares)
+    step = running_sum[-1] / number
+    points = (generator.permutation(number) + generator.random()) * step
     last = int(np.flatnonzero(shares)[-1])
-    return np.asarray(np.minimum(np.searchsorted(reached, points, side="right"), last), np.int64)
+    cells = np.searchsorted(running_sum, points, side="right")
+    return np.asarray(np.minimum(cells, last), np.int64)
