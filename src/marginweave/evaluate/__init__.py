@@ -1,1 +1,1 @@
-"""How well the records keep the counts, and how good the release is."""
+"""Evaluation of synthetic records: their distance from the counts, and the verdict on a release."""

@@ -1,10 +1,10 @@
-"""What would make a release better, and what would not. DP: post-processing of what was counted."""
+"""Advice of a verdict: which changes would make a release better. DP: post-processing of what was counted."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from marginweave.configuration.privacy import MOST_EPSILON
@@ -16,7 +16,7 @@ from marginweave.released.evaluation import MarginalBound
 from marginweave.released.verdict import GOOD, SetVerdict
 
 _TOO_LARGE = (
-    "{some} pairs have more cells than aggregate.cliques.max_cells, so that nothing could choose or measure them: coarser "
+    "{pairs} pairs have more cells than aggregate.cliques.max_cells, so that nothing could choose or measure them: coarser "
     "values or a larger max_cells would."
 )
 _MORE_ROUNDS = (
@@ -31,74 +31,111 @@ KNOWN_ADVICE = (
     "Where known counts differ from the table, more epsilon or rows bring records no closer to it: look whether the table or "
     "the known counts are wrong, unless records are meant to follow these."
 )
+_NOT_MEASURED = (
+    "{pairs} pairs were not measured, and are in the records only as far as others imply them: name what must be "
+    "right in aggregate.cliques."
+)
+_LESS_NOISE = (
+    "At least {factor:.1f} times the {means} would make half of them good; so do fewer columns and coarser "
+    "values{weak}."
+)
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
+# The L1 norm of the noise of n cells with standard deviation s has the standard deviation sqrt(1 - 2/pi) sqrt(n) s. It
+# is more than four of these above its mean in one of 30,000 releases.
+_NORM_VARIANCE = 1 - 2 / math.pi
+_NORM_DEVIATIONS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class BeyondNoise:
-    """What no noise that is less makes good.
+    """Sets of columns that less noise would not make good.
 
-    By their sorted names pairs with too many cells to be measured (`large`), and those that rounds `left` behind though they
-    are farther than noise; columns whose `known` counts, which records follow, are others than those of the table.
+    `large` are pairs with too many cells to be measured, `passed_over` pairs that rounds did not measure though they were
+    farther from the model than noise. Both are tuples of sorted names. `known_columns` are columns with known counts that
+    records follow and that differ from those of the table.
     """
 
     large: Collection[tuple[str, ...]] = frozenset()
-    left: Collection[tuple[str, ...]] = frozenset()
-    known: Set[str] = frozenset()
+    passed_over: Collection[tuple[str, ...]] = frozenset()
+    known_columns: Set[str] = frozenset()
 
 
 def known_apart(
     bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration
 ) -> dict[tuple[str, ...], float]:
-    """By what is known exactly of some attributes, the share of records that would have to change to be what was counted.
+    """Return, for sets with exact known counts, the share of records that would have to change to agree with the noisy counts.
 
-    Where noise does not explain the distance: the L1 norm of the noise of n cells of deviation s has one of
-    sqrt(1 - 2/pi) sqrt(n) s about its mean, and is more than four of these above it in one of 30,000 releases.
+    Sets are left out where noise explains the distance (`_NORM_DEVIATIONS`).
     """
-    exact = [{configuration.attributes[a].name for a in t.attributes} for t in configuration.totals if t.exact]
-    found = dict[tuple[str, ...], float]()
+    exact_tables = [table.attributes for table in configuration.totals if table.exact]
+    exact = [_names(attributes, configuration) for attributes in exact_tables]
+    shares: dict[tuple[str, ...], float] = {}
     for bound in bounds:
-        if not bound.noise or not bound.deviation or not any({*bound.attributes} <= names for names in exact):
+        if not bound.noise or not bound.deviation:
             continue
+        if not any(names.issuperset(bound.attributes) for names in exact):
+            continue
+        # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
         cells = bound.noise / expected_noise(bound.deviation, 1)
-        if bound.distance > bound.noise + 4 * math.sqrt((1 - 2 / math.pi) * cells) * bound.deviation:
+        explained = bound.noise + _NORM_DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
+        if bound.distance > explained:
             apart = math.sqrt(bound.distance**2 - bound.noise**2)
-            found[bound.attributes] = min(1.0, apart / (2 * max(1.0, counts.record_count)))
-    return found
+            shares[bound.attributes] = min(1.0, apart / (2 * max(1.0, counts.record_count)))
+    return shares
 
 
-def apart_words(apart: Mapping[tuple[str, ...], float], called: Mapping[str, str]) -> Iterator[str]:
-    """What a verdict says of `known_apart`, a sentence each; `called` has what it calls a column."""
+def _names(attributes: Iterable[int], configuration: Configuration) -> set[str]:
+    return {configuration.attributes[a].name for a in attributes}
+
+
+def apart_words(apart: Mapping[tuple[str, ...], float], titles: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence of the verdict for each set of `known_apart`; `titles` has what it calls a column."""
     for names, share in apart.items():
-        if not any({*others} < {*names} for others in apart):  # a column says it for sets that hold it
-            yield _KNOWN_APART.format(
-                names=" x ".join(called.get(name, name) for name in names), share=f"{100 * share:.0f}"
-            )
+        # the sentence of a column covers the sets that hold it
+        if any(set(subset) < set(names) for subset in apart):
+            continue
+        titled = [titles.get(name, name) for name in names]
+        yield _KNOWN_APART.format(names=" x ".join(titled), share=f"{100 * share:.0f}")
 
 
 def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> Iterator[str]:
-    """How much more would do, where less than half of the pairs (or columns) are good; no epsilon that protects weakly.
+    """Yield what would make the sets better, a sentence each.
 
-    No noise that is less makes a pair good that nothing measured, or that is `beyond`.
+    The last one says how much more epsilon or rows would do, where less than half of the longest sets (pairs, or columns)
+    are good. It offers no epsilon that protects weakly. Less noise makes no set good that was not measured, or that is in
+    `beyond`.
     """
-    longest = max((len(row.attributes) for row in sets), default=0)
-    found = [row for row in sets if len(row.attributes) == longest]
-    left = {row.attributes for row in found if sorted_names(row.attributes) in beyond.left}
-    lasting = left | {row.attributes for row in found if not beyond.known.isdisjoint(row.attributes)}
-    errors = [math.inf if row.error is None or row.attributes in lasting else row.error for row in found]
+    longest_length = max((len(row.attributes) for row in sets), default=0)
+    longest = [row for row in sets if len(row.attributes) == longest_length]
     if beyond.large:
-        yield _TOO_LARGE.format(some=f"{len(beyond.large):,}")
-    if unknown := sum(row.error is None and sorted_names(row.attributes) not in beyond.large for row in sets):
-        yield (
-            f"{unknown:,} pairs were not measured, and are in the records only as far as others imply them: name what must be "
-            "right in aggregate.cliques."
-        )
-    if any(row.attributes in left and (row.error or 0.0) > GOOD for row in found):
+        yield _TOO_LARGE.format(pairs=f"{len(beyond.large):,}")
+    unmeasured = 0
+    for row in sets:
+        if row.error is None and sorted_names(row.attributes) not in beyond.large:
+            unmeasured += 1
+    if unmeasured:
+        yield _NOT_MEASURED.format(pairs=f"{unmeasured:,}")
+    passed_over = [row for row in longest if sorted_names(row.attributes) in beyond.passed_over]
+    if any((row.error or 0.0) > GOOD for row in passed_over):
         yield _MORE_ROUNDS
-    median = statistics.median(errors) if errors else 0.0
+    median = _median_error(longest, beyond)
     if GOOD < median < math.inf:
-        weak = _WEAK if median / GOOD * epsilon > MOST_EPSILON else ""
-        yield (
-            f"At least {median / GOOD:.1f} times the {'rows' if weak else 'epsilon, or the rows,'} would make half of them "
-            f"good; so do fewer columns and coarser values{weak}."
+        is_weak = median / GOOD * epsilon > MOST_EPSILON
+        yield _LESS_NOISE.format(
+            factor=median / GOOD,
+            means="rows" if is_weak else "epsilon, or the rows,",
+            weak=_WEAK if is_weak else "",
         )
+
+
+def _median_error(sets: Sequence[SetVerdict], beyond: BeyondNoise) -> float:
+    """Return the median error of some sets, infinite for those that less noise would not make good, and 0 for no sets."""
+    errors: list[float] = []
+    for row in sets:
+        is_passed_over = sorted_names(row.attributes) in beyond.passed_over
+        is_known = not beyond.known_columns.isdisjoint(row.attributes)
+        if row.error is None or is_passed_over or is_known:
+            errors.append(math.inf)
+        else:
+            errors.append(row.error)
+    return statistics.median(errors) if errors else 0.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from marginweave.evaluate.tallies import Attributes
 from marginweave.released.evaluation import Association, Matrix, Measure
 
 Values = tuple[float | None, float | None]
+"""The value of the reference and that of the synthetic records."""
 
 
 def association(
@@ -26,55 +29,94 @@ def association(
 ) -> Association:
     """Measure each pair on both sides.
 
-    Against a table missing is a value, but not for Spearman. Against released counts it is none, and an attribute of one value
-    has no pair: there is nothing that could vary.
+    Against a table missing is a value, except for Spearman. Against released counts it is none, and pairs with an attribute of
+    one value are left out: nothing in them could vary.
 
     Args:
         comparison: The two sides.
         names: Names of the attributes.
         ordered: Attributes whose codes are in the order of their values.
         pairs: The pairs that the reference knows.
-        above: Of each pair with noise, whether it is above that (`dependent_pairs`), or the noise of its counts. Where
-            chance and noise explain the reference it has no number (`dependence`); that of the records is a fact.
+        above: For each pair with noise, whether its dependence is above the noise (`dependent_pairs`), or the noise of its
+            counts. Where chance and noise explain the reference, the reference has no number (`dependence`); that of the
+            records is a fact.
 
     Returns:
         Matrices and mean differences. DP: as private as the two sides.
     """
 
-    def measured(cells: Cells) -> tuple[Values, Values, Values, bool] | None:
+    def measure(cells: Cells) -> _PairAssociation | None:
         if not cells.single:
             return None
-        rows, columns = cells.numbering.codes(cells.keys)
-        kept = np.ones(len(rows), np.bool_) if comparison.is_exact else cells.complete
-        ranked = all(j in ordered for j in cells.numbering.attributes)
-        sides = []
-        for counts in (cells.reference, cells.synthetic):
-            part = _occupied(rows, columns, counts, kept)
-            rho = spearman(*_occupied(rows, columns, counts, cells.complete)) if ranked else None
-            sides.append((cramers_v(*part), normalized_mutual_information(*part), rho))
-        v, information, ranks = zip(*sides, strict=True)
-        known = above.get(cells.numbering.attributes, True)
-        if not isinstance(known, bool):
-            known = dependence(*_occupied(rows, columns, cells.reference, kept), known).p < CHANCE
-        if known or v[0] is None:
-            return v, information, ranks, False
-        return (None, v[1]), (None, information[1]), (None, ranks[1]), True
+        return _pair_association(
+            cells,
+            is_exact=comparison.is_exact,
+            is_ordered=all(j in ordered for j in cells.numbering.attributes),
+            above=above.get(cells.numbering.attributes, True),
+        )
 
     if not comparison.is_exact:
-        pairs = [pair for pair in pairs if all(comparison.sizes[j] > 1 for j in pair)]
-    found = {p: m for p, m in zip(pairs, comparison.measure(pairs, measured), strict=True) if m is not None}
-    single = [j for j in range(len(names)) if any(j in pair for pair in found)]
-    with_order = [j for j in single if j in ordered]
+        pairs = [(i, j) for i, j in pairs if comparison.sizes[i] > 1 and comparison.sizes[j] > 1]
+    results = zip(pairs, comparison.measure(pairs, measure), strict=True)
+    measured = {pair: measures for pair, measures in results if measures is not None}
+    paired = set(itertools.chain.from_iterable(measured))
+    places = [j for j in range(len(names)) if j in paired]
+    ordered_places = [j for j in places if j in ordered]
+    within_noise = sum(measures.is_within_noise for measures in measured.values())
     return Association(
-        cramers_v=_measure(names, single, {p: m[0] for p, m in found.items()}),
-        mutual_information=_measure(names, single, {p: m[1] for p, m in found.items()}),
-        spearman=_measure(names, with_order, {p: m[2] for p, m in found.items()}),
-        within_noise=sum(m[3] for m in found.values()) if above else None,
+        cramers_v=_measure(names, places, {pair: m.cramers_v for pair, m in measured.items()}),
+        mutual_information=_measure(names, places, {pair: m.mutual_information for pair, m in measured.items()}),
+        spearman=_measure(names, ordered_places, {pair: m.spearman for pair, m in measured.items()}),
+        within_noise=within_noise if above else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PairAssociation:
+    """The measures of a pair, each of the reference and of the synthetic records; None where there is no value."""
+
+    cramers_v: Values
+    mutual_information: Values
+    spearman: Values
+    is_within_noise: bool
+
+
+def _pair_association(cells: Cells, *, is_exact: bool, is_ordered: bool, above: float | bool) -> _PairAssociation:
+    """Return the measures of a pair.
+
+    Args:
+        cells: The cells of the pair on both sides.
+        is_exact: Whether missing is a value, except for Spearman.
+        is_ordered: Whether the codes of both attributes are in the order of their values.
+        above: Whether the dependence is above the noise, or the noise of the counts of the reference.
+    """
+    codes = cells.numbering.codes(cells.keys)
+    compared = np.ones(len(cells.keys), np.bool_) if is_exact else cells.complete
+    reference_table = _occupied(codes, cells.reference, compared)
+    synthetic_table = _occupied(codes, cells.synthetic, compared)
+    v = cramers_v(*reference_table)
+    information = normalized_mutual_information(*reference_table)
+    rank_correlation = synthetic_rank_correlation = None
+    if is_ordered:
+        rank_correlation = spearman(*_occupied(codes, cells.reference, cells.complete))
+        synthetic_rank_correlation = spearman(*_occupied(codes, cells.synthetic, cells.complete))
+
+    is_above = above
+    if not isinstance(above, bool):
+        is_above = dependence(*reference_table, above).p < CHANCE
+    is_within_noise = not is_above and v is not None
+    if is_within_noise:
+        v = information = rank_correlation = None
+    return _PairAssociation(
+        cramers_v=(v, cramers_v(*synthetic_table)),
+        mutual_information=(information, normalized_mutual_information(*synthetic_table)),
+        spearman=(rank_correlation, synthetic_rank_correlation),
+        is_within_noise=is_within_noise,
     )
 
 
 def cramers_v(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
-    """sqrt(sum (p - e)^2 / e / (min(r, c) - 1)) with e = p_row p_column, in [0, 1]; 0 where an attribute is constant.
+    """Return sqrt(sum (p - e)^2 / e / (min(r, c) - 1)) with e = p_row p_column, in [0, 1]; 0 where an attribute is constant.
 
     H. Cramér, Mathematical Methods of Statistics (1946), without bias correction; r and c count the values that occur.
 
@@ -88,76 +130,103 @@ def cramers_v(rows: Integers, columns: Integers, counts: FloatArray) -> float | 
     """
     if not len(counts):
         return None
-    p, px, py = _probabilities(rows, columns, counts)
-    r, c = int((px > 0).sum()), int((py > 0).sum())
-    if min(r, c) < 2:
+    p, row_shares, column_shares = _probabilities(rows, columns, counts)
+    r = int((row_shares > 0).sum())
+    c = int((column_shares > 0).sum())
+    smaller = min(r, c)
+    if smaller < 2:
         return 0.0
-    expected = px[rows] * py[columns]
-    empty = 0.0 if len(p) == r * c else 1.0 - expected.sum()
-    return math.sqrt(max(0.0, (((p - expected) ** 2 / expected).sum() + empty) / (min(r, c) - 1)))
+    expected = row_shares[rows] * column_shares[columns]
+    # a cell that does not occur has p = 0, and adds its e to the sum
+    empty_cells = 0.0 if len(p) == r * c else 1.0 - expected.sum()
+    occupied_cells = ((p - expected) ** 2 / expected).sum()
+    square = (occupied_cells + empty_cells) / (smaller - 1)
+    return math.sqrt(max(0.0, square))
 
 
 def normalized_mutual_information(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
-    """I(X; Y) / sqrt(H(X) H(Y)), in [0, 1]; 0 where an attribute is constant, None for an empty table.
+    """Return I(X; Y) / sqrt(H(X) H(Y)), in [0, 1]; 0 where an attribute is constant, None for an empty table.
 
     A. Strehl, J. Ghosh, Cluster Ensembles, JMLR 3 (2002). Arguments as for `cramers_v`. DP: as private as the counts.
     """
     if not len(counts):
         return None
-    p, px, py = _probabilities(rows, columns, counts)
-    information = float((p * np.log(p / (px[rows] * py[columns]))).sum())
-    scale = math.sqrt(_entropy(px) * _entropy(py))
+    p, row_shares, column_shares = _probabilities(rows, columns, counts)
+    independent = row_shares[rows] * column_shares[columns]
+    # I(X; Y) = sum p log(p / (p_row p_column))
+    information = float((p * np.log(p / independent)).sum())
+    scale = math.sqrt(_entropy(row_shares) * _entropy(column_shares))
     return information / scale if scale > 0 else 0.0
 
 
 def spearman(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
-    """Pearson's correlation of average ranks, in [-1, 1], of attributes whose codes are in order; None for a constant one.
+    """Return Pearson's correlation of average ranks, in [-1, 1], of attributes with ordered codes; None for a constant one.
 
     C. Spearman (1904), with ties at their mean rank: of value v it is #{x < v} + (#{x = v} + 1) / 2.
     Arguments as for `cramers_v`. DP: as private as the counts.
     """
     if not len(counts):
         return None
-    x, y = _centered_ranks(rows, counts), _centered_ranks(columns, counts)
-    spread = math.sqrt(float((counts * x * x).sum()) * float((counts * y * y).sum()))
+    x = _centered_ranks(rows, counts)
+    y = _centered_ranks(columns, counts)
+    x_square = float((counts * x * x).sum())
+    y_square = float((counts * y * y).sum())
+    spread = math.sqrt(x_square * y_square)
     return float((counts * x * y).sum()) / spread if spread > 0 else None
 
 
 def _occupied(
-    rows: Integers, columns: Integers, counts: FloatArray, kept: NDArray[np.bool_]
+    codes: Sequence[Integers], counts: FloatArray, compared: NDArray[np.bool_]
 ) -> tuple[Integers, Integers, FloatArray]:
-    chosen = kept & (counts > 0)
-    return rows[chosen], columns[chosen], counts[chosen]
+    """Return the codes of both attributes, and the counts, of the compared cells that occur."""
+    rows, columns = codes
+    occupied = compared & (counts > 0)
+    return rows[occupied], columns[occupied], counts[occupied]
 
 
 def _probabilities(rows: Integers, columns: Integers, counts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the shares of the cells, of the values of the rows, and of those of the columns."""
     p: FloatArray = counts / counts.sum()
-    px, py = (np.bincount(codes, weights=p).astype(np.float64) for codes in (rows, columns))
-    return p, px, py
+    row_shares = np.bincount(rows, weights=p).astype(np.float64)
+    column_shares = np.bincount(columns, weights=p).astype(np.float64)
+    return p, row_shares, column_shares
 
 
 def _entropy(p: FloatArray) -> float:
-    p = p[p > 0]
-    return max(0.0, -float((p * np.log(p)).sum()))
+    positive = p[p > 0]
+    return max(0.0, -float((positive * np.log(positive)).sum()))
 
 
 def _centered_ranks(codes: Integers, counts: FloatArray) -> FloatArray:
-    """The mean rank of each cell's value, less the mean of all ranks, (n + 1) / 2."""
+    """Return the mean rank of each cell's value, less the mean of all ranks, (n + 1) / 2."""
     numbers = np.bincount(codes, weights=counts)
-    ranks: FloatArray = (np.cumsum(numbers) - numbers + (numbers + 1) / 2)[codes] - (numbers.sum() + 1) / 2
+    mean_ranks = np.cumsum(numbers) - numbers + (numbers + 1) / 2
+    mean_of_all = (numbers.sum() + 1) / 2
+    ranks: FloatArray = mean_ranks[codes] - mean_of_all
     return ranks
 
 
-def _measure(names: Sequence[str], chosen: list[int], found: dict[Attributes, Values]) -> Measure:
-    def matrix(side: int) -> Matrix:
-        known: dict[Attributes, float | None] = {(j, j): 1.0 for j in chosen}
-        known |= {pair: values[side] for pair, values in found.items()}
-        return tuple(tuple(known.get((min(a, b), max(a, b))) for b in chosen) for a in chosen)
-
-    gaps = [abs(one - other) for one, other in found.values() if one is not None and other is not None]
+def _measure(names: Sequence[str], places: list[int], values: dict[Attributes, Values]) -> Measure:
+    """Return the matrices of a measure over some attributes, and the mean difference of both sides."""
+    gaps: list[float] = []
+    for reference, synthetic in values.values():
+        if reference is not None and synthetic is not None:
+            gaps.append(abs(reference - synthetic))
     return Measure(
-        names=tuple(names[j] for j in chosen),
-        reference=matrix(0),
-        synthetic=matrix(1),
+        names=tuple(names[j] for j in places),
+        reference=_matrix(places, {pair: sides[0] for pair, sides in values.items()}),
+        synthetic=_matrix(places, {pair: sides[1] for pair, sides in values.items()}),
         mean_difference=math.fsum(gaps) / len(gaps) if gaps else None,
     )
+
+
+def _matrix(places: list[int], values: dict[Attributes, float | None]) -> Matrix:
+    """Return the symmetric matrix of a side, 1 on its diagonal."""
+    rows: list[tuple[float | None, ...]] = []
+    for first in places:
+        row: list[float | None] = []
+        for second in places:
+            pair = (min(first, second), max(first, second))
+            row.append(1.0 if first == second else values.get(pair))
+        rows.append(tuple(row))
+    return tuple(rows)

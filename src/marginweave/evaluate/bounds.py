@@ -1,9 +1,10 @@
-"""Bounds from releases alone: the L1 distance of marginals from the sensitive ones, and what bounding contributions cut off."""
+"""Bounds from releases alone: the L1 distance of marginals from the sensitive ones, and the bias of bounded contributions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,11 +59,11 @@ def distance_bound(distance: float, sigma: float, cells: int, *, level: float = 
 
 
 def marginal_bounds(marginals: Marginals, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
-    """A bound for every measured set of attributes and every pair inside one, missing as a value.
+    """Return a bound for every measured set of attributes and every pair inside one, missing as a value.
 
     All complete measurements with Gaussian noise that hold r are combined by inverse variance: M~_r = sum_i w_i M~_i,
-    w_i proportional to 1/s_i^2, s_i^2 = g_i (sd_i^2 + 1/12) for a sum of g_i cells, and 1/s^2 = sum_i 1/s_i^2. Beyond single
-    attributes counts are over values as they were measured together. The records are weighted to the noisy total. Laplace
+    w_i proportional to 1/s_i^2, s_i^2 = g_i (sd_i^2 + 1/12) for a sum of g_i cells, and 1/s^2 = sum_i 1/s_i^2. Sets of several
+    attributes are counted over merged values, as they were measured. The records are weighted to the noisy total. Laplace
     noise has heavier tails than the bound allows: None where there is no other. DP: post-processing.
 
     Args:
@@ -72,53 +73,78 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
     """
     compression = compression_of(marginals, configuration)[1]
     one_way, wider = marginals.measured
-    total = max(0.0, sum(m.total for m in one_way) / len(one_way))
+    sets = sorted(cell_deviations([*one_way, *wider]), key=lambda attributes: (len(attributes), attributes))
+    numberings = [number_set(attributes, marginals.domain.sizes, [records]) for attributes in sets]
+    tallies = records.each(numberings)
+    holders_of = Holders([marginal.attributes for marginal in wider])
+    total = max(0.0, sum(marginal.total for marginal in one_way) / len(one_way))
     weight = total / max(len(records), 1)
-    found = []
-    chosen = sorted(cell_deviations([*one_way, *wider]), key=lambda c: (len(c), c))
-    larger = Holders([m.attributes for m in wider])
-    numberings = [number_set(columns, marginals.domain.sizes, [records]) for columns in chosen]
-    for columns, numbering, tally in zip(chosen, numberings, records.each(numberings), strict=True):
-        alone = len(columns) == 1
-        unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
-        holders = [wider[i] for i in larger.of(columns)] if not alone or unmerged else []
-        holders += [one_way[columns[0]]] if alone else []
-        complete = [m for m in holders if m.complete and count_noise(m.noise).is_normal]
-        noisy, sigma = _combined(complete or holders, columns)
-        mean_error = min(count_noise(m.noise).mean_error for m in complete or holders)
-        merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
-        made, others = _table(numbering, tally, merged, noisy.shape)
-        distance = float(np.abs(noisy.ravel() - made * weight).sum())
-        away = others * weight  # of the rows there are none outside the cells
-        bound = distance_bound(distance, sigma, noisy.size) + away if complete else None
-        names = tuple(marginals.domain.names[a] for a in columns)
-        noise = mean_error * sigma * noisy.size
-        found.append(
-            MarginalBound(attributes=names, distance=distance + away, bound=bound, noise=noise, deviation=sigma)
+    bounds: list[MarginalBound] = []
+    for attributes, numbering, tally in zip(sets, numberings, tallies, strict=True):
+        is_single = len(attributes) == 1
+        is_unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in attributes)
+        holders: list[Observation] = []
+        if is_unmerged or not is_single:
+            holders += [wider[i] for i in holders_of.of(attributes)]
+        if is_single:
+            holders.append(one_way[attributes[0]])
+
+        normal = [holder for holder in holders if holder.complete and count_noise(holder.noise).is_normal]
+        used = normal or holders
+        noisy, sigma = _combined(used, attributes)
+        merged_codes = [np.arange(len(noisy))] if is_single else [compression.codes[a] for a in attributes]
+        counts, outside = _count_cells(numbering, tally, merged_codes, noisy.shape)
+        distance = float(np.abs(noisy.ravel() - counts * weight).sum())
+        outside_distance = outside * weight  # no row of the table is outside the cells
+        bound = None
+        if normal:
+            bound = distance_bound(distance, sigma, noisy.size) + outside_distance
+        mean_error = min(count_noise(holder.noise).mean_error for holder in used)
+        marginal_bound = MarginalBound(
+            attributes=tuple(marginals.domain.names[a] for a in attributes),
+            distance=distance + outside_distance,
+            bound=bound,
+            noise=mean_error * sigma * noisy.size,
+            deviation=sigma,
         )
-    return tuple(found)
+        bounds.append(marginal_bound)
+    return tuple(bounds)
 
 
 def dependent_pairs(marginals: Marginals) -> dict[Clique, bool]:
-    """Of each pair of attributes inside a marginal, whether it differs from independent ones by more than chance and noise.
+    """Return, for each pair of attributes inside a marginal, whether it depends more than chance and noise explain.
 
-    By the counts of all marginals that hold it, as they were drawn: what makes counts consistent takes from rare values. DP:
-    post-processing.
+    The counts are those of all marginals that hold the pair, as drawn, because making counts consistent takes from rare values.
+    DP: post-processing.
     """
-    wider, found = marginals.measured[1], dict[Clique, bool]()
-    holders = Holders([m.attributes for m in wider])
-    for pair in (columns for columns in cell_deviations(wider) if len(columns) == 2):
-        table, sigma = _combined([wider[i] for i in holders.of(pair)], pair)
+    wider = marginals.measured[1]
+    holders_of = Holders([marginal.attributes for marginal in wider])
+    is_dependent: dict[Clique, bool] = {}
+    for attributes in cell_deviations(wider):
+        if len(attributes) != 2:
+            continue
+        holders = [wider[i] for i in holders_of.of(attributes)]
+        table, sigma = _combined(holders, attributes)
         rows, columns = np.indices(table.shape).reshape(2, -1)
-        found[pair] = dependence(rows, columns, table.ravel(), sigma, signed=True).p < CHANCE
-    return found
+        test = dependence(rows, columns, table.ravel(), sigma, signed=True)
+        is_dependent[attributes] = test.p < CHANCE
+    return is_dependent
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ReleasedSet:
+    """The released combinations of a set of columns, and the number of its candidates; None where that is not public."""
+
+    attributes: Clique
+    rows: slice
+    candidates: int | None
 
 
 def combination_bounds(drawn: Aggregates, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
-    """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
+    """Return a bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
-    What was suppressed is not known, and no part of either sum. Which cells were released depends on their noise, so the noise
-    of all n candidates of the set of columns (or what bounds their number from above) is what `distance_bound` takes for that
+    Suppressed combinations are not known, and no part of either sum. Which cells were released depends on their noise, so the
+    noise of all n candidates of the set of columns (or an upper bound of their number) is what `distance_bound` takes for that
     of the released ones. At length 1 the number of candidates of a private domain is not public: bound None. DP:
     post-processing.
 
@@ -128,81 +154,111 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
         configuration: what is declared, bounds resolved.
     """
     weight = drawn.record_count / max(len(records), 1)
-    sides = Released(aggregates=drawn), records
-    undeclared_counts = {cells.name: cells.count for cells in drawn.domain.undeclared if cells.kept}
-    found = []
+    sides = (Released(aggregates=drawn), records)
+    bounds: list[MarginalBound] = []
     for level, noise in zip(drawn.levels, drawn.noise, strict=True):
         sigma = math.sqrt(noise.deviation**2 + 1 / 12)
         sets = list(_released_sets(drawn, level, configuration))
-        numberings = [number_set(columns, drawn.domain.sizes, sides) for columns, _, _ in sets]
-        tallies = zip(numberings, records.each(numberings), strict=True)
-        for (columns, rows, candidates), (numbering, tally) in zip(sets, tallies, strict=True):
-            made = tally.at(numbering.keys(level.values[rows].T)) * weight
-            distance = float(np.abs(level.counts[rows] - made).sum())
-            bound = None if candidates is None else distance_bound(distance, sigma, candidates)
-            names = tuple(drawn.domain.names[a] for a in columns)
-            counts = level.counts[rows]
-            undeclared = max((undeclared_counts.get(name, 0) for name in names), default=0)
-            lost = max(0.0, drawn.record_count - float(counts.sum()) - undeclared)
-            if candidates is not None and noise.contribution_bound >= configuration.contribution_cap(noise.length):
-                # the rest of the records lack a value: thresholds alone suppress, and no more than they are in each cell
-                lost = min(lost, (candidates - len(counts)) * float(noise.threshold))
-            alone = expected_noise(sigma, len(counts)) + lost
-            found.append(MarginalBound(attributes=names, distance=distance, bound=bound, noise=alone, deviation=sigma))
-    return tuple(found)
+        numberings = [number_set(released.attributes, drawn.domain.sizes, sides) for released in sets]
+        tallies = records.each(numberings)
+        for released, numbering, tally in zip(sets, numberings, tallies, strict=True):
+            counts = level.counts[released.rows]
+            keys = numbering.keys(level.values[released.rows].T)
+            synthetic = tally.at(keys) * weight
+            distance = float(np.abs(counts - synthetic).sum())
+            bound = None
+            if released.candidates is not None:
+                bound = distance_bound(distance, sigma, released.candidates)
+            suppressed = _suppressed_records(released, counts, drawn, noise, configuration)
+            marginal_bound = MarginalBound(
+                attributes=tuple(drawn.domain.names[a] for a in released.attributes),
+                distance=distance,
+                bound=bound,
+                noise=expected_noise(sigma, len(counts)) + suppressed,
+                deviation=sigma,
+            )
+            bounds.append(marginal_bound)
+    return tuple(bounds)
 
 
-def _combined(holders: Sequence[Observation], columns: Clique) -> tuple[NDArray[np.float64], float]:
-    """The inverse-variance mean of what several marginals say of some attributes, and its s."""
-    parts = [(project(m, columns), m.deviation**2 + 1 / 12) for m in holders]
-    precisions = [1 / (summed * variance) for (_, summed), variance in parts]
-    total = np.sum([p * counts for p, ((counts, _), _) in zip(precisions, parts, strict=True)], axis=0)
+def _suppressed_records(
+    released: _ReleasedSet,
+    counts: NDArray[np.integer],
+    drawn: Aggregates,
+    noise: LevelNoise,
+    configuration: Configuration,
+) -> float:
+    """Return the number of records whose combination was suppressed, at most: those that the counts of a set lack."""
+    names = [drawn.domain.names[a] for a in released.attributes]
+    undeclared_counts = {cells.name: cells.count for cells in drawn.domain.undeclared if cells.kept}
+    undeclared = max((undeclared_counts.get(name, 0) for name in names), default=0)
+    lacking = max(0.0, drawn.record_count - float(counts.sum()) - undeclared)
+    is_unbounded = noise.contribution_bound >= configuration.contribution_cap(noise.length)
+    if released.candidates is None or not is_unbounded:
+        return lacking
+    # the other records lack a value: only thresholds suppress, and at most the threshold in each cell
+    return min(lacking, (released.candidates - len(counts)) * float(noise.threshold))
+
+
+def _combined(holders: Sequence[Observation], attributes: Clique) -> tuple[NDArray[np.float64], float]:
+    """Return the inverse-variance mean of the counts of some attributes in several marginals, and its s."""
+    tables: list[NDArray[np.int64]] = []
+    precisions: list[float] = []
+    for holder in holders:
+        table, summed_cells = project(holder, attributes)
+        variance = holder.deviation**2 + 1 / 12
+        tables.append(table)
+        precisions.append(1 / (summed_cells * variance))
+    total = np.sum([p * table for p, table in zip(precisions, tables, strict=True)], axis=0)
     return total / sum(precisions), sum(precisions) ** -0.5
 
 
-def _released_sets(
-    drawn: Aggregates, level: Level, configuration: Configuration
-) -> Iterator[tuple[Clique, slice, int | None]]:
-    """Each set of columns with its rows and how many candidates it had, or None where that is not public."""
+def _released_sets(drawn: Aggregates, level: Level, configuration: Configuration) -> Iterator[_ReleasedSet]:
+    """Yield each set of columns of a level."""
     sizes = drawn.domain.sizes
     if level.length == 1:
-        private = [attribute.private for attribute in configuration.attributes]
-        yield from ((c, rows, None if private[c[0]] else sizes[c[0]]) for c, rows in level.by_columns())
+        for attributes, rows in level.by_columns():
+            place = attributes[0]
+            candidates = None if configuration.attributes[place].private else sizes[place]
+            yield _ReleasedSet(attributes=attributes, rows=rows, candidates=candidates)
         return
     forbidden = combinations_of(forbidden_codes(configuration.forbidden, drawn.domain.labels))
-    candidates = CandidateSet.above(drawn.levels[level.length - 2], sizes, forbidden)
-    yield from ((c, rows, candidates.counts[c]) for c, rows in level.by_columns())
+    shorter = drawn.levels[level.length - 2]
+    counts = CandidateSet.above(shorter, sizes, forbidden).counts
+    for attributes, rows in level.by_columns():
+        yield _ReleasedSet(attributes=attributes, rows=rows, candidates=counts[attributes])
 
 
-def _table(
-    numbering: Numbering, tally: Tally, merged: Sequence[NDArray[np.integer]], shape: Sequence[int]
+def _count_cells(
+    numbering: Numbering, tally: Tally, merged_codes: Sequence[NDArray[np.integer]], shape: Sequence[int]
 ) -> tuple[NDArray[np.int64], int]:
-    """Records in each cell of some attributes, flat, where value v of attribute i is the value `merged[i][v]`.
+    """Return the records in each cell of some attributes, flat, and the number of records that are in no cell.
 
-    And how many are in no cell: records that stay incomplete (`relax: false`) may lack a value that cannot be missing.
+    Value v of attribute i is the value `merged_codes[i][v]`. Records that stay incomplete (`relax: false`) may lack a value
+    that cannot be missing; they are in no cell.
     """
-    codes = numbering.codes(tally.keys)
-    inside = np.logical_and.reduce([c < len(m) for m, c in zip(merged, codes, strict=True)])
-    cells = [m[c[inside]].astype(np.int64) for m, c in zip(merged, codes, strict=True)]
+    columns = list(zip(merged_codes, numbering.codes(tally.keys), strict=True))
+    has_cell = np.logical_and.reduce([codes < len(merged) for merged, codes in columns])
+    cells = [merged[codes[has_cell]].astype(np.int64) for merged, codes in columns]
     counts = np.zeros(math.prod(shape), np.int64)
-    np.add.at(counts, np.ravel_multi_index(cells, tuple(shape)), tally.counts[inside])
-    return counts, int(tally.counts[~inside].sum())
+    np.add.at(counts, np.ravel_multi_index(cells, tuple(shape)), tally.counts[has_cell])
+    return counts, int(tally.counts[~has_cell].sum())
 
 
 def bounding_biases(
     configuration: Configuration, epsilons: Mapping[int, float], aggregates: Aggregates
 ) -> tuple[BoundingBias, ...]:
-    """The bias of every released length, by the epsilon of the percentile that was bought for each; see `most_cut_records`.
+    """Return the bias of every released length, by the epsilon of the percentile that was bought for each.
 
-    0 where no record can hold more than Delta_k, its public cap, and for marginals, in which every record counts once. Not
-    known where rows or values were left out before the noisy counts: rows of a subject beyond its most, values of a cell
-    beyond its cap, a table that was resized. DP: post-processing.
+    See `most_cut_records`. The bias is 0 where no record can hold more than Delta_k, its public cap, and for marginals, in
+    which every record counts once. It is not known where rows or values were left out before the noisy counts: rows of a
+    subject beyond its most, values of a cell beyond its cap, a table that was resized. DP: post-processing.
     """
     return tuple(_bias(configuration, epsilons, aggregates, noise) for noise in aggregates.noise)
 
 
 def most_cut_records(configuration: Configuration, epsilon: float, aggregates: Aggregates, length: int) -> int:
-    """With probability `LEVEL`, no more records than this hold more than Delta_k combinations; k = `length`.
+    """Return a number of records: with probability `LEVEL`, no more hold more than Delta_k combinations; k = `length`.
 
     Each of them takes 1 at most from any one count. With q the percentile, F(c) the number of records that hold c at most, s
     the score and S its sensitivity in units of 1/b: the exponential mechanism chooses a score below its maximum by more than
@@ -228,8 +284,9 @@ def _bias(
     configuration: Configuration, epsilons: Mapping[int, float], aggregates: Aggregates, noise: LevelNoise
 ) -> BoundingBias:
     k = noise.length
-    if unknown := _left_out(configuration):
-        return BoundingBias(length=k, records=None, confidence=None, words=f"not known: {unknown}")
+    reason = _rows_left_out(configuration)
+    if reason is not None:
+        return BoundingBias(length=k, records=None, confidence=None, words=f"not known: {reason}")
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
         return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
     records = most_cut_records(configuration, epsilons[k], aggregates, k)
@@ -240,8 +297,8 @@ def _bias(
     return BoundingBias(length=k, records=records, confidence=LEVEL, words=words)
 
 
-def _left_out(configuration: Configuration) -> str | None:
-    """Why the rows as counted are not the rows as prepared, or None."""
+def _rows_left_out(configuration: Configuration) -> str | None:
+    """Return why the rows as counted are not the rows as prepared, or None."""
     subject = configuration.privacy.subject
     if configuration.resize is not None:
         return "the counted table is a sample"

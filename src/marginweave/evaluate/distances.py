@@ -1,4 +1,4 @@
-"""How far the records of a release are expected to be from the table, by its own noisy counts. DP: post-processing.
+"""Expected distances of the records of a release from the table, by its own noisy counts. DP: post-processing.
 
 The expected distance t of a measured set of columns follows from how far its records are from its counts as drawn, d. Of n
 cells with noise of deviation s, records that took over the noise of p of them are sqrt(p) s from the truth and sqrt(n - p) s
@@ -34,25 +34,29 @@ from marginweave.records.decode import label_counts
 from marginweave.released.evaluation import MarginalBound
 from marginweave.released.verdict import CARE
 
-# The least that records take over of the noise of a column, as a part of its norm, and of that of larger sets, of its square.
-_OF_COLUMN, _OF_SETS = 0.7, 0.03
-# The square of the L1 norm of the noise of n cells deviates by 2 sqrt(pi/2 - 1) / sqrt(n) of it; one and a half times that.
+# The least noise that records take over: of a column as a part of the norm, of larger sets as a part of its square.
+_OF_COLUMN = 0.7
+_OF_SETS = 0.03
+# The square of the L1 norm of the noise of n cells has the standard deviation 2 sqrt(pi/2 - 1) / sqrt(n), as a part of it. This
+# is one and a half times that.
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
-# How far a pair that was not chosen is, in the noise of measuring it.
+# The distance of a pair that was not chosen, as a part of the noise of measuring it.
 _UNCHOSEN = 0.55
-# Of the records whose value was measured as one with others, how many count as misplaced.
+# The part of the records with merged values that counts as misplaced.
 _MISPLACED = 0.25
 
 Sets = Mapping[tuple[str, ...], float | None]
 
 
 def merged_shares(compression: Compression, names: Sequence[str]) -> dict[str, float]:
-    """Of each attribute the share of records whose value was measured as one with others in sets of several columns."""
-    found = {}
-    for name, new, counts in zip(names, compression.codes, compression.counts, strict=True):
-        held = np.maximum(counts, 0.0)
-        found[name] = float(held[np.bincount(new)[new] > 1].sum() / max(held.sum(), 1.0))
-    return found
+    """Return, for each attribute, the share of records whose value is merged with others in sets of several columns."""
+    shares: dict[str, float] = {}
+    for name, codes, counts in zip(names, compression.codes, compression.counts, strict=True):
+        records = np.maximum(counts, 0.0)
+        merged_sizes = np.bincount(codes)[codes]
+        is_merged = merged_sizes > 1
+        shares[name] = float(records[is_merged].sum() / max(records.sum(), 1.0))
+    return shares
 
 
 def set_errors(
@@ -63,121 +67,155 @@ def set_errors(
     *,
     is_smoothed: bool = True,
 ) -> dict[tuple[str, ...], float]:
-    """The expected distance of every set that has counts, by its sorted names; `is_smoothed` are all but k-tuples.
+    """Return the expected distance of every set that has counts, by its sorted names.
 
-    Where values are merged, nothing measured which of them goes with what: a quarter of such records count as misplaced.
-    `drawn` has, by the length of a set, the mean distance of the records from the model that they were drawn from.
+    Args:
+        bounds: Distances of the records from the counts as drawn, with their noise.
+        records: The noisy number of records.
+        merged: `merged_shares`. Where values are merged, nothing measured which of them belong to which values of the other
+            columns: a quarter of such records count as misplaced.
+        drawn: By the length of a set, the mean distance of the records from the model that they were drawn from.
+        is_smoothed: False for k-tuples only.
     """
-    modelled = _of_model(
-        bounds, {length: 2 * max(records, 1.0) * distance for length, distance in (drawn or {}).items()}
-    )
+    merged = merged or {}
+    norms = {length: 2 * max(records, 1.0) * distance for length, distance in (drawn or {}).items()}
+    modelled = _model_bounds(bounds, norms)
     share = max(_OF_SETS, statistics.median(_taken_shares(modelled) or [0.0]))
-    found = {}
-    for bound, of_model in zip(bounds, modelled, strict=True):
-        if bound.noise is not None:
-            several = len(bound.attributes) > 1
-            by_chance = math.sqrt(bound.distance**2 - of_model.distance**2)
-            smoothed = math.hypot(_smoothed(of_model, bound.noise, share), by_chance)
-            apart = smoothed if is_smoothed else _beyond(bound, bound.noise)
-            misplaced = _MISPLACED * sum((merged or {}).get(name, 0.0) for name in bound.attributes) if several else 0.0
-            found[sorted_names(bound.attributes)] = min(1.0, apart / (2 * max(records, 1.0)) + misplaced)
-    return found
+    errors: dict[tuple[str, ...], float] = {}
+    for bound, model_bound in zip(bounds, modelled, strict=True):
+        if bound.noise is None:
+            continue
+        if is_smoothed:
+            by_chance = math.sqrt(bound.distance**2 - model_bound.distance**2)
+            norm = math.hypot(_smoothed(model_bound, bound.noise, share), by_chance)
+        else:
+            norm = _beyond(bound, bound.noise)
+        misplaced = 0.0
+        if len(bound.attributes) > 1:
+            misplaced = _MISPLACED * sum(merged.get(name, 0.0) for name in bound.attributes)
+        errors[sorted_names(bound.attributes)] = min(1.0, norm / (2 * max(records, 1.0)) + misplaced)
+    return errors
 
 
-def _of_model(bounds: Iterable[MarginalBound], drawn: Mapping[int, float]) -> list[MarginalBound]:
-    """The sets with the distance of the model, where that of the records from it is `drawn`, in records (L1)."""
-    found = []
+def _model_bounds(bounds: Iterable[MarginalBound], drawn: Mapping[int, float]) -> list[MarginalBound]:
+    """Return the sets with the distance of the model; `drawn` is that of the records from it, in records (L1), by length."""
+    modelled: list[MarginalBound] = []
     for bound in bounds:
         by_chance = drawn.get(len(bound.attributes), 0.0)
         distance = math.sqrt(max(bound.distance**2 - by_chance**2, 0.0))
-        found.append(bound.model_copy(update={"distance": distance}))
-    return found
+        modelled.append(bound.model_copy(update={"distance": distance}))
+    return modelled
 
 
 def _taken_shares(bounds: Sequence[MarginalBound]) -> list[float]:
-    """Of each larger set the share of its noise that records took over, as if they followed nothing else."""
-    sets = [bound for bound in bounds if len(bound.attributes) > 1 and bound.noise]
-    return [1 - (bound.distance / bound.noise) ** 2 for bound in sets if bound.noise]
+    """Return, for each larger set, the share of its noise that records took over, as if they followed nothing else."""
+    larger = [bound for bound in bounds if len(bound.attributes) > 1]
+    return [1 - (bound.distance / bound.noise) ** 2 for bound in larger if bound.noise]
 
 
 def _beyond(bound: MarginalBound, noise: float) -> float:
-    """The larger of the noise and what the records are beyond it, in records (L1)."""
+    """Return the larger of the noise and the distance of the records beyond it, in records (L1)."""
     return max(noise, math.sqrt(max(0.0, bound.distance**2 - noise**2)))
 
 
 def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
-    """How far a model is that took over some of the noise, in records (L1)."""
-    own = abs(noise**2 - bound.distance**2)
+    """Return the distance of a model that took over a part of the noise, in records (L1)."""
+    noise_square = noise**2
+    square = abs(noise_square - bound.distance**2)
     if len(bound.attributes) == 1:
-        return max(_OF_COLUMN * noise, math.sqrt(own))
-    cells = max(1.0, noise / expected_noise(bound.deviation, 1)) if bound.deviation else 1.0
-    return math.sqrt(max(share * noise**2, own - _CHANCE * noise**2 / math.sqrt(cells)))
+        return max(_OF_COLUMN * noise, math.sqrt(square))
+    cells = 1.0
+    if bound.deviation:
+        cells = max(1.0, noise / expected_noise(bound.deviation, 1))
+    beyond_chance = square - _CHANCE * noise_square / math.sqrt(cells)
+    return math.sqrt(max(share * noise_square, beyond_chance))
 
 
 def unchosen_errors(
-    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float, left: float = 0.0
+    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float, passed_over: float = 0.0
 ) -> dict[tuple[str, ...], float]:
-    """The expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
+    """Return the expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
 
-    With the shares p_a and q_b of their values, N records and noise of a deviation s, a cell is off by what noise would have
-    been in it, or by what independent columns have there, where this is less: sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N).
-    Where rounds had no share left for pairs that are farther than that, it is `left`, and at most 2 e where all records except
-    a share e have one value of a column.
-    Besides, the rows and the records are each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
+    With the shares p_a and q_b of their values, N records and noise of standard deviation s, a cell is off by what noise would
+    have been in it, or by what independent columns have there, where this is less:
+    sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N). Where rounds had no share left for pairs that are farther than that, it is
+    `passed_over`, and at most 2 e where all records except a share e have one value of a column.
+    The rows and the records are also each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
     of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart.
+
+    Args:
+        distances: Expected distances by sorted names; pairs with a column that has none are left out.
+        counts: The counts as released.
+        deviation: s, in records.
+        passed_over: The distance of pairs that rounds passed over; 0 without such pairs.
     """
-    records, names = max(1.0, float(counts.record_count)), counts.domain.names
-    shares = [_shares(held, records) for held in label_counts(counts)]
-    noise, found = expected_noise(deviation, 1) / records, dict[tuple[str, ...], float]()
-    for (one, first), (other, second) in itertools.combinations(zip(names, shares, strict=True), 2):
-        alone = [distances.get((name,)) for name in (one, other)]
-        independent = np.outer(first, second)
-        by_noise = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
-        together = max(by_noise, min(left, 2 * (1 - first.max()), 2 * (1 - second.max())))
-        variances = np.outer(first * (1 - first), second * (1 - second)) / records
-        chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
-        if None not in alone:
-            parts = (together, chance, *(part for part in alone if part is not None))
-            found[sorted_names((one, other))] = min(1.0, math.hypot(*parts))
-    return found
+    records = max(1.0, float(counts.record_count))
+    noise = expected_noise(deviation, 1) / records
+    columns: list[tuple[str, float, Floats]] = []
+    for name, values in zip(counts.domain.names, label_counts(counts), strict=True):
+        distance = distances.get((name,))
+        if distance is not None:
+            columns.append((name, distance, _shares(values, records)))
+
+    errors: dict[tuple[str, ...], float] = {}
+    for first_column, second_column in itertools.combinations(columns, 2):
+        first, first_distance, p = first_column
+        second, second_distance, q = second_column
+        independent = np.outer(p, q)
+        noise_in_cells = np.minimum(noise, independent)
+        by_noise = _UNCHOSEN * float(noise_in_cells.sum()) / 2
+        first_limit = 2 * (1 - p.max())
+        second_limit = 2 * (1 - q.max())
+        pair_distance = max(by_noise, min(passed_over, first_limit, second_limit))
+        variances = np.outer(p * (1 - p), q * (1 - q)) / records
+        chance_in_cells = np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent)
+        chance = float(chance_in_cells.sum()) / 2
+        error = math.hypot(pair_distance, chance, first_distance, second_distance)
+        errors[sorted_names((first, second))] = min(1.0, error)
+    return errors
 
 
-def _shares(held: Floats, records: float) -> Floats:
-    """The shares of the values of a column, and of those without one."""
-    shares = np.clip(held / records, 0.0, 1.0)
+def _shares(counts: Floats, records: float) -> Floats:
+    """Return the shares of the values of a column, and last the share of the records without a value."""
+    shares = np.clip(counts / records, 0.0, 1.0)
     return np.append(shares, max(0.0, 1.0 - float(shares.sum())))
 
 
 def sorted_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names by which a set of columns is looked up, whatever their order."""
+    """Return the names of a set of columns in the order by which it is looked up."""
     return tuple(sorted(names))
 
 
 def expected_errors(distances: Mapping[tuple[str, ...], float], names: Sequence[str]) -> Sets:
-    """The expected distance of every set of one to three columns; None of a pair of which nothing is known.
+    """Return the expected distance of every set of one to three columns; None for a pair of which nothing is known.
 
-    `distances` has that of sets by themselves, by their sorted names. Of triples there are those that
-    something measured, or whose three pairs are known.
+    `distances` has that of sets by themselves, by their sorted names. Triples are left out unless they were measured, or all
+    their pairs are known.
     """
     place = {name: i for i, name in enumerate(names)}
-    found: dict[tuple[str, ...], float | None] = {
-        tuple(sorted(columns, key=place.__getitem__)): error for columns, error in distances.items()
-    }
+    errors: dict[tuple[str, ...], float | None] = {}
+    for columns, distance in distances.items():
+        ordered = sorted(columns, key=place.__getitem__)
+        errors[tuple(ordered)] = distance
     for pair in itertools.combinations(names, 2):
-        found[pair] = _at_least(found.get(pair), [found.get((name,)) for name in pair])
+        column_errors = [errors.get((name,)) for name in pair]
+        errors[pair] = _at_least(errors.get(pair), column_errors)
     for triple in itertools.combinations(names, 3):
-        pairs = [found.get(pair) for pair in itertools.combinations(triple, 2)]
-        known = [error for error in pairs if error is not None]
-        if len(known) == len(pairs):
-            smoothed = min(found.get(triple) or 1.0, 1.0, 2 * statistics.fmean(known))
-            found[triple] = _at_least(smoothed, known)
-    return found
+        pairs = itertools.combinations(triple, 2)
+        pair_errors = [errors.get(pair) for pair in pairs]
+        known_errors = [error for error in pair_errors if error is not None]
+        if len(known_errors) == len(pair_errors):
+            by_pairs = 2 * statistics.fmean(known_errors)
+            smoothed = min(errors.get(triple) or 1.0, 1.0, by_pairs)
+            errors[triple] = _at_least(smoothed, known_errors)
+    return errors
 
 
 def _at_least(error: float | None, parts: Iterable[float | None]) -> float | None:
-    """The error of a set, which is never less than that of a part of it: a distance only falls where cells are added up.
+    """Return the error of a set, at least that of each of its parts: a distance only falls where cells are added up.
 
-    What nothing measured is not known, but for that: None where its parts allow care.
+    The error of a set that was not measured is None, unless a part of it is worse than with care.
     """
-    worst = max([error or 0.0, *(part for part in parts if part is not None)])
+    known_parts = [part for part in parts if part is not None]
+    worst = max([error or 0.0, *known_parts])
     return None if error is None and worst <= CARE else worst

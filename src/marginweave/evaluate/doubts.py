@@ -1,11 +1,10 @@
-"""What noisy counts say of columns: whether one was read as it was meant, and its mean is near. DP: post-processing."""
+"""Doubts about single columns from noisy counts: lost values, a column that looks unread, a bad mean. DP: post-processing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import chdtri
@@ -20,17 +19,24 @@ from marginweave.domain.shares import share_ends
 from marginweave.observations.combinations import Aggregates
 from marginweave.released.verdict import CARE
 
+# From this share of the records on, values that are missing or `other` are reported.
 _MUCH = 0.25
-# Of a private domain, by the lower end: from where on what was not released is said, and from where on it is a doubt.
-_SOME_HIDDEN, _MUCH_HIDDEN = 0.01, 0.1
+# For a private domain, by the lower end of the interval: from the first share on, values that were not released are reported;
+# from the second on, they are a doubt.
+_SOME_HIDDEN = 0.01
+_MUCH_HIDDEN = 0.1
 _DEVIATIONS = 1.96
-# A column can look drawn only where it has many records of each value, and noise that could not hide how far they are from its
-# weights, and, with so few values, no known relation to another: random draws pass for others once in a million times.
-_EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
+# A column can look drawn only where it has many records of each value, and noise that could not hide their distance from its
+# weights. A column with few values can look so only without a known relation to another one. Random draws are not recognized as
+# such once in a million times.
+_EVEN_VALUES = 4
+_EVEN_RECORDS = 500.0
+_EVEN_DEVIATIONS = 5.0
+_EVEN_CHANCE = 1e-6
 _EVEN = (
-    "the released counts of {name} cannot be told from evenly spread ones, as they would be if no value had been read"
+    "the released counts of {name} cannot be told from evenly spread ones, as they would be if no value had been read: "
+    "fine if {name} really is even; if not, look whether it was read as it was meant"
 )
-_EVEN += ": fine if {name} really is even; if not, look whether it was read as it was meant"
 _GAPS = (
     "{name} is missing in at least {share:.0f} % of the records: fine if so many have none, or its values do not apply"
 )
@@ -43,15 +49,17 @@ _NOTHING = "{name} has no released value, as none is frequent enough: leave it o
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnFacts:
-    """What noisy counts say of one column: shares of the records, whether its values are as draws, and its mean.
+    """Facts of one column from noisy counts: shares of the records, whether its values look drawn, and its mean.
 
-    Of `missing` and `other` it is what noise leaves of the share. `hidden` are those of a private domain whose value was not
-    released, 1 where none was, `hidden_ends` an interval of it; `can_lack` says that cells without any value are among them.
+    `missing_share` is the share without a value, `other_share` that with `other` for a value that is not declared; both are
+    what noise does not explain. `hidden` is the share whose value of a private domain was not released, 1 where no value was;
+    `hidden_ends` is an interval of it. `can_lack` says that these include cells without any value. `mean` is the reason not to
+    trust the mean, if there is one (`mean_doubt`).
     """
 
     name: str
-    missing: float = 0.0
-    other: float = 0.0
+    missing_share: float = 0.0
+    other_share: float = 0.0
     hidden: float = 0.0
     hidden_ends: tuple[float, float] = (0.0, 1.0)
     can_lack: bool = False
@@ -68,150 +76,238 @@ def column_facts(
     related: Collection[str],
     unreleased: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[ColumnFacts]:
-    """What the released counts say of the columns that have one value a record.
+    """Return the facts of the columns that have one value a record.
 
-    With `impute` a cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody
-    has read as it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that
-    even; they are doubted only where they were counted with others (`paired`) and are not `related`.
+    With `impute` a cell that cannot be read becomes a draw by public weights (`uniform_weights`). If no cell of a column was
+    read as it was meant, its counts follow the weights, and it is related to no other column. Columns of few values are often
+    that even; they are doubted only where they were counted with others (`paired`) and are not `related`.
+
+    Args:
+        counts: The counts as released.
+        configuration: What is declared.
+        deviation: Standard deviation of the noise of the counts of single columns.
+        paired: Names of columns that were counted with others.
+        related: Names of columns that have an association with another one above noise.
+        unreleased: For private domains the noisy number of records whose value was not released, and the standard deviation
+            of its noise, where that number was drawn.
     """
-    found = []
-    structure = configuration.structure
-    elsewhere = {name for rule in (structure and structure.applies) or () for name in rule.columns}
-    known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
-    released = dict(counts.levels[0].by_columns()) if counts.levels else {}
+    unreleased = unreleased or {}
+    explained = {*related, *_known_columns(configuration)}
+    conditional = _conditional_columns(configuration)
+    level_rows = dict(counts.levels[0].by_columns()) if counts.levels else {}
+    result: list[ColumnFacts] = []
     for place, attribute in enumerate(configuration.attributes):
         if attribute.is_set or attribute.of_set:
             continue
-        if (place,) not in released:
-            if attribute.private:  # no value was often enough
-                found.append(ColumnFacts(name=attribute.name, hidden=1.0, is_nothing=True))
+        name = attribute.name
+        if (place,) not in level_rows:
+            if attribute.private:  # no value was frequent enough
+                result.append(ColumnFacts(name=name, hidden=1.0, is_nothing=True))
             continue
-        rows = released[place,]
-        codes, values = counts.levels[0].values[rows, 0], counts.levels[0].counts[rows].astype(np.float64)
+        rows = level_rows[place,]
+        codes = counts.levels[0].values[rows, 0]
+        values = counts.levels[0].counts[rows].astype(np.float64)
         column = configuration.columns[attribute.column]
-        enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
-        # what happens through a year is often even: a date is looked at as a column of few values is
-        few = len(values) <= _EVEN_VALUES or isinstance(column, DateColumn)
-        told = attribute.name not in {*related, *known} and (attribute.name in paired or not few)
-        is_whole = attribute.imputed and len(attribute.labels) == len(values) > 1
-        is_even = is_whole and enough and told and _is_even(values, attribute, column, deviation)
-        number = column if isinstance(column, NumberColumn) else None
-        mean = mean_doubt(number, codes, values, deviation) if number else None
-        facts = ColumnFacts(name=attribute.name, is_even=is_even, mean=mean)
-        if attribute.private or attribute.name not in elsewhere:  # where it does not apply, nothing is lost
-            held = dict(zip(codes.tolist(), values.tolist(), strict=True))
-            facts = replace(facts, **_shares(counts, configuration, place, held, deviation))
-            if attribute.private:
-                own = (unreleased or {}).get(attribute.name)
-                facts = replace(facts, **_hidden(attribute, counts, held, deviation, own))
-        found.append(facts)
-    return found
+        facts = ColumnFacts(name=name)
+        if name not in explained:
+            is_even = _looks_drawn(values, attribute, column, deviation, is_paired=name in paired)
+            facts = replace(facts, is_even=is_even)
+        if isinstance(column, NumberColumn):
+            facts = replace(facts, mean=mean_doubt(column, codes, values, deviation))
+        count_of_code = dict(zip(codes.tolist(), values.tolist(), strict=True))
+        if attribute.private:
+            facts = _add_hidden(facts, attribute, counts, count_of_code, deviation, unreleased.get(name))
+        elif name not in conditional:  # where a column does not apply, nothing is lost
+            missing_share = _missing_share(attribute, counts, configuration, count_of_code, deviation)
+            other_share = _other_share(attribute, counts, configuration, count_of_code, deviation)
+            facts = replace(facts, missing_share=missing_share, other_share=other_share)
+        result.append(facts)
+    return result
 
 
-def _is_even(values: Floats, attribute: Attribute, column: Column, deviation: float) -> bool:
-    """Whether counts are what draws by the public weights of the column make of so many records."""
+def _known_columns(configuration: Configuration) -> set[str]:
+    """Return the names of columns with known counts."""
+    names: set[str] = set()
+    for table in configuration.totals:
+        names.update(configuration.attributes[a].name for a in table.attributes)
+    return names
+
+
+def _conditional_columns(configuration: Configuration) -> set[str]:
+    """Return the names of columns that apply to some records only."""
+    names: set[str] = set()
+    structure = configuration.structure
+    if structure is not None:
+        for rule in structure.applies or ():
+            names.update(rule.columns)
+    return names
+
+
+def _looks_drawn(values: Floats, attribute: Attribute, column: Column, deviation: float, *, is_paired: bool) -> bool:
+    """Return whether counts are those that draws by the public weights of the column would give.
+
+    False where they are too few or too noisy to tell.
+    """
+    is_complete = attribute.imputed and len(attribute.labels) == len(values) > 1
+    is_enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
+    # events are often spread evenly over a year: a date is treated as a column of few values
+    has_few_values = len(values) <= _EVEN_VALUES or isinstance(column, DateColumn)
+    if not is_complete or not is_enough or (has_few_values and not is_paired):
+        return False
     weights = np.ones(len(values))
     if isinstance(column, MeasuredColumn):
         weights = np.array(column.uniform_weights(attribute.labels))
+    # chi^2 = sum (counts - drawn)^2 / (drawn + deviation^2)
     drawn = values.sum() * weights / weights.sum()
-    chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
+    variances = drawn + deviation**2
+    chi2 = float(((values - drawn) ** 2 / variances).sum())
     return chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
 
 
-def _shares(
-    counts: Aggregates, configuration: Configuration, place: int, held: Mapping[int, float], deviation: float
-) -> dict[str, float]:
-    """The shares of records without a value, or with `other` for one that is not declared, less what noise explains of them.
-
-    Counts of k-tuples lack what bounding and thresholds took: nothing is said of a missing value where bounding takes any, and
-    a value below the threshold may have had that many.
-    """
-    attribute, noise = configuration.attributes[place], counts.noise[0]
-    records, of_records = max(1.0, float(counts.record_count)), _DEVIATIONS * counts.record_deviation
-    absent, column = records - sum(held.values()), configuration.columns[attribute.column]
-    if attribute.private:  # what is missing there is what `_hidden` says
-        return {}
-    reach, missing, other = _DEVIATIONS * deviation * math.sqrt(len(attribute.labels) + 1), 0.0, 0.0
-    is_whole = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
-    if attribute.optional and not attribute.undeclared and is_whole:  # what is not as declared is said by itself
-        explained = (len(attribute.labels) - len(held)) * noise.threshold
-        missing = share_ends(absent - explained, reach, records, of_records)[0]
-    if isinstance(column, ValuedColumn) and OTHER in set(attribute.labels) - {*(column.values or ())}:
-        others = held.get(attribute.labels.index(OTHER), 0.0)
-        other = share_ends(others, _DEVIATIONS * deviation, records, of_records)[0]
-    return {"missing": missing, "other": other}
-
-
-def _hidden(
+def _missing_share(
     attribute: Attribute,
     counts: Aggregates,
-    held: Mapping[int, float],
+    configuration: Configuration,
+    count_of_code: Mapping[int, float],
     deviation: float,
-    own: tuple[float, float] | None,
-) -> dict[str, Any]:
-    """The share of a private domain that was not released, and its interval: by its `own` count and noise, where it has one."""
+) -> float:
+    """Return the share of records without a value that noise does not explain.
+
+    Counts of k-tuples lack what bounding and thresholds took. So the share is 0 where bounding takes any, and a value below
+    the threshold may have had that many records. Cells that are not as declared are reported separately.
+    """
+    noise = counts.noise[0]
+    is_unbounded = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
+    if not attribute.optional or attribute.undeclared or not is_unbounded:
+        return 0.0
     records = max(1.0, float(counts.record_count))
-    absent, noise = own or (records - sum(held.values()), deviation * math.sqrt(len(held) + 1))
+    absent = records - sum(count_of_code.values())
+    values = len(attribute.labels)
+    suppressed = (values - len(count_of_code)) * noise.threshold
+    half = _DEVIATIONS * deviation * math.sqrt(values + 1)
+    half_of_records = _DEVIATIONS * counts.record_deviation
+    return share_ends(absent - suppressed, half, records, half_of_records)[0]
+
+
+def _other_share(
+    attribute: Attribute,
+    counts: Aggregates,
+    configuration: Configuration,
+    count_of_code: Mapping[int, float],
+    deviation: float,
+) -> float:
+    """Return the share of records with `other` for a value that is not declared, as far as noise does not explain it."""
+    column = configuration.columns[attribute.column]
+    if not isinstance(column, ValuedColumn):
+        return 0.0
+    if OTHER not in attribute.labels or OTHER in (column.values or ()):
+        return 0.0
+    records = max(1.0, float(counts.record_count))
+    count = count_of_code.get(attribute.labels.index(OTHER), 0.0)
+    half_of_records = _DEVIATIONS * counts.record_deviation
+    return share_ends(count, _DEVIATIONS * deviation, records, half_of_records)[0]
+
+
+def _add_hidden(
+    facts: ColumnFacts,
+    attribute: Attribute,
+    counts: Aggregates,
+    count_of_code: Mapping[int, float],
+    deviation: float,
+    unreleased: tuple[float, float] | None,
+) -> ColumnFacts:
+    """Return the facts with the share of a private domain that was not released.
+
+    `unreleased` is the noisy number of such records and the standard deviation of its noise; without it the number is the
+    rest of the records.
+    """
+    records = max(1.0, float(counts.record_count))
+    if unreleased is None:
+        absent = records - sum(count_of_code.values())
+        noise = deviation * math.sqrt(len(count_of_code) + 1)
+    else:
+        absent, noise = unreleased
     ends = share_ends(absent, _DEVIATIONS * noise, records, _DEVIATIONS * counts.record_deviation)
-    return {
-        "hidden": min(1.0, max(0.0, absent / records)),
-        "hidden_ends": ends,
-        "can_lack": own is None or attribute.optional,
-    }
+    return replace(
+        facts,
+        hidden=min(1.0, max(0.0, absent / records)),
+        hidden_ends=ends,
+        can_lack=unreleased is None or attribute.optional,
+    )
 
 
 def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
-    """Why the mean of a column is not to be trusted, None where it is: noise, most records in one wide bin, or open bins.
+    """Return why the mean of a column is not to be trusted: noise, most records in one wide bin, or open bins; else None.
 
     Open bins matter where they hold more than noise explains.
     With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
     """
-    inside = codes < len(column.bin_labels)
-    bins, held = codes[inside], counts[inside]
-    if (records := float(held.sum())) <= 0:
+    in_bins = codes < len(column.bin_labels)
+    bins = codes[in_bins]
+    bin_counts = counts[in_bins]
+    records = float(bin_counts.sum())
+    if records <= 0:
         return None
+    open_words = _open_bins_doubt(column, bins, bin_counts, deviation)
+    if open_words is not None:
+        return open_words
+
     ends = np.clip(np.array(column.held), column.edges[0], column.edges[-1])  # an open bin is as wide as its neighbor
-    middles, most = ends[bins].mean(axis=1), int(np.argmax(held))
-    mean = float(held @ middles) / records
+    middles = ends[bins].mean(axis=1)
+    mean = float(bin_counts @ middles) / records
     noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
-    first, last = column.grid(int(bins[most]))
-    has_end = np.asarray(np.isfinite(column.ends).all(axis=1))[bins]
-    without_end = float(held[~has_end].sum())
-    if without_end > _DEVIATIONS * deviation * math.sqrt(np.count_nonzero(~has_end)):
-        labels = listed([column.bin_labels[place] for place in bins[~has_end].tolist()])
-        return f"{100 * without_end / records:.0f} % of the records are in {labels}, which have no end"
     if noise > CARE * abs(mean):
         return f"noise can move it by {100 * noise / abs(mean):,.0f} %" if mean else "it is noise"
-    if held[most] > records / 2 and (last - first) / 10**column.resolution > abs(mean) / 2:
-        return f"most records are in one bin, {column.bin_labels[int(bins[most])]}, and where in it is not known"
+
+    largest = int(np.argmax(bin_counts))
+    largest_bin = int(bins[largest])
+    first, last = column.grid(largest_bin)
+    width = (last - first) / 10**column.resolution
+    if bin_counts[largest] > records / 2 and width > abs(mean) / 2:
+        return f"most records are in one bin, {column.bin_labels[largest_bin]}, and where in it is not known"
     return None
 
 
+def _open_bins_doubt(column: NumberColumn, bins: Codes, counts: Floats, deviation: float) -> str | None:
+    """Return the share of the records in bins without an end, in words, where it is more than noise explains; else None."""
+    has_ends = np.isfinite(column.ends).all(axis=1)
+    is_open = ~np.asarray(has_ends)[bins]
+    open_count = float(counts[is_open].sum())
+    if open_count <= _DEVIATIONS * deviation * math.sqrt(np.count_nonzero(is_open)):
+        return None
+    labels = [column.bin_labels[place] for place in bins[is_open].tolist()]
+    share = 100 * open_count / float(counts.sum())
+    return f"{share:.0f} % of the records are in {listed(labels)}, which have no end"
+
+
 def doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
-    """Columns of which much is lost: what would keep it makes a better release."""
+    """Yield a sentence for each column that loses much; a release that keeps it is better."""
     for column in columns:
         if column.is_nothing:
             yield _NOTHING.format(name=column.name)
         elif column.hidden_ends[0] > _MUCH_HIDDEN:
             yield _hidden_words(column)
-        elif column.other > _MUCH:
-            yield _OTHER.format(name=column.name, share=100 * column.other)
+        elif column.other_share > _MUCH:
+            yield _OTHER.format(name=column.name, share=100 * column.other_share)
 
 
 def _hidden_words(column: ColumnFacts) -> str:
     low, high = column.hidden_ends
-    ends = {"low": math.floor(100 * low), "high": math.ceil(100 * high)}
     return _RARE.format(
-        name=column.name, share=100 * column.hidden, none=", or none" if column.can_lack else "", **ends
+        name=column.name,
+        share=100 * column.hidden,
+        low=math.floor(100 * low),
+        high=math.ceil(100 * high),
+        none=", or none" if column.can_lack else "",
     )
 
 
 def questions(columns: Sequence[ColumnFacts]) -> Iterator[str]:
-    """What may be as it should: declared gaps, rare values, a column that is even. The verdict does not depend on them."""
+    """Yield what may be as intended: declared gaps, rare values, an even column. The verdict does not depend on them."""
     for column in columns:
         if _SOME_HIDDEN < column.hidden_ends[0] <= _MUCH_HIDDEN and not column.is_nothing:
             yield _hidden_words(column)
-        if column.missing > _MUCH:
-            yield _GAPS.format(name=column.name, share=100 * column.missing)
+        if column.missing_share > _MUCH:
+            yield _GAPS.format(name=column.name, share=100 * column.missing_share)
         if column.is_even:
             yield _EVEN.format(name=column.name)

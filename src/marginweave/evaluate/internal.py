@@ -1,4 +1,4 @@
-"""The internal comparison: what it computes; never for release."""
+"""Computations of the internal comparison of records with the sensitive rows; never for release."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ from marginweave.sources.source import TableSource
 def published_records(
     place: Path, configuration: Configuration, numbers: NumberTallies | None = None
 ) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
-    """The codes of the published records at `place`, which are read block by block, and the rules that they break.
+    """Return the codes of the published records at `place`, and the rules that they break.
 
-    Their numbers are counted in `numbers`.
+    The file is read block by block. The values of number columns are counted in `numbers`.
 
     DP: post-processing.
     """
-    encoded, broken = [], []
+    encoded: list[EncodedTable] = []
+    broken: list[tuple[tuple[BrokenRule, ...], int]] = []
     with pq.ParquetFile(place) as file:
-        blocks = map(pa.Table.from_batches, ([batch] for batch in file.iter_batches(configuration.block_rows)))
-        for table in chain(blocks, [file.schema_arrow.empty_table()]):
+        batches = file.iter_batches(configuration.block_rows)
+        blocks = (pa.Table.from_batches([batch]) for batch in batches)
+        no_records = file.schema_arrow.empty_table()
+        for table in chain(blocks, [no_records]):
             clean = clean_table(table, configuration)
             if numbers is not None:
                 numbers.add(clean)
@@ -53,15 +56,16 @@ class RawBlocks:
     columns: tuple[str, ...]
 
     def __iter__(self) -> Iterator[pa.Table]:
-        return map(compact_table, in_blocks(self.source.tables(self.columns), self.configuration.block_rows))
+        tables = self.source.tables(self.columns)
+        return map(compact_table, in_blocks(tables, self.configuration.block_rows))
 
 
 def encoded_rows(
     raw: RawBlocks, configuration: Configuration, folder: Path, numbers: NumberTallies | None = None
 ) -> Iterator[EncodedTable]:
-    """All sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized.
+    """Yield all sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized.
 
-    Their numbers are counted in `numbers`.
+    The values of number columns are counted in `numbers`.
     """
     subject = configuration.privacy.subject
     if subject is None or not subject.join:
@@ -75,23 +79,35 @@ def encoded_rows(
 
 
 def joined_tables(tables: Iterable[EncodedTable]) -> EncodedTable:
-    """One table of all rows, each over its own labels so far, over the union of these; sets as wide as the longest cell."""
+    """Return one table of all rows, over the union of the labels of the tables; sets are as wide as the longest cell."""
     parts = list(tables)
-    labels = tuple(_union(found) for found in zip(*(part.labels for part in parts), strict=True))
-    recoded = [recode(p, {j: own for j, own in enumerate(labels) if p.labels[j] != own}) for p in parts]
-    codes = [joined_codes([part.codes[j] for part in recoded], len(own)) for j, own in enumerate(labels)]
-    return EncodedTable(codes=tuple(codes), labels=labels)
+    part_labels = [part.labels for part in parts]
+    labels = tuple(map(_union, zip(*part_labels, strict=True)))
+    recoded: list[EncodedTable] = []
+    for part in parts:
+        changed = {j: new for j, new in enumerate(labels) if part.labels[j] != new}
+        recoded.append(recode(part, changed))
+    columns = []
+    for j, attribute_labels in enumerate(labels):
+        codes = [part.codes[j] for part in recoded]
+        columns.append(joined_codes(codes, len(attribute_labels)))
+    return EncodedTable(codes=tuple(columns), labels=labels)
 
 
 def over_one_domain(*tables: EncodedTable) -> list[EncodedTable]:
-    """The tables over the union of their values; they differ only where a domain is private."""
-    together = joined_tables(tables)
-    edges = pairwise([0, *accumulate(table.records for table in tables)])
-    parts = (tuple(codes[start:stop] for codes in together.codes) for start, stop in edges)
-    return [EncodedTable(codes=part, labels=together.labels) for part in parts]
+    """Return the tables over the union of their values; they differ only where a domain is private."""
+    joined = joined_tables(tables)
+    ends = list(accumulate(table.records for table in tables))
+    recoded: list[EncodedTable] = []
+    for start, stop in pairwise([0, *ends]):
+        codes = tuple(column[start:stop] for column in joined.codes)
+        recoded.append(EncodedTable(codes=codes, labels=joined.labels))
+    return recoded
 
 
 def _union(labels: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The labels where all agree, as in every public domain, or all of them, sorted."""
-    found = set(labels)
-    return found.pop() if len(found) == 1 else tuple(sorted({text for some in found for text in some}))
+    """Return the labels where all tables agree, as in every public domain; else the labels of all tables, sorted."""
+    distinct = set(labels)
+    if len(distinct) == 1:
+        return distinct.pop()
+    return tuple(sorted(set(chain.from_iterable(distinct))))

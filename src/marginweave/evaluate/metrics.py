@@ -1,9 +1,9 @@
-"""The evaluation of synthetic records: against released counts, which may be released, or against the sensitive table."""
+"""Evaluation of synthetic records: against released counts, which may be released, or against the sensitive table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -16,21 +16,25 @@ from marginweave.observations.combinations import Aggregates
 from marginweave.released.evaluation import (
     BrokenRule,
     InternalEvaluation,
+    LengthMetrics,
     MarginalDistance,
     MeanDistance,
     RecordAgreement,
 )
 
-_SCORED, _SAMPLED, _WORST = 2000, 100, 10
+_SCORED = 2000  # sets of the k-marginal score
+_WORST = 10  # sets that are listed
+# Lengths that are measured on a sample of sets, and the size of the sample.
 _LONGER = (4, 5)
+_SAMPLED = 100
 
 
 class _Measured(NamedTuple):
-    """What is kept of the cells of one attribute set."""
+    """Sums and distances of the cells of one attribute set."""
 
     sums: dict[str, float]
     buckets: FloatArray
-    known: float | None
+    complete: float | None
     with_missing: float | None
     released: int
 
@@ -45,28 +49,37 @@ def evaluate_release(
 ) -> RecordAgreement:
     """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
-    N is the protected record count, or the sum of a column set's released counts where noise makes that larger. What the
-    released counts leave of N, missing or suppressed, is one cell.
+    N is the protected record count, or the sum of a column set's released counts where noise makes that larger. The rest of N,
+    missing or suppressed, is one cell.
 
     Args:
         records: Codes over the released domain.
         aggregates: Released counts of lengths 1..R.
-        ordered: Attributes whose codes stand in the order of their values.
-        rules: What `broken_rules` says of the records.
-        dependent: What `dependent_pairs` says, where marginals were measured.
+        ordered: Attributes whose codes are in the order of their values.
+        rules: The rules that the records break (`broken_rules`).
+        dependent: The result of `dependent_pairs`, where marginals were measured.
 
     Returns:
-        Metrics of lengths 1..R, without those of which marginals measured none. DP: post-processing.
+        Metrics of lengths 1..R, without lengths that no marginal has. DP: post-processing.
     """
-    domain, sets = aggregates.domain, [counted_sets(aggregates, level.length) for level in aggregates.levels]
-    comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=domain.sizes)
-    measured = _measured(comparison, sets)
-    distances = [
-        MarginalDistance(attributes=_names(domain, a), tvd=m.known, noise=_noise(aggregates, a, m.released))
-        for a, m in _all(measured).items()
-        if m.known is not None
-    ]
-    above = dependent if dependent is not None else _pair_sigmas(aggregates)
+    domain = aggregates.domain
+    sets = [counted_sets(aggregates, level.length) for level in aggregates.levels]
+    comparison = Comparison(
+        reference=Released(aggregates=aggregates),
+        synthetic=records,
+        sizes=domain.sizes,
+    )
+    measured = _measure_lengths(comparison, sets)
+    distances: list[MarginalDistance] = []
+    for attributes, measures in _all(measured).items():
+        if measures.complete is not None:
+            distance = MarginalDistance(
+                attributes=_names(domain, attributes),
+                tvd=measures.complete,
+                noise=_noise(aggregates, attributes, measures.released),
+            )
+            distances.append(distance)
+    above = _pair_sigmas(aggregates) if dependent is None else dependent
     return _agreement(comparison, domain, measured, distances, ordered, rules, above=above)
 
 
@@ -85,9 +98,9 @@ def evaluate_internal(
         sensitive: Codes of the sensitive records, one array an attribute.
         records: Codes of the synthetic records, likewise.
         domain: Domain of both.
-        ordered: Attributes whose codes stand in the order of their values.
-        rules: What `broken_rules` says of the records.
-        sensitive_rules: What it says of the sensitive rows.
+        ordered: Attributes whose codes are in the order of their values.
+        rules: The rules that the records break (`broken_rules`).
+        sensitive_rules: The rules that the sensitive rows break.
 
     Returns:
         Metrics of lengths 1 to 3, and of a sample of longer marginals. DP: none: exact functions of sensitive rows, for
@@ -96,41 +109,67 @@ def evaluate_internal(
     Raises:
         InputError: if a table does not have the columns of the domain.
     """
-    real, made = Records([sensitive], domain), Records([records], domain)
-    comparison = Comparison(reference=real, synthetic=made, sizes=domain.sizes)
+    comparison = Comparison(
+        reference=Records([sensitive], domain),
+        synthetic=Records([records], domain),
+        sizes=domain.sizes,
+    )
     places = range(len(domain.names))
-    measured = _measured(comparison, [list(combinations(places, k)) for k in (1, 2, 3) if k <= len(places)])
-    by_set = {a: m.with_missing for a, m in _all(measured).items() if m.with_missing is not None}
-    # NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000
-    scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
-    distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    against = _agreement(comparison, domain, measured, distances, ordered, rules, above={})
+    lengths = [length for length in (1, 2, 3) if length <= len(places)]
+    measured = _measure_lengths(comparison, [list(combinations(places, length)) for length in lengths])
+    distance_of_set: dict[Attributes, float] = {}
+    distances: list[MarginalDistance] = []
+    for attributes, measures in _all(measured).items():
+        tvd = measures.with_missing
+        if tvd is not None:
+            distance_of_set[attributes] = tvd
+            distances.append(MarginalDistance(attributes=_names(domain, attributes), tvd=tvd, noise=None))
+    agreement_of_records = _agreement(comparison, domain, measured, distances, ordered, rules, above={})
     return InternalEvaluation(
-        **dict(against),
-        distances=_distances(comparison, by_set),
-        k_marginal_score=1000 * (1 - math.fsum(scored) / len(scored)) if scored else None,
+        **dict(agreement_of_records),
+        distances=_distances(comparison, distance_of_set),
+        k_marginal_score=_k_marginal_score(places, distance_of_set),
         sensitive_rules=sensitive_rules,
     )
 
 
-def _measured(comparison: Comparison, sets: list[list[Attributes]]) -> list[dict[Attributes, _Measured]]:
-    """Each attribute set, by length: one pass over the records of both sides."""
-    total, made, exact = len(comparison.reference), len(comparison.synthetic), comparison.is_exact
+def _k_marginal_score(places: Sequence[int], distance_of_set: Mapping[Attributes, float]) -> float | None:
+    """Return NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000."""
+    sample = agreement.sampled_sets(places, 3, _SCORED)
+    scored = [distance_of_set[attributes] for attributes in sample if attributes in distance_of_set]
+    if not scored:
+        return None
+    return 1000 * (1 - math.fsum(scored) / len(scored))
+
+
+def _measure_lengths(comparison: Comparison, sets: list[list[Attributes]]) -> list[dict[Attributes, _Measured]]:
+    """Return the sums and distances of each attribute set, by length: one pass over the records of both sides."""
+    reference_records = len(comparison.reference)
+    records = len(comparison.synthetic)
+    is_exact = comparison.is_exact
 
     def measure(cells: Cells) -> _Measured:
         return _Measured(
             sums=agreement.combination_sums(cells),
             buckets=agreement.bucket_sums(cells),
-            known=agreement.known_distance(cells, total, made),
-            with_missing=agreement.total_variation(cells) if exact else None,
+            complete=agreement.known_distance(cells, reference_records, records),
+            with_missing=agreement.total_variation(cells) if is_exact else None,
             released=int((cells.reference[cells.complete] > 0).sum()),
         )
 
-    return [dict(zip(chosen, comparison.measure(chosen, measure), strict=True)) for chosen in sets]
+    measured: list[dict[Attributes, _Measured]] = []
+    for sets_of_length in sets:
+        measures = comparison.measure(sets_of_length, measure)
+        measured.append(dict(zip(sets_of_length, measures, strict=True)))
+    return measured
 
 
 def _all(measured: list[dict[Attributes, _Measured]]) -> dict[Attributes, _Measured]:
-    return {attributes: m for found in measured for attributes, m in found.items()}
+    """Return the measures of the sets of all lengths."""
+    every_set: dict[Attributes, _Measured] = {}
+    for sets_of_length in measured:
+        every_set.update(sets_of_length)
+    return every_set
 
 
 def _agreement(
@@ -143,59 +182,80 @@ def _agreement(
     *,
     above: Mapping[Attributes, float | bool],
 ) -> RecordAgreement:
-    """Lengths are those of which something was counted: marginals of four columns say nothing of three."""
-    records, total = len(comparison.synthetic), len(comparison.reference)
-    pairs = [attributes for attributes in _all(measured) if len(attributes) == 2]
-    buckets = agreement.count_buckets(m.buckets for m in _all(measured).values())
+    """Return the agreement. Lengths without counts are left out: marginals of four columns have no counts of three."""
+    records = len(comparison.synthetic)
+    reference_records = len(comparison.reference)
+    every_set = _all(measured)
+    pairs = [attributes for attributes in every_set if len(attributes) == 2]
+    buckets = agreement.count_buckets(measures.buckets for measures in every_set.values())
+    expansion = None
+    if reference_records > 0:
+        expansion = 100 * (records / reference_records - 1)
     return RecordAgreement(
         records=records,
-        reference_records=total,
-        expansion=100 * (records / total - 1) if total > 0 else None,
-        lengths=tuple(
-            agreement.length_metrics(
-                length,
-                [m.sums for m in found.values()],
-                [m.known for m in found.values() if m.known is not None],
-                [m.with_missing for m in found.values() if m.with_missing is not None],
-            )
-            for length, found in enumerate(measured, start=1)
-            if found
-        ),
+        reference_records=reference_records,
+        expansion=expansion,
+        lengths=tuple(_length_metrics(measured)),
         by_count=buckets,
         by_count_means=agreement.bucket_means(buckets),
-        marginals=tuple(sorted(distances, key=lambda d: -d.tvd)[:_WORST]),
+        marginals=tuple(sorted(distances, key=lambda distance: -distance.tvd)[:_WORST]),
         association=association(comparison, domain.names, ordered, pairs, above),
         rules=rules,
     )
 
 
-def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple[MeanDistance, ...]:
-    """The lengths that were counted in full, then a sample of longer ones."""
+def _length_metrics(measured: list[dict[Attributes, _Measured]]) -> Iterator[LengthMetrics]:
+    """Yield the metrics of each length that has counts."""
+    for length, sets in enumerate(measured, start=1):
+        if sets:
+            yield agreement.length_metrics(
+                length,
+                [measures.sums for measures in sets.values()],
+                [measures.complete for measures in sets.values() if measures.complete is not None],
+                [measures.with_missing for measures in sets.values() if measures.with_missing is not None],
+            )
+
+
+def _distances(comparison: Comparison, distance_of_set: dict[Attributes, float]) -> tuple[MeanDistance, ...]:
+    """Return the mean distances of the lengths that were counted in full, then of a sample of longer sets."""
     single = [j for j in range(len(comparison.sizes)) if comparison.is_single(j)]
-    counted = max((len(attributes) for attributes in by_set), default=0)
-    found = {k: [tvd for attributes, tvd in by_set.items() if len(attributes) == k] for k in range(1, counted + 1)}
-    for k in _LONGER:
-        if counted < k <= len(single):
-            distances = comparison.measure(agreement.sampled_sets(single, k, _SAMPLED), agreement.total_variation)
-            found[k] = [tvd for tvd in distances if tvd is not None]
-    means = {k: math.fsum(distances) / len(distances) for k, distances in found.items() if distances}
-    return tuple(
-        MeanDistance(length=k, sets=len(found[k]), of=math.comb(len(single), k), tvd=tvd, l1=2 * tvd)
-        for k, tvd in means.items()
-    )
+    counted = max((len(attributes) for attributes in distance_of_set), default=0)
+    by_length: dict[int, list[float]] = {length: [] for length in range(1, counted + 1)}
+    for attributes, tvd in distance_of_set.items():
+        by_length[len(attributes)].append(tvd)
+    for length in _LONGER:
+        if counted < length <= len(single):
+            sample = agreement.sampled_sets(single, length, _SAMPLED)
+            sampled_distances = comparison.measure(sample, agreement.total_variation)
+            by_length[length] = [tvd for tvd in sampled_distances if tvd is not None]
+    means: list[MeanDistance] = []
+    for length, distances in by_length.items():
+        if distances:
+            mean = math.fsum(distances) / len(distances)
+            all_sets = math.comb(len(single), length)
+            means.append(MeanDistance(length=length, sets=len(distances), of=all_sets, tvd=mean, l1=2 * mean))
+    return tuple(means)
 
 
 def _pair_sigmas(aggregates: Aggregates) -> dict[Attributes, float | bool]:
-    """The noise of a count of each pair, with what a count may lack as small ones were suppressed."""
-    found = next((math.hypot(n.deviation, n.threshold - 1) for n in aggregates.noise if n.length == 2), None)
-    return {} if found is None else dict.fromkeys(counted_sets(aggregates, 2), found)
+    """Return the noise of a count of each pair; a small count may also lack what was suppressed."""
+    for noise in aggregates.noise:
+        if noise.length == 2:
+            sigma = math.hypot(noise.deviation, noise.threshold - 1)
+            return dict.fromkeys(counted_sets(aggregates, 2), sigma)
+    return {}
 
 
 def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> float | None:
-    """The distance that noise implies, from the sigma of the marginal, or of its length; None where there is no noise."""
-    by_length = {noise.length: noise.deviation for noise in aggregates.noise}
-    sigma = aggregates.measured[attributes] if aggregates.measured else by_length.get(len(attributes))
-    return None if sigma is None else agreement.noise_distance(released, sigma, aggregates.record_count)
+    """Return the distance that noise implies, from the sigma of the marginal, or of its length; None without noise."""
+    if aggregates.measured:
+        sigma = aggregates.measured[attributes]
+    else:
+        by_length = {noise.length: noise.deviation for noise in aggregates.noise}
+        sigma = by_length.get(len(attributes))
+    if sigma is None:
+        return None
+    return agreement.noise_distance(released, sigma, aggregates.record_count)
 
 
 def _names(domain: Domain, attributes: Attributes) -> tuple[str, ...]:

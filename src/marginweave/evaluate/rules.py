@@ -1,4 +1,4 @@
-"""Records that break what is declared of them: combinations that cannot be, columns that do not follow from others, gaps."""
+"""Records that break declared rules: impossible combinations, columns that do not follow from others, missing values."""
 
 from __future__ import annotations
 
@@ -35,50 +35,55 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
         One entry a rule, in the order of the declaration; computed columns that the table lacks are left out.
         DP: as private as the table.
     """
-    rules = []
+    rules: list[BrokenRule] = []
     for rule, subject, broken in _broken(table, configuration):
-        share = float(broken.sum() / max(len(broken), 1))
-        rules.append(BrokenRule(rule=rule, subject=subject, records=int(broken.sum()), share=share))
+        records = broken.sum()
+        share = float(records / max(len(broken), 1))
+        rules.append(BrokenRule(rule=rule, subject=subject, records=int(records), share=share))
     return tuple(rules)
 
 
 def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
-    """What `broken_rules` says of a table, from what it says of each of its blocks and how many records these have.
+    """Return the result of `broken_rules` for a table, from that of each of its blocks and their numbers of records.
 
     DP: as private as the blocks.
     """
-    total = sum(records for _, records in blocks)
-    broken = [sum(rule.records for rule in rules) for rules in zip(*(rules for rules, _ in blocks), strict=True)]
-    return tuple(
-        rule.model_copy(update={"records": records, "share": records / max(total, 1)})
-        for rule, records in zip(blocks[0][0], broken, strict=True)
-    )
+    total_records = sum(records for _, records in blocks)
+    rules_of_blocks = [rules for rules, _ in blocks]
+    added: list[BrokenRule] = []
+    for rules in zip(*rules_of_blocks, strict=True):  # the same rule in every block
+        broken = sum(rule.records for rule in rules)
+        share = broken / max(total_records, 1)
+        added.append(rules[0].model_copy(update={"records": broken, "share": share}))
+    return tuple(added)
 
 
 def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
-    clean, structure = clean_table(table, configuration), configuration.structure or Structure()
+    """Yield the key of each rule, its columns, and which records break it."""
+    clean = clean_table(table, configuration)
+    structure = configuration.structure or Structure()
     yield from _between_columns(clean, configuration.as_recorded, structure)
     for name, column in configuration.columns.items():
         if isinstance(column, SetColumn) and name in configuration.names:
             codes, labels = column_codes(clean, configuration, name, None)
-            yield "max_values", name, (codes < len(labels)).sum(axis=1) > column.max_values
+            values = (codes < len(labels)).sum(axis=1)
+            yield "max_values", name, values > column.max_values
     for rule in structure.computed:
         if rule.computed in table.column_names:
             yield rule.key, rule.computed, _differs(table, clean, configuration, rule)
     for name in configuration.names:
         if not configuration.can_be_missing(name):
-            yield "never missing", name, clean.column(name).combine_chunks().is_null().to_numpy(zero_copy_only=False)
+            missing = clean.column(name).combine_chunks().is_null()
+            yield "never missing", name, missing.to_numpy(zero_copy_only=False)
 
 
 def _between_columns(
     clean: pa.Table, configuration: Configuration, structure: Structure
 ) -> Iterator[tuple[str, str, Broken]]:
+    """Yield the rules between columns as `_broken` does."""
     if structure.forbidden:
-        yield (
-            "structural zeros",
-            "",
-            _excluded(clean, configuration, configuration.excluded_by(Structure(forbidden=structure.forbidden))),
-        )
+        boxes = configuration.excluded_by(Structure(forbidden=structure.forbidden))
+        yield "structural zeros", "", _excluded(clean, configuration, boxes)
     for universe in structure.applies or ():
         boxes = configuration.excluded_by(Structure(applies=(universe,)))
         yield "applies", ", ".join(universe.columns), _excluded(clean, configuration, boxes)
@@ -87,36 +92,44 @@ def _between_columns(
 
 
 def _excluded(clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]) -> Broken:
-    """Records with one of these combinations."""
-    places = {j for box in forbidden for j, _ in box}
-    names = {j: configuration.attributes[j].column for j in places}
-    encoded = {j: column_codes(clean, configuration, name, None) for j, name in names.items()}
-    labels = [encoded[j][1] if j in encoded else () for j in range(len(configuration.attributes))]
-    codes = [encoded[j][0] if j in encoded else np.zeros(clean.num_rows, np.uint8) for j in range(len(labels))]
-    return broken_records(codes, rule_masks(forbidden, configuration.attributes, labels))
+    """Return which records have one of the forbidden combinations."""
+    attributes = configuration.attributes
+    labels: list[tuple[str, ...]] = [()] * len(attributes)
+    codes: list[NDArray[np.integer]] = [np.zeros(clean.num_rows, np.uint8)] * len(attributes)
+    for place in {place for box in forbidden for place, _ in box}:
+        codes[place], labels[place] = column_codes(clean, configuration, attributes[place].column, None)
+    return broken_records(codes, rule_masks(forbidden, attributes, labels))
 
 
 def _out_of_order(clean: pa.Table, rules: Structure) -> Broken:
-    """Records in which a later value is too small; by the values themselves, whatever their bins are."""
+    """Return which records have a later value that is too small; by the values themselves, whatever their bins are."""
     broken = np.zeros(clean.num_rows, np.bool_)
-    for (low, high), steps in rules.orders.items():
-        one, other = (clean.column(name).combine_chunks() for name in (low, high))
-        one, other = (
-            v.dictionary_decode().cast(pa.float64()) if pa.types.is_dictionary(v.type) else v for v in (one, other)
-        )
-        wrong = pc.greater_equal(one, other) if steps else pc.greater(one, other)
+    for (low_name, high_name), is_strict in rules.orders.items():
+        low = _numbers(clean, low_name)
+        high = _numbers(clean, high_name)
+        wrong = pc.greater_equal(low, high) if is_strict else pc.greater(low, high)
         broken |= pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
     return broken
 
 
+def _numbers(clean: pa.Table, name: str) -> pa.Array:
+    """Return the values of a column, as numbers where they are labels of a dictionary."""
+    values = clean.column(name).combine_chunks()
+    return _decoded(values).cast(pa.float64()) if pa.types.is_dictionary(values.type) else values
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
 def _differs(table: pa.Table, clean: pa.Table, configuration: Configuration, rule: ComputedColumn) -> Broken:
-    """Records whose value is not the one that the rule gives; a difference or sum needs all of its values."""
-    name, wanted = rule.computed, computed_values(rule, clean, configuration.columns)
-    released = values_of(configuration.columns[name], configuration.missing_texts(name))
-    given = released.clean(table.column(name).combine_chunks())
-    one, other = (v.dictionary_decode() if pa.types.is_dictionary(v.type) else v for v in (wanted, given))
-    unlike = pc.fill_null(pc.not_equal(one, other), False)
+    """Return which records have another value than the rule gives; a difference or sum needs all of its values."""
+    name = rule.computed
+    kind = values_of(configuration.columns[name], configuration.missing_texts(name))
+    wanted = _decoded(computed_values(rule, clean, configuration.columns))
+    values = _decoded(kind.clean(table.column(name).combine_chunks()))
+    unlike = pc.fill_null(pc.not_equal(wanted, values), False)
     if isinstance(rule, DeterminedColumn):
-        unlike = pc.or_(unlike, pc.xor(one.is_null(), other.is_null()))
+        unlike = pc.or_(unlike, pc.xor(wanted.is_null(), values.is_null()))
     broken: Broken = unlike.to_numpy(zero_copy_only=False)
     return broken

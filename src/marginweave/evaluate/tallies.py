@@ -1,4 +1,4 @@
-"""Combinations of values as integers, one for each cell of a set of attributes, and how many records hold each."""
+"""Combinations of values as integers, one for each cell of a set of attributes, and the number of records that hold each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Numbering:
 
     @property
     def cells(self) -> int:
-        """How many combinations there are."""
+        """Number of combinations."""
         return math.prod(self.radices)
 
     def keys(self, columns: Sequence[NDArray[np.integer]] | NDArray[np.integer]) -> Integers:
-        """The number of every row of `columns`, the codes of each attribute, shape (n,)."""
+        """Return the number of every row of `columns`, the codes of each attribute, shape (n,)."""
         keys: Integers = columns[0].astype(np.int64)
         for place in range(1, len(self.radices)):
             if place in self.ranks:
@@ -46,8 +46,8 @@ class Numbering:
         return keys
 
     def codes(self, keys: Integers) -> list[Integers]:
-        """The codes of each attribute, of which `keys` are the numbers."""
-        columns = []
+        """Return the codes of each attribute, from the numbers `keys` of their combinations."""
+        columns: list[Integers] = []
         for place in range(len(self.radices) - 1, 0, -1):
             keys, codes = np.divmod(keys, self.radices[place])
             columns.append(codes)
@@ -57,18 +57,18 @@ class Numbering:
 
 
 class Tally(NamedTuple):
-    """The combinations of a set of attributes that occur, by their numbers, ascending, and how many records hold each."""
+    """The combinations of a set of attributes that occur: their numbers, ascending, and the number of records of each."""
 
     keys: Integers
     counts: Integers
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes that it takes in memory."""
         return self.keys.nbytes + self.counts.nbytes
 
     def at(self, keys: Integers) -> Integers:
-        """How many records hold each of other combinations, 0 where none does."""
+        """Return the number of records that hold each combination of `keys`, 0 where none does."""
         if not len(self.keys):
             return np.zeros(len(keys), np.int64)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -78,27 +78,30 @@ class Tally(NamedTuple):
 class SetCounter:
     """Counts the records that hold each combination of a set, block by block.
 
-    With `dense` in one array, else by sorting keys: runs are added up when the last one is as long as the one before it, so
-    that each key is moved as often as the number of blocks has binary digits. A record is counted once for each of `choices`.
+    With `dense` in one array, else by sorting keys: runs are added up when the last one is about as long as the one before it,
+    so that each key is moved about log2(blocks) times. A record is counted once for each of `choices`.
     """
 
     def __init__(self, numbering: Numbering, choices: Integers, *, dense: bool) -> None:
-        self._numbering, self._choices, self._runs = numbering, choices, list[Tally]()
+        self._numbering = numbering
+        self._choices = choices
+        self._runs: list[Tally] = []
         self._cells = np.zeros(numbering.cells, np.int64) if dense else None
 
     def add(self, codes: NDArray[np.unsignedinteger]) -> None:
-        """Count some records: one row a slot."""
+        """Count some records. `codes` has one row for each slot, shape (slots, n)."""
         for slots in self._choices:
             if self._cells is not None:
                 _add(codes, slots, np.array(self._numbering.radices), self._cells)
                 continue
-            run = Tally(*np.unique(self._numbering.keys(codes[slots]), return_counts=True))
+            keys = self._numbering.keys(codes[slots])
+            run = Tally(*np.unique(keys, return_counts=True))
             while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
                 run = _sum(self._runs.pop(), run)
             self._runs.append(run)
 
     def tally(self) -> Tally:
-        """The combinations that occur, and how many records hold each."""
+        """Return the combinations that occur, and the number of records that hold each."""
         if self._cells is not None:
             keys = np.flatnonzero(self._cells)
             return Tally(keys, self._cells[keys])
@@ -106,8 +109,8 @@ class SetCounter:
         return reduce(_sum, reversed(self._runs), nothing)
 
 
-def _sum(left: Tally, right: Tally) -> Tally:
-    keys, counts = merged(left, right)
+def _sum(first: Tally, second: Tally) -> Tally:
+    keys, counts = merged(first, second)
     return Tally(keys, counts.sum(axis=0))
 
 
@@ -123,20 +126,24 @@ def _add(
 
 
 @njit(cache=True, nogil=True)
-def merged(left: Tally, right: Tally) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
-    """The keys of two tallies, ascending, and what each counts on either side, shape (2, keys)."""
-    one, other = left.keys, right.keys
-    union = np.empty(len(one) + len(other), np.int64)
+def merged(first: Tally, second: Tally) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
+    """Return the keys of two tallies, ascending, and the counts of each in both, shape (2, keys)."""
+    first_keys = first.keys
+    second_keys = second.keys
+    union = np.empty(len(first_keys) + len(second_keys), np.int64)
     counts = np.zeros((2, len(union)), np.int64)
-    i = j = found = 0
-    while i < len(one) or j < len(other):
-        key = one[i] if j == len(other) or (i < len(one) and one[i] <= other[j]) else other[j]
-        if i < len(one) and one[i] == key:
-            counts[0, found] = left.counts[i]
+    i = 0
+    j = 0
+    size = 0
+    while i < len(first_keys) or j < len(second_keys):
+        is_first = j == len(second_keys) or (i < len(first_keys) and first_keys[i] <= second_keys[j])
+        key = first_keys[i] if is_first else second_keys[j]
+        if i < len(first_keys) and first_keys[i] == key:
+            counts[0, size] = first.counts[i]
             i += 1
-        if j < len(other) and other[j] == key:
-            counts[1, found] = right.counts[j]
+        if j < len(second_keys) and second_keys[j] == key:
+            counts[1, size] = second.counts[j]
             j += 1
-        union[found] = key
-        found += 1
-    return union[:found].copy(), counts[:, :found].copy()
+        union[size] = key
+        size += 1
+    return union[:size].copy(), counts[:, :size].copy()

@@ -1,4 +1,4 @@
-"""What a verdict says of cells that are not as declared, and of rows that are not counted. DP: post-processing."""
+"""Sentences of a verdict on cells that are not as declared, and on rows that are not counted. DP: post-processing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from marginweave.observations.combinations import Aggregates
 from marginweave.released.statement import MISSING_BY_RULE
 from marginweave.released.verdict import Publication, Verdict
 
-_SOME, _MUCH = 0.01, 0.10
+# Shares of a column that is not as declared: from the first on a release is a grade worse, from the second on not published.
+_SOME = 0.01
+_MUCH = 0.10
 _ADVICE = (
     "What was not among the declared values is known to you alone: complete `values` or widen `bounds`, or say by `missing` or "
     "`outside` what such a cell is."
@@ -35,47 +37,66 @@ _WORSE: Mapping[Publication, Publication] = {
 
 
 def with_undeclared(
-    verdict: Verdict, counts: Aggregates, called: Mapping[str, str], configuration: Configuration
+    verdict: Verdict, counts: Aggregates, titles: Mapping[str, str], configuration: Configuration
 ) -> Verdict:
-    """The verdict with a sentence for each column with such cells, and one each for sets and columns where nobody counts them.
+    """Return the verdict with a sentence for each column with cells that are not as declared.
 
-    It is one grade worse where at least 1 % of some column is not as declared, and not for publication from 10 %: by the lower
-    end of the interval. `called` has what the sentences call a column.
+    There is one more sentence for all sets, and one for all columns, where such cells are not counted. The verdict is one grade
+    worse where at least 1 % of some column is not as declared, and not for publication from 10 %: by the lower end of the
+    interval. `titles` has what the sentences call a column.
     """
-    fit, says = verdict.publication, list[str]()
-    found = [cells for cells in counts.domain.undeclared if cells.found]
-    records = counts.record_count, counts.record_deviation
-    least = max((cells.share_ends(*records)[0] for cells in found), default=0.0)
-    if least >= _SOME:
-        fit = "not for publication" if least >= _MUCH else _WORSE[fit]
-    for cells in found:
+    undeclared = [cells for cells in counts.domain.undeclared if cells.found]
+    record_count = counts.record_count
+    record_deviation = counts.record_deviation
+    lower_ends = [cells.share_ends(record_count, record_deviation)[0] for cells in undeclared]
+    publication = _lower_grade(verdict.publication, max(lower_ends, default=0.0))
+
+    says: list[str] = []
+    for cells in undeclared:
         among = MISSING_BY_RULE if cells.name in configuration.missing_by_rule else ""
-        says.append(f"{cells.words(*records, called.get(cells.name, cells.name))}.{among}")
+        words = cells.words(record_count, record_deviation, titles.get(cells.name, cells.name))
+        says.append(f"{words}.{among}")
     uncounted = ((configuration.uncounted_sets, _UNCOUNTED), (configuration.uncounted_gaps, _UNCOUNTED_GAPS))
     for names, sentence in uncounted:
         if names:
-            says.append(sentence.format(names=listed([called.get(name, name) for name in names])))
-    advice = list[str]()
-    if any(cells.kept or cells.of_set for cells in found):
+            titled = [titles.get(name, name) for name in names]
+            says.append(sentence.format(names=listed(titled)))
+
+    advice: list[str] = []
+    if any(cells.kept or cells.of_set for cells in undeclared):
         advice.append(_ADVICE)
-    if known := [called.get(cells.name, cells.name) for cells in found if not (cells.kept or cells.of_set)]:
-        advice.append(_KNOWN_ADVICE.format(names=listed(known)))
+    known_columns = [cells.name for cells in undeclared if not (cells.kept or cells.of_set)]
+    if known_columns:
+        titled = [titles.get(name, name) for name in known_columns]
+        advice.append(_KNOWN_ADVICE.format(names=listed(titled)))
     return verdict.model_copy(
-        update={"publication": fit, "says": (*says, *verdict.says), "advice": (*advice, *verdict.advice)}
+        update={
+            "publication": publication,
+            "says": (*says, *verdict.says),
+            "advice": (*advice, *verdict.advice),
+        }
     )
 
 
-def with_uncounted(
-    verdict: Verdict, counts: Aggregates, called: Mapping[str, str], configuration: Configuration
-) -> Verdict:
-    """The verdict with a sentence on rows that are not counted, where that was measured.
+def _lower_grade(publication: Publication, share: float) -> Publication:
+    """Return the grade of a release of which a share of some column is not as declared."""
+    if share >= _MUCH:
+        return "not for publication"
+    return _WORSE[publication] if share >= _SOME else publication
 
-    It makes no release worse: how many rows are counted of a subject is declared. `called` has what the sentence calls a
-    column.
+
+def with_uncounted(
+    verdict: Verdict, counts: Aggregates, titles: Mapping[str, str], configuration: Configuration
+) -> Verdict:
+    """Return the verdict with a sentence on rows that are not counted, where their number was measured.
+
+    It makes no release worse: the number of rows that are counted of a subject is declared. `titles` has what the sentence
+    calls a column.
     """
-    uncounted, subject = counts.domain.uncounted, configuration.privacy.subject
+    uncounted = counts.domain.uncounted
+    subject = configuration.privacy.subject
     if uncounted is None or subject is None:
         return verdict
-    name = called.get(subject.column, subject.column)
-    words = uncounted.words(counts.record_count, counts.record_deviation, name)
+    title = titles.get(subject.column, subject.column)
+    words = uncounted.words(counts.record_count, counts.record_deviation, title)
     return verdict.model_copy(update={"says": (f"{words}.", *verdict.says)})

@@ -1,6 +1,6 @@
-"""The verdict: what a release is good for, with care, and not for, from its own noisy counts. DP: post-processing.
+"""Verdict on a release, from its own noisy counts: good for, with care, not for. DP: post-processing.
 
-How far each set of columns is expected to be from the table is in `distances`, what would help in `advice`.
+`distances` has the expected distance of each set of columns from the table, `advice` what would make it better.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNKEPT = (
     "other values than were counted. Take numbers from the counts as measured there."
 )
 _NOT_MEASURED = (
-    "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
+    "{pairs} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
     "Name what must be right in aggregate.cliques."
 )
 _NONE_CHOSEN = (
@@ -68,21 +68,24 @@ _MEASURE_SOME = (
 )
 _NOTHING = BeyondNoise()
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
-# How far a pair that was not chosen is, in what the sets that rounds chose last were beyond their noise. Where a smaller share
-# of all pairs than `_MANY` was chosen it is less, by the root of the share: the few strongest of many say little of the others.
-# But where the last were as far as the first, the others are as far; where they were half as far, nothing is known of that.
-_LEFT, _MANY = 0.4, 0.1
+# The distance of a pair that was not chosen, as a share of the distance beyond noise of the sets that rounds chose last. Where
+# a smaller share of all pairs than `_MANY` was chosen it is less, by the square root of the share: the few strongest of many
+# pairs say little about the others. Where the last sets were as far as the first, the others are taken to be as far; where
+# they were half as far or less, this adds nothing.
+_PASSED_OVER = 0.4
+_MANY = 0.1
 
 Sigmas = Mapping[int, Sequence[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawFacts:
-    """What the draws of marginals say of what they did not count.
+    """Facts that the draws of marginals reveal about data that they did not count.
 
-    `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
-    `misfit` is how far the sets that rounds chose were from the model (`Marginals.misfit`). `unreleased` has of private
-    domains how many records hold what was not released, as drawn, and the deviation of the noise of that count.
+    `lone` is the standard deviation of the noise of a selected pair that is measured alone; each pair is graded by it where
+    none was selected. `misfit` is the distance of the sets that rounds chose from the model (`Marginals.misfit`).
+    `unreleased` has, for private domains, the number of records whose value was not released, as drawn, and the standard
+    deviation of the noise of that count.
     """
 
     lone: float | None = None
@@ -100,123 +103,184 @@ def release_verdict(
     model: Sequence[ErrorParts] = (),
     facts: DrawFacts = DrawFacts(),
 ) -> Verdict:
-    """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
+    """Return the verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
 
-    `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
+    `compression` says how marginals merged values; None for k-tuples. `model` has the distance of the records from the fitted
     model.
     """
     deviations = _deviations(bounds)
-    settings = configuration.marginals
+    distances = _distances(bounds, counts, configuration, compression, model)
+    measured = {sorted_names(bound.attributes) for bound in bounds}
+    large = set(_large_pairs(configuration, counts, compression)) - measured
+    unchosen: dict[tuple[str, ...], float] = {}
+    passed_over: set[tuple[str, ...]] = set()
+    pair_deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
+    if _chooses_pairs(configuration) and pair_deviation is not None:
+        by_noise = unchosen_errors(distances, counts, pair_deviation)
+        passed_over_distance = _passed_over_distance(bounds, counts, facts)
+        pairs = unchosen_errors(distances, counts, pair_deviation, passed_over_distance)
+        unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
+        passed_over = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
+
+    apart = known_apart(bounds, counts, configuration)
+    known_columns = set(itertools.chain.from_iterable(apart))
+    result = verdict(
+        expected_errors(distances | unchosen, counts.domain.names),
+        deviations,
+        float(counts.record_count),
+        _column_facts(bounds, counts, configuration, association, facts),
+        configuration.privacy.epsilon,
+        configuration.titled_names,
+        beyond=BeyondNoise(large=large, passed_over=passed_over, known_columns=known_columns),
+    )
+    result = _add_configuration_sentences(result, counts, configuration, apart)
+    if unchosen:
+        result = _add_choice_sentence(result, len(unchosen), configuration, has_measured_pair=2 in deviations)
+    reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
+    sets = tuple(_add_reason(row, reasons, configuration) for row in result.sets)
+    return result.model_copy(update={"sets": sets})
+
+
+def _distances(
+    bounds: Sequence[MarginalBound],
+    counts: Aggregates,
+    configuration: Configuration,
+    compression: Compression | None,
+    model: Sequence[ErrorParts],
+) -> dict[tuple[str, ...], float]:
+    """Return the expected distance of every set that has counts; arguments as for `release_verdict`."""
     merged = {} if compression is None else merged_shares(compression, counts.domain.names)
     drawn = {part.length: part.sampling_error or 0.0 for part in model}
-    distances = set_errors(bounds, float(counts.record_count), merged, drawn, is_smoothed=settings is not None)
-    measured = {sorted_names(bound.attributes) for bound in bounds}
-    large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
-    unchosen, left = dict[tuple[str, ...], float](), set[tuple[str, ...]]()
-    of_pair = statistics.median(deviations[2]) if 2 in deviations else facts.lone
-    if settings is not None and settings.selects(len(configuration.attributes)) and of_pair is not None:
-        pairs = unchosen_errors(distances, counts, of_pair, _left(bounds, counts, facts))
-        unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
-        by_noise = unchosen_errors(distances, counts, of_pair)
-        left = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
-    errors = expected_errors(distances | unchosen, counts.domain.names)
-    apart = known_apart(bounds, counts, configuration)
-    beyond = BeyondNoise(large=large, left=left, known={name for names in apart for name in names})
-    paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
-    deviation = statistics.median(deviations.get(1, [0.0]))
-    columns = column_facts(counts, configuration, deviation, paired, _related(association), facts.unreleased)
-    titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
-    found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, beyond=beyond)
-    found = _with_configuration_told(found, counts, configuration, apart)
-    if unchosen:
-        found = _with_choice_told(found, len(unchosen), epsilon, is_one_measured=2 in deviations)
-    reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
-    sets = tuple(_with_reason(one, reasons, configuration) for one in found.sets)
-    return found.model_copy(update={"sets": sets})
+    is_smoothed = configuration.marginals is not None
+    return set_errors(bounds, float(counts.record_count), merged, drawn, is_smoothed=is_smoothed)
 
 
-def _with_configuration_told(
-    found: Verdict, counts: Aggregates, configuration: Configuration, apart: Mapping[tuple[str, ...], float]
+def _chooses_pairs(configuration: Configuration) -> bool:
+    """Return whether marginals are measured, and pairs of them are chosen by noisy scores or in rounds."""
+    marginals = configuration.marginals
+    return marginals is not None and marginals.selects(len(configuration.attributes))
+
+
+def _column_facts(
+    bounds: Sequence[MarginalBound],
+    counts: Aggregates,
+    configuration: Configuration,
+    association: Measure,
+    facts: DrawFacts,
+) -> list[ColumnFacts]:
+    """Return the facts of the columns of a release, with the median standard deviation of the noise of single columns."""
+    paired: set[str] = set()
+    for bound in bounds:
+        if len(bound.attributes) > 1:
+            paired.update(bound.attributes)
+    deviation = statistics.median(_deviations(bounds).get(1, [0.0]))
+    related = _related(association)
+    return column_facts(counts, configuration, deviation, paired, related, facts.unreleased)
+
+
+def _add_configuration_sentences(
+    verdict: Verdict, counts: Aggregates, configuration: Configuration, apart: Mapping[tuple[str, ...], float]
 ) -> Verdict:
-    """The same with what the configuration made of cells and rows, and with known counts that are others (`known_apart`)."""
-    titled = configuration.titled_names
-    would_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
-    more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
-    found = with_undeclared(found, counts, titled, configuration)
-    found = with_uncounted(found, counts, titled, configuration)
-    said = (*_made_up(configuration), *apart_words(apart, titled), *found.says)
-    advised = (*((KNOWN_ADVICE,) if apart else ()), *found.advice, *more_advice)
-    return found.model_copy(update={"says": said, "advice": advised})
+    """Return the verdict with sentences on cells and rows that the configuration changed, and on `known_apart` counts."""
+    titles = configuration.titled_names
+    advice_before = [KNOWN_ADVICE] if apart else []
+    advice_after: list[str] = []
+    can_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
+    if can_choose and verdict.advice:
+        advice_after.append(_SAY_ROWS)
+    verdict = with_undeclared(verdict, counts, titles, configuration)
+    verdict = with_uncounted(verdict, counts, titles, configuration)
+    says = (*_changed_row_sentences(configuration), *apart_words(apart, titles), *verdict.says)
+    advised = (*advice_before, *verdict.advice, *advice_after)
+    return verdict.model_copy(update={"says": says, "advice": advised})
 
 
-def _left(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
-    """How far pairs are that rounds had no share left for, by those that they chose last (`_LEFT`)."""
-    chosen, all_pairs = sum(len(bound.attributes) > 1 for bound in bounds), math.comb(len(counts.domain.names), 2)
+def _passed_over_distance(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
+    """Return the distance of pairs that rounds had no share left for, from that of the sets chosen last (`_PASSED_OVER`)."""
     if facts.misfit is None:
         return 0.0
+    chosen = sum(len(bound.attributes) > 1 for bound in bounds)
+    all_pairs = math.comb(len(counts.domain.names), 2)
     first, last = facts.misfit
-    alike = min(1.0, max(0.0, 2 * last / first - 1)) if first else 0.0
-    return last * max(alike, _LEFT * min(1.0, math.sqrt(chosen / all_pairs / _MANY)))
+    # 1 where the last sets were as far as the first, 0 where they were half as far or less
+    similarity = min(1.0, max(0.0, 2 * last / first - 1)) if first else 0.0
+    by_number = _PASSED_OVER * min(1.0, math.sqrt(chosen / all_pairs / _MANY))
+    return last * max(similarity, by_number)
 
 
-def _with_choice_told(found: Verdict, unchosen: int, epsilon: float, *, is_one_measured: bool) -> Verdict:
-    """The same with a word on the number of pairs that were not chosen, which are all where none is measured."""
-    if is_one_measured:
-        return found.model_copy(update={"advice": (_NOT_MEASURED.format(some=f"{unchosen:,}"), *found.advice)})
-    says = (_NONE_CHOSEN.format(epsilon=epsilon), *found.says)
-    return found.model_copy(update={"says": says, "advice": (_MEASURE_SOME, *found.advice)})
+def _add_choice_sentence(
+    verdict: Verdict, unchosen: int, configuration: Configuration, *, has_measured_pair: bool
+) -> Verdict:
+    """Return the verdict with a sentence on the number of pairs that were not chosen: all of them where none is measured."""
+    if has_measured_pair:
+        sentence = _NOT_MEASURED.format(pairs=f"{unchosen:,}")
+        return verdict.model_copy(update={"advice": (sentence, *verdict.advice)})
+    says = (_NONE_CHOSEN.format(epsilon=configuration.privacy.epsilon), *verdict.says)
+    return verdict.model_copy(update={"says": says, "advice": (_MEASURE_SOME, *verdict.advice)})
 
 
-def _with_reason(
+def _add_reason(
     row: SetVerdict, reasons: Mapping[tuple[str, ...], str | None], configuration: Configuration
 ) -> SetVerdict:
-    """The same with why there are no counts of the set: `reasons` has it of some, by their sorted names."""
+    """Return the row with the reason why its set has no counts: that of `reasons` by its sorted names, or the usual one."""
     is_counted = configuration.marginals is None and len(row.attributes) <= configuration.reporting_length
     usual = "nothing released" if is_counted else "not asked for"
     return row.model_copy(update={"unmeasured": reasons.get(sorted_names(row.attributes), usual)})
 
 
-def _made_up(configuration: Configuration) -> Iterator[str]:
-    """What is counted that no row of the table has, a sentence each: nobody knows how much that is."""
+def _changed_row_sentences(configuration: Configuration) -> Iterator[str]:
+    """Yield a sentence for each way in which counted rows differ from the table; the number of such rows is not known."""
+    titles = configuration.titled_names
     if configuration.resize is not None:
         yield _RESIZED.format(counted=configuration.counted_words)
     if rows_are_changed(configuration):
         yield _REPAIRED
-    if names := unkept_columns(configuration):
-        yield _UNKEPT.format(names=listed([configuration.titled_names.get(name, name) for name in names]))
-    if names := configuration.imputed_columns:
-        yield _IMPUTED.format(names=listed([configuration.titled_names.get(name, name) for name in names]))
+    unkept = unkept_columns(configuration)
+    if unkept:
+        yield _UNKEPT.format(names=listed([titles.get(name, name) for name in unkept]))
+    imputed = configuration.imputed_columns
+    if imputed:
+        yield _IMPUTED.format(names=listed([titles.get(name, name) for name in imputed]))
 
 
 def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
-    """Those of the noise of a cell, by the length of sets."""
-    found: dict[int, list[float]] = {}
+    """Return the standard deviations of the noise of a cell, by the length of sets."""
+    deviations: dict[int, list[float]] = {}
     for bound in bounds:
         if bound.deviation is not None:
-            found.setdefault(len(bound.attributes), []).append(bound.deviation)
-    return found
+            deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
+    return deviations
 
 
 def _large_pairs(
     configuration: Configuration, counts: Aggregates, compression: Compression | None
 ) -> Iterator[tuple[str, ...]]:
-    """The pairs with more cells than `max_cells`: in rounds of merged values, of all pairs of those of the released domain."""
+    """Yield the pairs with more cells than `max_cells`, by sorted names.
+
+    Cells are those of merged values where rounds choose, and of the released domain where all pairs are measured.
+    """
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
     if compression is None or not isinstance(cliques, AdaptiveCliques | AllCliques) or cliques.max_cells is None:
         return
-    rounds, declared = isinstance(cliques, AdaptiveCliques), configuration.with_undeclared(()).attributes
-    sizes = compression.sizes if rounds else domain_sizes(declared, counts.domain.labels)
-    for (one, first), (other, second) in itertools.combinations(zip(counts.domain.names, sizes, strict=True), 2):
-        if first * second > cliques.max_cells:
-            yield sorted_names((one, other))
+    if isinstance(cliques, AdaptiveCliques):
+        sizes = compression.sizes
+    else:
+        declared = configuration.with_undeclared(()).attributes
+        sizes = domain_sizes(declared, counts.domain.labels)
+    sized_names = zip(counts.domain.names, sizes, strict=True)
+    for (first, first_size), (second, second_size) in itertools.combinations(sized_names, 2):
+        if first_size * second_size > cliques.max_cells:
+            yield sorted_names((first, second))
 
 
 def _related(association: Measure) -> set[str]:
-    """Attributes that have an association with another one above what chance and noise explain."""
-    found = set[str]()
+    """Return the attributes that have an association with another one above what chance and noise explain."""
+    related: set[str] = set()
     for place, row in enumerate(association.reference):
-        found |= {association.names[place] for other, value in enumerate(row) if other != place and value is not None}
-    return found
+        for column, value in enumerate(row):
+            if column != place and value is not None:
+                related.add(association.names[place])
+    return related
 
 
 def verdict(
@@ -225,90 +289,150 @@ def verdict(
     records: float,
     columns: Sequence[ColumnFacts] = (),
     epsilon: float = 1.0,
-    titled: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] | None = None,
     *,
     beyond: BeyondNoise = _NOTHING,
 ) -> Verdict:
-    """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`.
+    """Return the verdict of expected distances, of the noise of counts, and of columns.
 
-    `titled` has what the sentences call a column, where that is not its name.
+    Args:
+        errors: Expected distance of each set of columns.
+        deviations: Standard deviations of the noise of counts, by the length of sets.
+        records: The noisy number of records.
+        columns: Facts of the columns.
+        epsilon: That of the release.
+        titles: What the sentences call a column, where that is not its name.
+        beyond: Sets that less noise would not make good.
     """
-    called = titled or {}
-    nothing = {column.name for column in columns if column.is_nothing}
-    errors = {names: 1.0 if nothing.intersection(names) else error for names, error in errors.items()}
-    lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
-    sets = tuple(
-        SetVerdict(attributes=columns, error=None if error is None else round(error, 4), grade=grade(error))
-        for columns, error in sorted(errors.items(), key=lambda item: len(item[0]))
-        if len(columns) <= 2
-    )
-    shown = [replace(column, name=called.get(column.name, column.name)) for column in columns]
-    doubtful, asked = list(doubts(shown)), list(questions(shown))
-    fit = _publication(sets, lengths, records)
+    titles = titles or {}
+    empty = {column.name for column in columns if column.is_nothing}
+    errors = {names: 1.0 if empty.intersection(names) else error for names, error in errors.items()}
+    every_length = sorted({len(names) for names in errors})
+    lengths = tuple(_length_verdict(errors, length, deviations) for length in every_length)
+    sets = _set_verdicts(errors)
+
+    titled = [replace(column, name=titles.get(column.name, column.name)) for column in columns]
+    doubt_sentences = list(doubts(titled))
+    question_sentences = list(questions(titled))
     bad = {row.attributes for row in sets if row.grade == "not"}
-    means = [f"the mean of {called.get(c.name, c.name)} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
-    if (doubtful or means) and fit == "good":
-        fit = "with care"
-    hidden = [
-        (row.least_group, _name(row.length))
-        for row in lengths
-        if row.least_group is not None and row.least_group > 1 and row.length <= 2
-    ]
-    groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
-    least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
-    says = (*doubtful, *asked, *_sentences(lengths, sets, [*least, *means], called))
-    return Verdict(publication=fit, says=says, advice=tuple(advice(sets, epsilon, beyond)), lengths=lengths, sets=sets)
+    shown_means = [column for column in columns if column.mean and (column.name,) not in bad]
+    means = [f"the mean of {titles.get(column.name, column.name)} ({column.mean})" for column in shown_means]
+
+    publication = _publication(sets, lengths, records)
+    if (doubt_sentences or means) and publication == "good":
+        publication = "with care"
+    not_for = [*_small_groups(lengths, records), *means]
+    says = (*doubt_sentences, *question_sentences, *_sentences(lengths, sets, not_for, titles))
+    return Verdict(
+        publication=publication,
+        says=says,
+        advice=tuple(advice(sets, epsilon, beyond)),
+        lengths=lengths,
+        sets=sets,
+    )
 
 
-def _of_length(errors: Sets, length: int, deviations: Sigmas) -> LengthVerdict:
-    """Grades, and the least count of which four standard deviations of the noise (the median one) are no more."""
-    grades = [grade(error) for columns, error in errors.items() if len(columns) == length]
-    good, care, bad = (grades.count(name) for name in ("good", "with care", "not"))
-    known = [statistics.median(found) for size, found in deviations.items() if size <= length and found]
-    # a group of more columns is part of one of fewer
-    least = math.ceil(4 * max(known)) if deviations.get(length) else None
-    return LengthVerdict(length=length, good=good, with_care=care, bad=bad, least_group=least)
+def _set_verdicts(errors: Sets) -> tuple[SetVerdict, ...]:
+    """Return the verdicts on single columns, then on pairs."""
+    rows: list[SetVerdict] = []
+    for names, error in sorted(errors.items(), key=lambda item: len(item[0])):
+        if len(names) <= 2:
+            rounded = None if error is None else round(error, 4)
+            rows.append(SetVerdict(attributes=names, error=rounded, grade=grade(error)))
+    return tuple(rows)
+
+
+def _length_verdict(errors: Sets, length: int, deviations: Sigmas) -> LengthVerdict:
+    """Return the numbers of grades of a length, and its least group.
+
+    That is the least count which is at least four standard deviations of the noise (the median one).
+    """
+    grades = [grade(error) for names, error in errors.items() if len(names) == length]
+    least = None
+    if deviations.get(length):
+        # a group of more columns is part of one of fewer, so the largest noise of any shorter length counts
+        medians = [statistics.median(sigmas) for size, sigmas in deviations.items() if size <= length and sigmas]
+        least = math.ceil(4 * max(medians))
+    return LengthVerdict(
+        length=length,
+        good=grades.count("good"),
+        with_care=grades.count("with care"),
+        bad=grades.count("not"),
+        least_group=least,
+    )
 
 
 def _publication(sets: Sequence[SetVerdict], lengths: Sequence[LengthVerdict], records: float) -> Publication:
-    """Not for publication where at least half of the columns are noise; good where nearly all is."""
-    single = [row.grade for row in sets if len(row.attributes) == 1]
-    if records < 1 or 2 * single.count("not") >= max(len(single), 1):
+    """Return the publication grade.
+
+    It is "not for publication" where at least half of the columns are noise. It is "good" where all columns, and at least half
+    of the pairs, are.
+    """
+    grades = [row.grade for row in sets if len(row.attributes) == 1]
+    if records < 1 or 2 * grades.count("not") >= max(len(grades), 1):
         return "not for publication"
-    pairs = next((row for row in lengths if row.length == 2), None)
-    most_pairs = pairs is None or pairs.good >= pairs.with_care + pairs.bad
-    return "good" if single.count("good") == len(single) and most_pairs else "with care"
+    most_pairs = all(row.good >= row.with_care + row.bad for row in lengths if row.length == 2)
+    return "good" if grades.count("good") == len(grades) and most_pairs else "with care"
+
+
+def _small_groups(lengths: Sequence[LengthVerdict], records: float) -> Iterator[str]:
+    """Yield which groups are too small for the noise, for single columns and for pairs."""
+    for row in lengths:
+        if row.length > 2 or row.least_group is None or row.least_group <= 1:
+            continue
+        groups = f"groups of fewer than {row.least_group:,} records"
+        if row.least_group > records:
+            groups = f"any group of this table (noise hides {groups})"
+        yield f"{groups} in {_name(row.length)}"
 
 
 def _sentences(
-    lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], last: Sequence[str], called: Mapping[str, str]
+    lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], not_for: Sequence[str], titles: Mapping[str, str]
 ) -> Iterator[str]:
-    """Good for, with care, not for: the numbers of sets, and the worst by name; `last` is what else it is not for."""
+    """Yield "Good for", "With care" and "Not for", with the numbers of sets and the names of the worst.
+
+    `not_for` is what the release is not for apart from sets.
+    """
     for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
-        parts = []
+        parts: list[str] = []
         for row in lengths:
-            number, of = getattr(row, key), row.good + row.with_care + row.bad
-            unknown = sum(one.error is None for one in sets if len(one.attributes) == row.length)
-            if key == "bad" and unknown:
-                parts.append(f"what {unknown:,} of {of:,} {_name(row.length)} say together, which nothing measured")
-            number -= unknown if key == "with_care" else 0
-            if number > 0:
-                parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key, called)})")
+            parts += _length_words(row, sets, key, titles)
         if key == "bad":
-            parts += last
+            parts += not_for
         if parts:
             yield f"{word}: {'; '.join(parts)}."
 
 
-def _examples(sets: Sequence[SetVerdict], length: int, key: str, called: Mapping[str, str]) -> str:
-    """The names of a few sets of a grade that is not good, the worst first."""
-    wanted = "not" if key == "bad" else "with care"
-    named = [row for row in sets if len(row.attributes) == length and row.grade == wanted and row.error is not None]
-    if key == "good" or not named:
+def _length_words(row: LengthVerdict, sets: Sequence[SetVerdict], key: str, titles: Mapping[str, str]) -> Iterator[str]:
+    """Yield the number of sets of a length that have a grade, with examples; `key` is the field of that grade."""
+    name = _name(row.length)
+    total = row.good + row.with_care + row.bad
+    unmeasured = sum(verdict.error is None for verdict in sets if len(verdict.attributes) == row.length)
+    if key == "bad" and unmeasured:
+        yield f"what {unmeasured:,} of {total:,} {name} say together, which nothing measured"
+    number = getattr(row, key)
+    if key == "with_care":
+        number -= unmeasured
+    if number > 0:
+        yield f"{name} ({number:,} of {total:,}{_examples(sets, row.length, key, titles)})"
+
+
+def _examples(sets: Sequence[SetVerdict], length: int, key: str, titles: Mapping[str, str]) -> str:
+    """Return the names of a few sets of a grade that is not good, the worst first."""
+    if key == "good":
         return ""
-    worst = sorted(named, key=lambda row: -(row.error or 0))
-    shown = ", ".join(" x ".join(called.get(name, name) for name in row.attributes) for row in worst[:_SHOWN])
-    return f": {shown}{', …' if len(worst) > _SHOWN else ''}"
+    wanted = "not" if key == "bad" else "with care"
+    graded = [row for row in sets if len(row.attributes) == length and row.grade == wanted and row.error is not None]
+    if not graded:
+        return ""
+    worst = sorted(graded, key=lambda row: -(row.error or 0))
+    examples = ", ".join(_title(row, titles) for row in worst[:_SHOWN])
+    ellipsis = ", …" if len(worst) > _SHOWN else ""
+    return f": {examples}{ellipsis}"
+
+
+def _title(row: SetVerdict, titles: Mapping[str, str]) -> str:
+    return " x ".join(titles.get(name, name) for name in row.attributes)
 
 
 def _name(length: int) -> str:

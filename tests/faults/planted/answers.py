@@ -109,8 +109,8 @@ FAULTS = (
     Fault(
         name="a test of independence takes rows of one person for people",
         file="src/marginweave/evaluate/association_noise.py",
-        text="weights = 1 / (sampling * np.outer(",
-        instead="weights = 1 / (1.0 * np.outer(",
+        text="weights = 1 / (sampling * records",
+        instead="weights = 1 / (1.0 * records",
         killed_by=(_REJECTED,),
     ),
     Fault(
@@ -123,8 +123,8 @@ FAULTS = (
     Fault(
         name="a pair that no round chose is graded by the noise alone",
         file="src/marginweave/evaluate/distances.py",
-        text="together = max(by_noise, ",
-        instead="together = min(by_noise, ",
+        text="pair_distance = max(by_noise, ",
+        instead="pair_distance = min(by_noise, ",
         killed_by=("tests/laws/test_few_rounds.py::test_pairs_that_no_round_chose_are_not_called_good",),
     ),
     Fault(

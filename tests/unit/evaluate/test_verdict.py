@@ -308,7 +308,7 @@ def test_no_noise_that_is_less_is_advised_where_most_pairs_were_not_measured() -
     far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
     unknown: dict[tuple[str, ...], float | None] = dict.fromkeys([("b", "d"), ("c", "d"), ("a", "d")])
     for errors, left in ((far | unknown, ()), (far, [*far])):
-        advice = " ".join(verdict(errors, {}, 1000.0, beyond=BeyondNoise(left=left)).advice)
+        advice = " ".join(verdict(errors, {}, 1000.0, beyond=BeyondNoise(passed_over=left)).advice)
         assert "times the" not in advice
         assert ("aggregate.cliques.rounds" in advice) is bool(left)
     assert "3.0 times the" in " ".join(verdict(far, {}, 1000.0).advice)
@@ -324,8 +324,8 @@ def test_records_that_follow_other_known_counts_are_told_and_need_no_budget() ->
     assert known_apart(bounds(5, 1000), counts, config) == {}
     assert known_apart(bounds(5, 1000, beyond=0.3), counts, configuration()) == {}
     far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
-    assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known={"a"})).advice == ()
-    assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known={"d"})).advice != ()
+    assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known_columns={"a"})).advice == ()
+    assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known_columns={"d"})).advice != ()
 
 
 def test_what_nothing_measured_is_never_good() -> None:
@@ -341,7 +341,7 @@ def test_what_nothing_measured_is_never_good() -> None:
 def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publication() -> None:
     """A cause of death is missing of the living, and a code list can be evenly used: nobody has to mend anything."""
     errors = errors_of(bounds(1, 10**6), 10**6)
-    gaps = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.9)])
+    gaps = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing_share=0.9)])
     assert (gaps.publication, "age is missing in at least 90 %" in gaps.says[0]) == ("good", True)
     even = verdict(errors, {}, 10**6, [ColumnFacts(name=name, is_even=True) for name in NAMES])
     assert (even.publication, "sex cannot be told from evenly spread" in even.says[0]) == ("good", True)
@@ -358,7 +358,7 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
             "about 60 % (58 to 62) of age hold values that were not released",
         ),
         (ColumnFacts(name="age", hidden=0.12, hidden_ends=(0.11, 0.13)), "about 12 % (11 to 13) of age hold"),
-        (ColumnFacts(name="age", other=0.3), "age is “other” in at least 30 % of the records"),
+        (ColumnFacts(name="age", other_share=0.3), "age is “other” in at least 30 % of the records"),
     ],
 )
 def test_what_a_better_release_would_keep_needs_care_and_can_be_published(facts: ColumnFacts, said: str) -> None:
@@ -586,7 +586,7 @@ def test_sentences_have_the_labels_of_columns() -> None:
     """Of pairs that are not good, of a mean, and of a column in doubt; the sets have their names."""
     columns = [
         ColumnFacts(name="age", mean="why"),
-        ColumnFacts(name="sex", missing=0.9),
+        ColumnFacts(name="sex", missing_share=0.9),
     ]
     titled = {"age": "age (in years)", "sex": "sex (as told)", "grade": "grade"}
     found = verdict({("age",): 0.01, ("age", "sex"): 0.1, ("sex", "grade"): 0.2}, {1: [1.0]}, 1e6, columns, 1.0, titled)
