@@ -89,7 +89,7 @@ class ColumnBase(BaseModel, frozen=True):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Refuse a key of a kind with the name of a property of all kinds, which would hide the value of the key (TypeError)."""
+        """Refuse a key of a kind with the name of a property of all kinds, which would hide its value (TypeError)."""
         hidden = [key for key in cls.model_fields if isinstance(vars(ColumnBase).get(key), property | cached_property)]
         if hidden:
             raise TypeError(f"{cls.__name__} has {listed(hidden)}, which all columns have as a property; use an alias")
