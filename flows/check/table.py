@@ -23,7 +23,7 @@ from marginweave.sources.source import TableSource, source_columns
 from marginweave.sources.text_source import check_columns
 
 from ...schemas.expectations import Suite
-from .advice import NO_ROWS, SIZE, Remark, column_findings, id_finding, rule_finding, suite_finding
+from .advice import NO_ROWS, SIZE, Remark, check_sentence, column_findings, id_finding, rule_finding, suite_finding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,6 @@ def check_table(request: Request) -> list[CheckedRow]:
     return sorted(inspection.rows(), key=lambda row: row.order)
 
 
-_IDS = (
-    "`unit: row` protects single rows, and values of {name} are in several: if it tells people apart, stop with Ctrl-C, and "
-    "protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}"
-)
-
-
 def id_warnings(request: Request) -> list[str]:
     """What to tell the person at a terminal, and no log, of ids that repeat under `unit: row`. Private.
 
@@ -91,7 +85,7 @@ def id_warnings(request: Request) -> list[str]:
         for block in source.tables(tuple(inspection.ids)):
             for name, repetition in inspection.ids.items():
                 repetition.add(block.column(name))
-        return [printable(_IDS.format(name=row.subject)) for row in inspection.id_rows()]
+        return [printable(str(check_sentence("table.ids-warning", name=row.subject))) for row in inspection.id_rows()]
     return []
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from marginweave.base.errors import EXIT_FAILED, InputError, printable
+from marginweave.texts.sentences import Share
 
 from .console import Config, Home, Source, out, table_of
 
@@ -22,10 +23,6 @@ _ShowValues = Annotated[
 _WIDTH = 160  # where there is no terminal
 _LONGEST = 40
 _STYLES = "bold red", "yellow", "default"
-_AFTER = (
-    "Change the configuration by what is published, never by what this table holds. If you now change anything that a release "
-    "depends on, privacy.json says so (configured_after_check)."
-)
 
 
 def check(config: Config, show_values: _ShowValues = False, source: Source = None, home: Home = Path()) -> None:
@@ -40,7 +37,7 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
         raise InputError("--show-values needs a terminal: values of the table are written to no file and no pipe")
     from marginweave.runs.request import read_request
 
-    from ..check.advice import Severity
+    from ..check.advice import Severity, check_sentence
     from ..check.table import check_table
 
     request = read_request(config, run=None, source=source, home=home)
@@ -48,47 +45,44 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
     faulty = [row for row in rows if row.findings]
     dataset, columns = request.configuration.dataset, len(request.configuration.names)
     if not faulty:
-        out.print(
-            f"{dataset}: the table is as {config} declares it, all {columns} columns. Next: marginweave plan {config}"
-        )
+        out.print(str(check_sentence("lines.as-declared", dataset=dataset, config=str(config), columns=columns)))
     if rows:
         if faulty:
-            out.print(f"{dataset}: look at this before a release. It is exact, and for you alone.\n")
+            out.print(f"{check_sentence('lines.look', dataset=dataset)}\n")
         _show(rows, values=show_values)
     if faulty:
         stops = any(finding.severity == Severity.STOPS for row in faulty for finding in row.findings)
-        out.print(f"\n{_AFTER}")
+        out.print(f"\n{check_sentence('lines.after')}")
         if stops:
-            out.print("`marginweave run` stops at what is marked, before anything is charged.")
+            out.print(str(check_sentence("lines.stops")))
             raise typer.Exit(EXIT_FAILED)
-        out.print(f"Next: marginweave plan {config}")
+        out.print(str(check_sentence("lines.next", config=str(config))))
 
 
 def _show(rows: list[CheckedRow], *, values: bool) -> None:
-    from ..check.advice import percent
-
     table = table_of("column", "missing", "found, and what to do")
     for row in rows:
-        missing = percent(row.missing) if row.missing else ""
+        missing = f"{Share(row.missing)}" if row.missing else ""
         table.add_row(_short(row.subject), missing, Text("\n").join(_lines(row, values=values)))
     width = None if out.is_terminal else _WIDTH
     Console(highlight=False, markup=False, width=width).print(table)
 
 
 def _lines(row: CheckedRow, *, values: bool) -> list[Text]:
-    from ..check.advice import Severity
+    from ..check.advice import Severity, check_sentence
 
     lines = []
     for finding in row.findings:
-        mark = "Stops a run. " if finding.severity == Severity.STOPS else ""
+        stops = finding.severity == Severity.STOPS
+        text = check_sentence("lines.mark", text=finding.text) if stops else finding.text
         lines += [
-            Text(printable(f"{mark}{finding.text}"), _STYLES[finding.severity]),
+            Text(printable(str(text)), _STYLES[finding.severity]),
             Text(printable(f"→ {finding.advice}")),
         ]
         if values and finding.examples:
             shown = "  ".join(repr(_short(text)) for text in finding.examples)
-            lines.append(Text(f"  for example {shown}", "dim"))
-    return lines or [Text("as declared", "dim")]
+            lines.append(Text(f"  {check_sentence('lines.example', values=shown)}", "dim"))
+    return lines or [Text(str(check_sentence("lines.row-as-declared")), "dim")]
 
 
 def _short(text: str) -> str:

@@ -88,8 +88,8 @@ def test_the_operator_is_told_and_not_sent_to_declare_what_is_refused() -> None:
     assert isinstance(column, SetColumn)
     look.add(judge(pa.chunked_array([["a", ""]]), declared(), "dx"))
     (remark,) = column_findings(column, look, on_purpose=True, undeclared=False)
-    assert remark.text == "50.0 % of the cells are empty, which is no value here; a run stops."
-    assert remark.advice == "If a cell may have no value, leave `min_values` out."
+    assert str(remark.text) == "50.0 % of the cells are empty, which is no value here; a run stops."
+    assert str(remark.advice) == "If a cell may have no value, leave `min_values` out."
 
 
 MANY = [f"v{i}" for i in range(20)]
