@@ -35,14 +35,23 @@ class Tables(NamedTuple):
     precision: Floats
 
     @classmethod
-    def of(cls, measurements: Sequence[Observation], masks: Sequence[StructuralZeros], total: float) -> Self:
+    def of(
+        cls,
+        measurements: Sequence[Observation],
+        masks: Sequence[StructuralZeros],
+        total: float,
+    ) -> Self:
         """Return the counts of these marginals, scaled to `total` records each, without the cells that `masks` forbid."""
         shapes = [m.counts.shape for m in measurements]
         axes = max(map(len, shapes))
         possible = [allowed_cells(m.attributes, m.counts.shape, masks).ravel() for m in measurements]
         allowed = np.concatenate(possible)
-        counts = [np.ravel(m.counts * m.scale(total)) for m in measurements]
-        padded_shapes = [[1] * (axes - len(shape)) + list(shape) for shape in shapes]
+        scaled = [m.counts * m.scale(total) for m in measurements]
+        counts = [table.ravel() for table in scaled]
+        padded_shapes = []
+        for shape in shapes:
+            padding = [1] * (axes - len(shape))
+            padded_shapes.append([*padding, *shape])
         precision = [m.deviation**-2 for m in measurements]
         return cls(
             values=np.where(allowed, np.concatenate(counts), 0.0),
@@ -99,7 +108,11 @@ class Shared(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _rows(tables: Tables, shared: Shared, m: int) -> Places:  # pragma: no cover - compiled
+def _rows(
+    tables: Tables,
+    shared: Shared,
+    m: int,
+) -> Places:  # pragma: no cover - compiled
     """Return the cell of the shared set's table at which each row of member m begins; a row is along the last axis."""
     shape = tables.shapes[shared.members[m]]
     places = np.zeros(shape[:-1].prod(), np.int32)
@@ -147,7 +160,8 @@ def mean(
     """Return the mean of the members' sums, weighted by the precision of each: shape (cells,)."""
     precision = tables.precision[shared.members].reshape(-1, 1)
     weights = precision / np.maximum(numbers, 1)
-    return np.asarray((weights * sums).sum(axis=0) / weights.sum(axis=0))
+    weighted = (weights * sums).sum(axis=0)
+    return np.asarray(weighted / weights.sum(axis=0))
 
 
 @njit(cache=True, nogil=True)

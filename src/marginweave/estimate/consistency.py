@@ -70,7 +70,11 @@ class Nearest:
     @classmethod
     def to(cls, point: Floats) -> Self:
         """Return the state before the first turn: the point itself."""
-        return cls(point=point.copy(), clipped=point.copy(), apart=np.zeros(len(point)))
+        return cls(
+            point=point.copy(),
+            clipped=point.copy(),
+            apart=np.zeros(len(point)),
+        )
 
     def approach(self, tables: Tables, total: float) -> None:
         """Replace averaged tables by the ones that are to be averaged next."""
@@ -82,7 +86,8 @@ class Nearest:
         self.apart = (self.apart + ahead - self.clipped) / 1.1
         # (point + penalty * (clipped - apart)) / (1 + penalty)
         difference = self.clipped - self.apart
-        tables.values[:] = (self.point + self.penalty * difference) / (1 + self.penalty)
+        weighted = self.point + self.penalty * difference
+        tables.values[:] = weighted / (1 + self.penalty)
 
 
 def make_consistent(
@@ -123,7 +128,10 @@ def make_consistent(
     cliques = [m.attributes for m in measurements]
     tables = Tables.of(measurements, masks, total)
     holders = Holders(cliques)
-    shared = [Shared.of(subset, holders.of(subset), cliques, sizes) for subset in _shared_sets(cliques)]
+    shared = []
+    for subset in _shared_sets(cliques):
+        members = holders.of(subset)
+        shared.append(Shared.of(subset, members, cliques, sizes))
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
@@ -132,11 +140,19 @@ def make_consistent(
     tables_of_counts = np.split(tables.values, tables.starts[1:-1])
     consistent = []
     for m, counts in zip(measurements, tables_of_counts, strict=True):
-        consistent.append(replace(m, counts=counts.reshape(m.counts.shape), complete=True))
+        table = counts.reshape(m.counts.shape)
+        consistent.append(replace(m, counts=table, complete=True))
     return tuple(consistent)
 
 
-def _alternate(tables: Tables, shared: Sequence[Shared], total: float, rounds: int, *, masked: bool) -> None:
+def _alternate(
+    tables: Tables,
+    shared: Sequence[Shared],
+    total: float,
+    rounds: int,
+    *,
+    masked: bool,
+) -> None:
     """Average and project the tables in turn, until averaged tables are consistent or `rounds` are over."""
     numbers = [sums(tables, subset, tables.allowed) for subset in shared]
     weighted_mean = np.zeros(0)
@@ -148,11 +164,16 @@ def _alternate(tables: Tables, shared: Sequence[Shared], total: float, rounds: i
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
                 anchors[place] = _likely(tables, subset, numbers[place], total)
-            average(tables, subset, numbers[place], anchors.get(place, weighted_mean))
+            average(
+                tables,
+                subset,
+                numbers[place],
+                anchors.get(place, weighted_mean),
+            )
         if _is_consistent(tables, shared, total, masked=masked):
             return
         if masked and turn == rounds // 10:  # zeros may be at odds with the anchors
-            anchors = {place: target for place, target in anchors.items() if not shared[place].attributes}
+            anchors = _anchor_of_no_attributes(anchors, shared)
         if turn in {ALTERNATING, rounds // 10}:
             nearest = Nearest.to(tables.values)
         if turn < ALTERNATING:
@@ -161,7 +182,19 @@ def _alternate(tables: Tables, shared: Sequence[Shared], total: float, rounds: i
             nearest.approach(tables, total)
 
 
-def _is_consistent(tables: Tables, shared: Sequence[Shared], total: float, *, masked: bool) -> bool:
+def _anchor_of_no_attributes(anchors: dict[int, Floats], shared: Sequence[Shared]) -> dict[int, Floats]:
+    """Return only the anchor of the set without attributes: the total."""
+    places = [place for place in anchors if not shared[place].attributes]
+    return {place: anchors[place] for place in places}
+
+
+def _is_consistent(
+    tables: Tables,
+    shared: Sequence[Shared],
+    total: float,
+    *,
+    masked: bool,
+) -> bool:
     """Return whether averaged tables have neither negative cells nor different shared sums, up to `TOLERANCE`."""
     error = -float(tables.values.min(initial=0.0))
     # without zeros, no averaging step changes the sums that earlier steps made equal
@@ -190,7 +223,8 @@ def _sizes(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]
 
 def _shared_sets(cliques: Sequence[Clique]) -> list[Clique]:
     """Return all intersections of two and more of the cliques, and the empty set, from small to large."""
-    repeated = {frozenset(clique) for clique, times in Counter(cliques).items() if times > 1}
+    times = Counter(cliques)
+    repeated = {frozenset(clique) for clique in cliques if times[clique] > 1}
     shared: set[frozenset[int]] = repeated | {frozenset()}
     fresh = _intersections(set(map(frozenset, cliques))) - shared
     while fresh:
@@ -225,11 +259,17 @@ def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
             if (possible & forbidden).any():
                 forbid(tables, subset, forbidden)
                 changed = True
-    if not np.logical_or.reduceat(tables.allowed, tables.starts[:-1]).all():
+    has_records = np.logical_or.reduceat(tables.allowed, tables.starts[:-1])
+    if not has_records.all():
         raise InputError("masks must allow at least one record")
 
 
-def _likely(tables: Tables, shared: Shared, numbers: Floats, total: float) -> Floats:
+def _likely(
+    tables: Tables,
+    shared: Shared,
+    numbers: Floats,
+    total: float,
+) -> Floats:
     """Return the nearest counts to the weighted mean of the members' sums that add up to `total`: shape (cells,)."""
     member_sums = sums(tables, shared, tables.values)
     nearest = mean(tables, shared, member_sums, numbers)

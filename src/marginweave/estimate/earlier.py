@@ -40,12 +40,18 @@ def earlier_files(configuration: Configuration, read: Read) -> Iterator[tuple[st
         for file in EARLIER_FILES:
             name = earlier_name(number, file)
             content = read(name)
-            if content is None or hashlib.sha256(content).hexdigest() != earlier.release.files[file]:
+            expected = earlier.release.files[file]
+            if content is None or hashlib.sha256(content).hexdigest() != expected:
                 raise StageError(f"{name} is missing, or is not the file of run {earlier.release.run} that is declared")
             yield name, content
 
 
-def with_earlier(marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read) -> Marginals:
+def with_earlier(
+    marginals: Marginals,
+    declared: Configuration,
+    resolved: Configuration,
+    read: Read,
+) -> Marginals:
     """Return the marginals pooled with those of the earlier releases of a configuration; unchanged if it has none.
 
     Args:
@@ -88,7 +94,9 @@ def earlier_tables(configuration: Configuration, read: Read) -> list[Observation
 
 
 def pool(
-    drawn: Sequence[Observation], earlier: Sequence[Observation], compression: Compression | None = None
+    drawn: Sequence[Observation],
+    earlier: Sequence[Observation],
+    compression: Compression | None = None,
 ) -> tuple[Observation, ...]:
     """Pool drawn and earlier measurements over merged codes into one of each set of attributes, the drawn ones first.
 
@@ -104,7 +112,8 @@ def pool(
         alike.setdefault(cells.table.attributes, []).append(cells)
     pooled = []
     for tables in alike.values():
-        precision = np.sum([1 / cells.variances for cells in tables], axis=0)
+        precisions = [1 / cells.variances for cells in tables]
+        precision = np.sum(precisions, axis=0)
         weighted = [cells.counts / cells.variances for cells in tables]
         counts = np.sum(weighted, axis=0) / precision
         deviation = float(np.sqrt((1 / precision).mean()))
@@ -138,23 +147,42 @@ def _over_merged_codes(table: Observation, compression: Compression | None) -> _
         return measured
     counts = measured.counts
     variances = measured.variances
-    merged = Compression(codes=table.codes, counts=tuple(compression.counts[a] for a in table.attributes))
+    code_counts = tuple(compression.counts[a] for a in table.attributes)
+    merged = Compression(codes=table.codes, counts=code_counts)
     shares_of_axes = Spread.of(merged).shares
     for axis, a in enumerate(table.attributes):
-        weights = np.zeros((compression.sizes[a], table.counts.shape[axis]))
-        np.add.at(weights, (compression.codes[a], table.codes[axis]), shares_of_axes[axis])
+        shape = compression.sizes[a], table.counts.shape[axis]
+        weights = np.zeros(shape)
+        np.add.at(
+            weights,
+            (compression.codes[a], table.codes[axis]),
+            shares_of_axes[axis],
+        )
         counts = _along(weights, counts, axis)
         variances = _along(weights**2, variances, axis)
     variances = np.maximum(variances, table.deviation**2)
-    return _MeasuredCells(replace(table, counts=counts, levels=()), counts, variances)
+    return _MeasuredCells(
+        replace(table, counts=counts, levels=()),
+        counts,
+        variances,
+    )
 
 
-def _along(matrix: Floats, table: Floats, axis: int) -> Floats:
+def _along(
+    matrix: Floats,
+    table: Floats,
+    axis: int,
+) -> Floats:
     """Apply `matrix` along one axis of `table`."""
-    return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
+    product = np.tensordot(matrix, table, (1, axis))
+    return np.moveaxis(product, 0, axis)
 
 
-def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa.Table) -> Iterator[Observation]:
+def _tables(
+    configuration: Configuration,
+    statement: PrivacyStatement,
+    cells: pa.Table,
+) -> Iterator[Observation]:
     """Yield the usable marginals of one earlier release over attributes of `configuration`, with merged values as levels."""
     usable = {m.attributes for m in usable_marginals(configuration, statement)}
     declared_then = Configuration.from_canonical(statement.configuration)
@@ -173,7 +201,10 @@ def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa
 
 
 def read_measurements(
-    table: pa.Table, facts: Sequence[MarginalStatement], domain: Domain, configuration: Configuration
+    table: pa.Table,
+    facts: Sequence[MarginalStatement],
+    domain: Domain,
+    configuration: Configuration,
 ) -> Marginals:
     """Return the marginals that `measurements_table` wrote, except those in coarser bins.
 
@@ -205,5 +236,6 @@ def read_measurements(
     one_way = tuple(measured(i, None) for i in rows[:single])
     unmerged = Marginals(domain=domain, one_way=one_way, larger=())
     sizes = drawn_compression_of(unmerged, configuration).sizes
-    larger = tuple(measured(i, sizes) for i in rows[single:] if not facts[i].joined)
+    in_full_detail = [i for i in rows[single:] if not facts[i].joined]
+    larger = tuple(measured(i, sizes) for i in in_full_detail)
     return Marginals(domain=domain, one_way=one_way, larger=larger)

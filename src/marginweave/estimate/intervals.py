@@ -62,7 +62,12 @@ class Intervals:
 
 
 def count_interval(
-    counts: Integers, sigma: float, *, noise: NoiseName = "rounded-gaussian", level: float = LEVEL, cells: int = 1
+    counts: Integers,
+    sigma: float,
+    *,
+    noise: NoiseName = "rounded-gaussian",
+    level: float = LEVEL,
+    cells: int = 1,
 ) -> Intervals:
     """Return the whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
 
@@ -91,10 +96,20 @@ def count_interval(
         raise InputError(f"cells ({cells}) must be at least 1")
     half = noise_reach(noise, sigma, level, cells)
     measured = np.maximum(counts, 0)
-    return Intervals(low=np.maximum(measured - half, 0), high=measured + half, measured=measured)
+    return Intervals(
+        low=np.maximum(measured - half, 0),
+        high=measured + half,
+        measured=measured,
+    )
 
 
-def selected_interval(counts: Integers, threshold: int | Integers, sigma: float, *, level: float = LEVEL) -> Intervals:
+def selected_interval(
+    counts: Integers,
+    threshold: int | Integers,
+    sigma: float,
+    *,
+    level: float = LEVEL,
+) -> Intervals:
     """Return intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
@@ -126,10 +141,19 @@ def selected_interval(counts: Integers, threshold: int | Integers, sigma: float,
         chosen = thresholds == least
         distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few counts are distinct
         low[chosen] = _lowest(distinct, least, sigma, tail)[rows]
-    return Intervals(low=np.minimum(low, nominal.low), high=nominal.high, measured=counts.astype(np.int64))
+    return Intervals(
+        low=np.minimum(low, nominal.low),
+        high=nominal.high,
+        measured=counts.astype(np.int64),
+    )
 
 
-def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int:
+def censored_bound(
+    threshold: int,
+    sigma: float,
+    *,
+    level: float = LEVEL,
+) -> int:
     """Return the largest whole m whose noisy count is below `threshold` with probability above 1 - level.
 
     P(X < T; m) = Phi((T - 1/2 - m) / sd), so that 0 to this end covers whatever count was not released because its noisy count
@@ -143,7 +167,11 @@ def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int
     return max(math.ceil(threshold - 0.5 + reach) - 1, 0)
 
 
-def expected_ends(low: int, high: int, tail: float) -> tuple[int, int]:
+def expected_ends(
+    low: int,
+    high: int,
+    tail: float,
+) -> tuple[int, int]:
     """Return the least and most expectation of a count between `low` and `high`, a sum of independent 0 or 1.
 
     Of expectation m a count of c and more has probability exp(-m I(c/m)) at most for c > m, I(x) = x ln x - x + 1, and so has
@@ -169,7 +197,11 @@ def record_interval(aggregates: Aggregates, level: float = LEVEL) -> tuple[int, 
 
 
 def release_intervals(
-    aggregates: Aggregates, drawn: Aggregates, configuration: Configuration, *, level: float = LEVEL
+    aggregates: Aggregates,
+    drawn: Aggregates,
+    configuration: Configuration,
+    *,
+    level: float = LEVEL,
 ) -> tuple[Intervals, ...]:
     """Return an interval for every count of k-tuples, one `Intervals` a length.
 
@@ -188,8 +220,19 @@ def release_intervals(
     """
     private = np.array([attribute.private for attribute in configuration.attributes])
     intervals = []
-    for published, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
-        rows = find_rows(source, published.columns, published.values, aggregates.domain.sizes)
+    levels = zip(
+        aggregates.levels,
+        drawn.levels,
+        aggregates.noise,
+        strict=True,
+    )
+    for published, source, noise in levels:
+        rows = find_rows(
+            source,
+            published.columns,
+            published.values,
+            aggregates.domain.sizes,
+        )
         if (rows < 0).any():
             raise InputError("aggregates must hold no combination that was not drawn")
         thresholds = np.full(len(published), noise.threshold, np.int64)
@@ -201,7 +244,12 @@ def release_intervals(
     return tuple(intervals)
 
 
-def _lowest(counts: Integers, least: np.int64, sigma: float, tail: float) -> Integers:
+def _lowest(
+    counts: Integers,
+    least: np.int64,
+    sigma: float,
+    tail: float,
+) -> Integers:
     """Return the smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection."""
     below = np.full(counts.shape, -1)  # too small: no m below 0 is looked at
     above = counts.copy()  # large enough
@@ -226,7 +274,11 @@ def _tail(level: float, sigma: float) -> float:
 
 
 def marginal_intervals(
-    aggregates: Aggregates, marginals: Marginals, configuration: Configuration, *, level: float = LEVEL
+    aggregates: Aggregates,
+    marginals: Marginals,
+    configuration: Configuration,
+    *,
+    level: float = LEVEL,
 ) -> tuple[Intervals, ...]:
     """Return intervals of counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
 
@@ -252,7 +304,12 @@ def marginal_intervals(
             measured[rows] = of_columns.measured
             possible[rows] = possible_cells.contain(columns, values.T, {})
             recorded[rows] = possible_records.contain(columns, values.T, {})
-        inside = Intervals(low=low, high=high, measured=measured, unkept=possible & ~recorded)
+        inside = Intervals(
+            low=low,
+            high=high,
+            measured=measured,
+            unkept=possible & ~recorded,
+        )
         intervals.append(inside.without(~possible))
     return tuple(intervals)
 
@@ -264,12 +321,21 @@ def project(measurement: Observation, columns: Clique) -> tuple[NDArray[np.int64
     return np.rint(sums).astype(np.int64), _summed(measurement, columns)
 
 
-def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Observation:
+def _holder(
+    columns: Clique,
+    marginals: Marginals,
+    holders: Holders,
+) -> Observation:
     """Return the marginal that measured a set of columns best: itself, or the one whose sums have the least noise."""
     if len(columns) == 1:
         return marginals.one_way[columns[0]]
     larger = [marginals.larger[i] for i in holders.of(columns)]
-    return min(larger, key=lambda m: (m.attributes != columns, m.deviation**2 * _summed(m, columns)))
+
+    def preference(m: Observation) -> tuple[bool, float]:
+        variance = m.deviation**2 * _summed(m, columns)
+        return m.attributes != columns, variance
+
+    return min(larger, key=preference)
 
 
 def _summed(measurement: Observation, columns: Clique) -> int:
@@ -279,7 +345,11 @@ def _summed(measurement: Observation, columns: Clique) -> int:
 
 
 def _cell_intervals(
-    columns: Clique, values: Integers, holder: Observation, compression: Compression, level: float
+    columns: Clique,
+    values: Integers,
+    holder: Observation,
+    compression: Compression,
+    level: float,
 ) -> Intervals:
     """Return intervals of combinations of `columns` by the counts of one marginal."""
     table, summed = project(holder, columns)
@@ -291,7 +361,13 @@ def _cell_intervals(
             codes[axis] = merged_codes[codes[axis]]
             is_single &= np.bincount(merged_codes)[codes[axis]] == 1
     counts = table[tuple(codes)]
-    interval = count_interval(counts, holder.deviation, noise=holder.noise, level=level, cells=summed)
+    interval = count_interval(
+        counts,
+        holder.deviation,
+        noise=holder.noise,
+        level=level,
+        cells=summed,
+    )
     return Intervals(
         low=np.where(is_single, interval.low, 0),
         high=interval.high,

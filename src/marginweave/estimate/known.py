@@ -6,6 +6,7 @@ all of it is arithmetic on public tables and released counts, after every draw.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -28,12 +29,16 @@ def total_of_rows(configuration: Configuration) -> float | None:
     It counts the records only where one row is one unit of privacy and the table is not resized.
     """
     unchanged = configuration.resize is None and configuration.privacy.subject is None
-    totals = [t.total for t in configuration.totals if t.exact and t.table.origin == "these-rows"]
-    return totals[0] if totals and unchanged else None
+    exact = [totals for totals in configuration.totals if totals.exact]
+    numbers = [totals.total for totals in exact if totals.table.origin == "these-rows"]
+    return numbers[0] if numbers and unchanged else None
 
 
 def known_marginals(
-    configuration: Configuration, drawn: Sequence[Observation], total: float, compression: Compression | None = None
+    configuration: Configuration,
+    drawn: Sequence[Observation],
+    total: float,
+    compression: Compression | None = None,
 ) -> tuple[Observation, ...]:
     """Return the known tables of `total` records, over the codes after `compression`; exact ones almost noiseless."""
     least = _NOISELESS * min(m.deviation for m in drawn)
@@ -41,7 +46,10 @@ def known_marginals(
 
 
 def with_known(
-    drawn: Sequence[Observation], configuration: Configuration, total: float, compression: Compression | None = None
+    drawn: Sequence[Observation],
+    configuration: Configuration,
+    total: float,
+    compression: Compression | None = None,
 ) -> tuple[tuple[Observation, ...], float]:
     """Return what a model is fitted to, and chi^2 at the truth as a share of what deviations say of it.
 
@@ -55,7 +63,8 @@ def with_known(
     if not configuration.totals:
         return tuple(drawn), 1.0
     known_tables = known_marginals(configuration, drawn, total, compression)
-    exact = [table for table, totals in zip(known_tables, configuration.totals, strict=True) if totals.exact]
+    is_exact = [totals.exact for totals in configuration.totals]
+    exact = list(itertools.compress(known_tables, is_exact))
     measured = _exact_parts(exact)
     measured += [m for m in drawn if not _is_inside(m, exact)]
     for table in known_tables:
@@ -69,10 +78,16 @@ def with_known(
             measured.append(_mean(drawn_table, table, total))
     least = min(m.deviation for m in drawn)
     ordered = sorted(measured, key=lambda m: len(m.attributes))
-    fitted = [replace(m, deviation=max(m.deviation, least)) for m in ordered]
-    noise = sum(m.counts.size * min(m.deviation / least, 1.0) ** 2 for m in measured)
+    fitted = []
+    for m in ordered:
+        deviation = max(m.deviation, least)
+        fitted.append(replace(m, deviation=deviation))
+    chi = []
+    for m in measured:
+        relative_noise = min(m.deviation / least, 1.0)
+        chi.append(m.counts.size * relative_noise**2)
     cells = sum(m.counts.size for m in measured)
-    return tuple(fitted), noise / cells
+    return tuple(fitted), sum(chi) / cells
 
 
 def _exact_parts(exact: Sequence[Observation]) -> list[Observation]:
@@ -106,36 +121,64 @@ def known_compression(compression: Compression, configuration: Configuration) ->
         if not totals.exact:
             continue
         for axis, a in enumerate(totals.attributes):
-            summed_axes = tuple(i for i in range(len(totals.attributes)) if i != axis)
+            axes = range(len(totals.attributes))
+            summed_axes = tuple(i for i in axes if i != axis)
             counts[a] = dense(totals).sum(axis=summed_axes)
     return replace(compression, counts=tuple(counts))
 
 
-def _measurement(totals: KnownTotals, total: float, deviation: float, compression: Compression | None) -> Observation:
+def _measurement(
+    totals: KnownTotals,
+    total: float,
+    deviation: float,
+    compression: Compression | None,
+) -> Observation:
     """Return a known table of `total` records, with noise of at least `deviation`; a merged cell is the sum of its cells."""
     scale = total / totals.total
     counts = dense(totals)
     if compression is not None:
-        cells = np.ix_(*(compression.codes[a] for a in totals.attributes))
+        codes = [compression.codes[a] for a in totals.attributes]
+        cells = np.ix_(*codes)
         merged = np.zeros([compression.sizes[a] for a in totals.attributes])
         np.add.at(merged, cells, counts)
         counts = merged
     stated = (totals.table.sd or 0.0) * scale
-    return Observation(attributes=totals.attributes, counts=counts * scale, deviation=max(stated, deviation))
+    return Observation(
+        attributes=totals.attributes,
+        counts=counts * scale,
+        deviation=max(stated, deviation),
+    )
 
 
 def _margin(table: Observation, attribute: int) -> Observation:
     """Return the sums of a table over one of its attributes."""
     summed_axes = tuple(axis for axis, a in enumerate(table.attributes) if a != attribute)
     sums = table.counts.sum(axis=summed_axes)
-    return replace(table, attributes=(attribute,), counts=np.asarray(sums, np.float64))
+    return replace(
+        table,
+        attributes=(attribute,),
+        counts=np.asarray(sums, np.float64),
+    )
 
 
-def _mean(first: Observation, second: Observation, total: float) -> Observation:
+def _mean(
+    first: Observation,
+    second: Observation,
+    total: float,
+) -> Observation:
     """Return the mean of two measurements of the same attributes, weighted by their precision."""
-    tables = [m.counts * m.scale(total) for m in (first, second)]
-    precisions = [(m.deviation * m.scale(total)) ** -2 for m in (first, second)]
-    weighted = [counts * precision for counts, precision in zip(tables, precisions, strict=True)]
+    precisions = []
+    weighted = []
+    for m in (first, second):
+        scale = m.scale(total)
+        precision = (m.deviation * scale) ** -2
+        precisions.append(precision)
+        weighted.append(m.counts * scale * precision)
     mean = sum(weighted) / sum(precisions)
     deviation = sum(precisions) ** -0.5
-    return replace(first, counts=np.asarray(mean, np.float64), deviation=deviation, complete=True)
+    return replace(
+        first,
+        counts=np.asarray(mean, np.float64),
+        deviation=deviation,
+        complete=True,
+    )

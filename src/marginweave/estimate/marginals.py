@@ -40,7 +40,8 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
         InputError: structural zeros that leave no record.
     """
     masks, compression = compression_of(marginals, configuration)
-    measured = measured_marginals(estimated_marginals(marginals, configuration), compression)
+    estimated = estimated_marginals(marginals, configuration)
+    measured = measured_marginals(estimated, compression)
     if marginals.pooled:
         estimated_total = estimate_total([*marginals.pooled, *marginals.coarse])
     else:
@@ -48,7 +49,8 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     total = total_of_rows(configuration) or estimated_total
     known_tables = known_marginals(configuration, measured, total, compression)
     compressed_masks = [compress_mask(mask, compression) for mask in masks]
-    consistent = make_consistent([*measured, *known_tables], compressed_masks, total=total)
+    tables = [*measured, *known_tables]
+    consistent = make_consistent(tables, compressed_masks, total=total)
     return replace(marginals, consistent=consistent)
 
 
@@ -60,7 +62,8 @@ def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[
 
 
 def compression_of(
-    marginals: Marginals, configuration: Configuration
+    marginals: Marginals,
+    configuration: Configuration,
 ) -> tuple[tuple[StructuralZeros, ...], Compression]:
     """Return the structural zeros over the released domain, and which rare values were merged. DP: post-processing.
 
@@ -69,12 +72,15 @@ def compression_of(
     estimated = _estimated(configuration, marginals)
     labels = marginals.domain.labels
     single = estimated_marginals(marginals, configuration).measured[0]
-    coded = ignored_attributes(configuration.with_undeclared(()), labels, marginals.one_way)
-    undeclared = dict.fromkeys(coded - _ignored(marginals, configuration), 0.0)
-    merged = declared_compression(configuration, labels, marginals.one_way).with_last(undeclared)
+    all_ignored = configuration.with_undeclared(())
+    coded = ignored_attributes(all_ignored, labels, marginals.one_way)
+    undeclared = coded - _ignored(marginals, configuration)
+    declared = declared_compression(configuration, labels, marginals.one_way)
+    merged = declared.with_last(dict.fromkeys(undeclared, 0.0))
     counts = tuple(np.asarray(m.counts, np.float64) for m in single)
     masks = structural_masks(estimated, labels)
-    return masks, known_compression(replace(merged, counts=counts), configuration)
+    compression = replace(merged, counts=counts)
+    return masks, known_compression(compression, configuration)
 
 
 def drawn_compression_of(marginals: Marginals, configuration: Configuration) -> Compression:
@@ -82,7 +88,8 @@ def drawn_compression_of(marginals: Marginals, configuration: Configuration) -> 
     _, merged = compression_of(marginals, configuration)
     one_way = marginals.measured[0]
     ignored = _ignored(marginals, configuration)
-    return merged.with_last({a: float(one_way[a].counts[-1]) for a in ignored})
+    last_counts = {a: float(one_way[a].counts[-1]) for a in ignored}
+    return merged.with_last(last_counts)
 
 
 def estimated_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
@@ -112,7 +119,11 @@ def _ignored(marginals: Marginals, configuration: Configuration) -> frozenset[in
     return ignored_attributes(estimated, marginals.domain.labels, marginals.one_way)
 
 
-def marginal_counts(marginals: Marginals, configuration: Configuration, longest: int | None = None) -> Aggregates:
+def marginal_counts(
+    marginals: Marginals,
+    configuration: Configuration,
+    longest: int | None = None,
+) -> Aggregates:
     """Count single values, pairs inside a marginal, and each larger marginal, as combinations without missing values.
 
     Consistent counts, rounded, those above 0; none is above a part of it. A merged value's count is shared by its
@@ -125,7 +136,8 @@ def marginal_counts(marginals: Marginals, configuration: Configuration, longest:
     """
     deviations = cell_deviations([*marginals.one_way, *marginals.larger])
     counts = _LevelCounts(marginals, configuration)
-    lengths = range(1, max(map(len, deviations)) + 1)
+    most = max(map(len, deviations))
+    lengths = range(1, most + 1)
     levels: list[Level] = []
     for length in lengths[:longest]:
         cliques = [clique for clique in sorted(deviations) if len(clique) == length]
@@ -150,11 +162,14 @@ def cell_deviations(measurements: Sequence[Observation]) -> dict[Clique, float]:
     direct = {m.attributes: m.deviation for m in measurements}
     inside: dict[Clique, float] = {}
     for m in measurements:
-        for places in itertools.combinations(range(len(m.attributes)), 2):
-            pair = tuple(m.attributes[i] for i in places)
-            summed = m.counts.size / math.prod(m.counts.shape[i] for i in places)
+        axes = range(len(m.attributes))
+        for first, second in itertools.combinations(axes, 2):
+            pair = m.attributes[first], m.attributes[second]
+            pair_cells = m.counts.shape[first] * m.counts.shape[second]
+            summed = m.counts.size / pair_cells
             deviation = m.deviation * math.sqrt(summed)
-            inside[pair] = min(inside.get(pair, math.inf), deviation)
+            least = inside.get(pair, math.inf)
+            inside[pair] = min(least, deviation)
     return inside | direct
 
 
@@ -174,24 +189,31 @@ def listed_counts(counts: Aggregates, longest: int | None = None) -> tuple[Aggre
     cells_so_far = itertools.accumulate(cells[clique] for clique in order)
     complete: set[Clique] = set()
     for clique, number in zip(order, cells_so_far, strict=True):
-        if number <= MOST_LISTED and len(clique) <= (longest or len(clique)):
+        is_short = not longest or len(clique) <= longest
+        if is_short and number <= MOST_LISTED:
             complete.add(clique)
     levels = tuple(_with_empty_cells(level, complete, sizes) for level in counts.levels)
     incomplete = tuple(clique for clique in order if clique not in complete)
     return replace(counts, levels=levels), incomplete
 
 
-def _with_empty_cells(level: Level, complete: Collection[Clique], sizes: Sequence[int]) -> Level:
+def _with_empty_cells(
+    level: Level,
+    complete: Collection[Clique],
+    sizes: Sequence[int],
+) -> Level:
     """Return the level with all cells, also those of count 0, of the sets of attributes in `complete`."""
     rows_of_cliques = dict(level.by_columns())
-    complete_in_level = [clique for clique in complete if len(clique) == level.length]
+    cliques = {clique for clique in complete if len(clique) == level.length}
+    cliques.update(rows_of_cliques)
     parts = []
-    for clique in sorted({*rows_of_cliques, *complete_in_level}):
+    for clique in sorted(cliques):
         rows = rows_of_cliques.get(clique, slice(0, 0))
         values = level.values[rows]
         numbers = level.counts[rows]
         if clique in complete:
-            table = np.zeros([sizes[a] for a in clique], np.int64)
+            shape = [sizes[a] for a in clique]
+            table = np.zeros(shape, np.int64)
             table[tuple(values.T)] = numbers
             values = np.argwhere(table >= 0)
             numbers = table.ravel()
@@ -203,7 +225,8 @@ def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, f
     """Return the number of records and its sigma, by marginals over the codes that they were measured in."""
     if configuration.resize is not None:
         return float(configuration.resize.records), 0.0
-    precision = sum(1 / (m.counts.size * m.deviation**2) for m in marginals.drawn)
+    variances = [m.counts.size * m.deviation**2 for m in marginals.drawn]
+    precision = sum(1 / variance for variance in variances)
     return estimate_total(marginals.drawn), precision**-0.5
 
 
@@ -224,19 +247,22 @@ class Spread:
         for new, counts in zip(compression.codes, compression.counts, strict=True):
             weights = np.maximum(counts, 0.0)
             merged_weights = np.bincount(new, weights=weights)[new]
-            members = np.bincount(new)[new]
             is_positive = merged_weights > 0
             divisors = np.where(is_positive, merged_weights, 1.0)
-            shares.append(np.where(is_positive, weights / divisors, 1 / members))
+            members = np.bincount(new)[new]
+            equal = 1 / members
+            shares.append(np.where(is_positive, weights / divisors, equal))
         return cls(codes=compression.codes, shares=tuple(shares))
 
     def counts(self, clique: Clique, values: Floats) -> Floats:
         """Return counts over merged codes as counts over the codes of the domain."""
-        merged_codes = np.ix_(*(self.codes[a] for a in clique))
-        spread = values[merged_codes]
+        merged_codes = [self.codes[a] for a in clique]
+        spread = values[np.ix_(*merged_codes)]
         for axis, a in enumerate(clique):
-            absent_axes = [i for i in range(len(clique)) if i != axis]
-            spread = spread * np.expand_dims(self.shares[a], absent_axes)
+            absent_axes = [*range(len(clique))]
+            absent_axes.remove(axis)
+            shares = np.expand_dims(self.shares[a], absent_axes)
+            spread = spread * shares
         return spread
 
 
@@ -265,8 +291,9 @@ class _LevelCounts:
         tables = []
         for clique in cliques:
             table = self._rounded(clique)
-            positive = table > 0
-            tables.append((clique, np.argwhere(positive), table[positive]))
+            is_positive = table > 0
+            values = np.argwhere(is_positive)
+            tables.append((clique, values, table[is_positive]))
         level = Level.join(length, tables)
         counts = level.counts.copy()
         for part in shorter:
@@ -275,7 +302,8 @@ class _LevelCounts:
                 columns = level.columns[rows][:, places]
                 values = level.values[rows][:, places]
                 part_rows = find_rows(part, columns, values, self._sizes)
-                counts[rows] = np.minimum(counts[rows], part_counts[part_rows])
+                limits = part_counts[part_rows]
+                counts[rows] = np.minimum(counts[rows], limits)
         return level.positive(counts)
 
     def _rounded(self, clique: Clique) -> Integers:
@@ -283,19 +311,25 @@ class _LevelCounts:
         holders = [self._consistent[i] for i in self.holders.of(clique)]
         holder = min(holders, key=lambda m: m.counts.size)
         summed_axes = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
-        merged = np.asarray(holder.counts.sum(axis=summed_axes), np.float64)
-        spread = self._spread.counts(clique, merged)
+        merged = holder.counts.sum(axis=summed_axes)
+        spread = self._spread.counts(clique, np.asarray(merged, np.float64))
+        rounded = np.rint(spread).astype(np.int64)
         values = tuple(slice(self._sizes[a]) for a in clique)
-        return np.rint(spread).astype(np.int64)[values]
+        return rounded[values]
 
 
-def _places(level: Level, length: int, covered: Collection[Clique]) -> Iterator[tuple[slice, list[int]]]:
+def _places(
+    level: Level,
+    length: int,
+    covered: Collection[Clique],
+) -> Iterator[tuple[slice, list[int]]]:
     """Yield rows of a level, and the positions of covered attributes in them.
 
     Single attributes and pairs are covered in every row.
     """
     if length <= 2:
-        for places in itertools.combinations(range(level.length), length):
+        positions = range(level.length)
+        for places in itertools.combinations(positions, length):
             yield slice(None), list(places)
         return
     longer = [clique for clique in covered if len(clique) == length]
@@ -341,14 +375,19 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     levels = [counts.levels[0]]
     if len(columns) > 1:
         levels.append(_level_of_pairs(counts, inside))
-    covered: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if inside.holders.of(pair)}
+    pairs = itertools.combinations(columns, 2)
+    covered: set[Clique] = {pair for pair in pairs if inside.holders.of(pair)}
     for length in range(3, len(counts.levels) + 1):
         sets = list(itertools.combinations(columns, length))
         if not all(map(inside.holders.of, sets)):
             break
         covered.update(sets)
         levels.append(inside.level(length, sets, levels, covered))
-    return replace(counts, levels=tuple(levels), noise=counts.noise[: len(levels)])
+    return replace(
+        counts,
+        levels=tuple(levels),
+        noise=counts.noise[: len(levels)],
+    )
 
 
 def _level_of_pairs(counts: Aggregates, inside: _LevelCounts) -> Level:
@@ -357,25 +396,37 @@ def _level_of_pairs(counts: Aggregates, inside: _LevelCounts) -> Level:
     for level in counts.levels[1:2]:
         for pair, rows in level.by_columns():
             pairs[pair] = level.values[rows], level.counts[rows]
-    singles = {columns[0]: rows for columns, rows in counts.levels[0].by_columns()}
-    for pair in itertools.combinations(range(len(counts.domain.names)), 2):
+    single_values = counts.levels[:1]
+    rows_of_columns = {column: rows for (column,), rows in counts.levels[0].by_columns()}
+    columns = range(len(counts.domain.names))
+    for pair in itertools.combinations(columns, 2):
         if inside.holders.of(pair):
             if pair not in (counts.measured or {}):  # in a known table only
-                level = inside.level(2, [pair], counts.levels[:1], ())
+                level = inside.level(2, [pair], single_values, ())
                 pairs[pair] = level.values, level.counts
-        elif singles.keys() >= {*pair}:
+        elif rows_of_columns.keys() >= {*pair}:
             first, second = pair
-            pairs[pair] = _independent(counts, singles[first], singles[second])
-    return Level.join(2, ((pair, *pairs[pair]) for pair in sorted(pairs)))
+            pairs[pair] = _independent(counts, rows_of_columns[first], rows_of_columns[second])
+    parts = [(pair, *pairs[pair]) for pair in sorted(pairs)]
+    return Level.join(2, parts)
 
 
-def _independent(counts: Aggregates, first_rows: slice, second_rows: slice) -> tuple[Integers, Integers]:
+def _independent(
+    counts: Aggregates,
+    first_rows: slice,
+    second_rows: slice,
+) -> tuple[Integers, Integers]:
     """Return values and counts of the pairs that single counts in these rows imply if their columns are independent."""
     values = counts.levels[0].values[:, 0]
     numbers = counts.levels[0].counts
     first_numbers = numbers[first_rows].astype(np.float64)
-    product = np.multiply.outer(first_numbers, numbers[second_rows]) / max(counts.record_count, 1)
-    expected = np.rint(product).astype(np.int64)
-    expected = np.maximum(expected, 1).ravel()  # no value has more records than the table
-    first, second = np.meshgrid(values[first_rows], values[second_rows], indexing="ij")
-    return np.stack([first.ravel(), second.ravel()], axis=1), expected
+    # n_ab = n_a n_b / n, at least 1
+    products = np.multiply.outer(first_numbers, numbers[second_rows])
+    expected = products / max(counts.record_count, 1)
+    rounded = np.rint(expected).astype(np.int64)
+    pair_counts = np.maximum(rounded, 1).ravel()
+    first_values = values[first_rows]
+    second_values = values[second_rows]
+    first, second = np.meshgrid(first_values, second_values, indexing="ij")
+    pair_values = np.stack([first.ravel(), second.ravel()], axis=1)
+    return pair_values, pair_counts

@@ -58,12 +58,18 @@ def normalize(aggregates: Aggregates) -> Aggregates:
     reach = levels[-1].counts  # the largest count of a combination and all that contain it
     part_rows_of_levels: list[Integers] = []
     for k in range(len(levels) - 1, 0, -1):
-        levels[k - 1], reach, rows = _close(levels[k - 1], levels[k], reach, aggregates.domain.sizes)
+        levels[k - 1], reach, rows = _close(
+            levels[k - 1],
+            levels[k],
+            reach,
+            aggregates.domain.sizes,
+        )
         part_rows_of_levels.insert(0, rows)
+    greatest = np.iinfo(np.int64).max
     lowest = levels[0].counts
     normalized = [levels[0].positive(lowest)]
     for level, rows in zip(levels[1:], part_rows_of_levels, strict=True):
-        lowest_part = lowest[rows].min(axis=1, initial=np.iinfo(np.int64).max)
+        lowest_part = lowest[rows].min(axis=1, initial=greatest)
         lowest = np.minimum(level.counts, lowest_part)
         normalized.append(level.positive(lowest))
     return replace(aggregates, levels=tuple(normalized))
@@ -76,7 +82,11 @@ def part(level: Level, position: int) -> tuple[Integers, Integers]:
     return columns, values
 
 
-def combination_keys(columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
+def combination_keys(
+    columns: Integers,
+    values: Integers,
+    sizes: tuple[int, ...],
+) -> Integers:
     """Return keys of combinations that sort in canonical order, by columns and then by values; shape (n,).
 
     `values` may include the code of a missing value. DP: post-processing.
@@ -89,7 +99,12 @@ def combination_keys(columns: Integers, values: Integers, sizes: tuple[int, ...]
     return keys
 
 
-def find_rows(level: Level, columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
+def find_rows(
+    level: Level,
+    columns: Integers,
+    values: Integers,
+    sizes: tuple[int, ...],
+) -> Integers:
     """Return the row of `level` that has each combination, or -1; shape (n,). DP: post-processing."""
     if not len(level):
         return np.full(len(columns), -1)
@@ -103,7 +118,11 @@ def find_rows(level: Level, columns: Integers, values: Integers, sizes: tuple[in
     return np.where(level_keys[rows] == searched_keys, rows, -1)
 
 
-def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> Integers:
+def part_rows(
+    lower: Level,
+    level: Level,
+    sizes: tuple[int, ...],
+) -> Integers:
     """Return the row of `lower` that has each part of each combination of `level`, or -1; shape (k, n).
 
     Row j is about the parts without position j. They are searched one position at a time, as all of them at once would be many
@@ -133,7 +152,8 @@ def _close(
     distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
     closed_reach = np.full(len(distinct), np.iinfo(np.int64).min)
     reach_of_parts = np.tile(reach, level.length)
-    np.maximum.at(closed_reach, row, np.concatenate([lower.counts, reach_of_parts]))
+    reach_of_rows = np.concatenate([lower.counts, reach_of_parts])
+    np.maximum.at(closed_reach, row, reach_of_rows)
     counts = closed_reach.copy()
     counts[row[: len(lower)]] = lower.counts
     closed = Level(

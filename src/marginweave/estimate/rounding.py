@@ -10,7 +10,11 @@ from marginweave.base.arrays import Floats, Integers
 from marginweave.observations.tables import CensoredObservation, Observation
 
 
-def apportion(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
+def apportion(
+    shares: Floats,
+    number: int,
+    generator: np.random.Generator,
+) -> Integers:
     """Return how often each value occurs among `number`: share times number, rounded down or up, adding up to `number`.
 
     Systematic sampling (Madow 1949): one uniform u, floor(C_i + u) - floor(C_i-1 + u) for the running sum C; the
@@ -27,7 +31,11 @@ def apportion(shares: Floats, number: int, generator: np.random.Generator) -> In
     return np.asarray(np.diff(ends, prepend=0))
 
 
-def round_shares(shares: Floats, numbers: Integers, generator: np.random.Generator) -> Integers:
+def round_shares(
+    shares: Floats,
+    numbers: Integers,
+    generator: np.random.Generator,
+) -> Integers:
     """Return whole numbers near `shares[k] * numbers[k]`, shape (components, cells), row k adding up to `numbers[k]`.
 
     Each is rounded down or up. Rows are taken in random order. Each row rounds up the cells whose sums over the rows so far
@@ -35,7 +43,8 @@ def round_shares(shares: Floats, numbers: Integers, generator: np.random.Generat
     post-processing.
     """
     counts = np.zeros(shares.shape, np.int64)
-    behind: Floats = np.asarray(generator.random(shares.shape[1]) - 0.5)
+    start = generator.random(shares.shape[1])
+    behind: Floats = np.asarray(start - 0.5)
     order = generator.permutation(np.flatnonzero(numbers))
     _diffuse(shares, numbers, order, behind, counts)
     return counts
@@ -107,7 +116,11 @@ def to_simplex(
         values[i] = max(values[i] - threshold, 0.0)
 
 
-def nearest_column(measurement: Observation, likely: Floats, total: float) -> Floats:
+def nearest_column(
+    measurement: Observation,
+    likely: Floats,
+    total: float,
+) -> Floats:
     """Return counts of one attribute that are not negative, add up to `total`, and are nearest to the measured ones.
 
     A suppressed code gets as many as are `likely`, but fewer than its threshold. Codes that were never counted share the
@@ -117,7 +130,11 @@ def nearest_column(measurement: Observation, likely: Floats, total: float) -> Fl
     counts: Floats = np.asarray(scaled, np.float64)
     if isinstance(measurement, CensoredObservation):  # always complete
         hidden = measurement.hidden
-        counts[hidden] = np.clip(likely[hidden], 0.0, max(measurement.cut, 0.0))
+        counts[hidden] = np.clip(
+            likely[hidden],
+            0.0,
+            max(measurement.cut, 0.0),
+        )
         never = ~(measurement.released | hidden)
         if never.any():
             remaining = max(total - counts[~never].sum(), 0.0)

@@ -73,7 +73,10 @@ class ExactPart:
             return None
         except UndecidedError:
             return {}
-        return {a: record.get(a, tied_codes[0]) for a, tied_codes in self.tied.items()}
+        tied_record = {}
+        for a, tied_codes in self.tied.items():
+            tied_record[a] = record.get(a, tied_codes[0])
+        return tied_record
 
     def _rules_among(self, values: Mapping[int, Sequence[int]]) -> dict[Clique, set[Clique]]:
         """Return the forbidden combinations whose codes are all among `values`."""
@@ -95,10 +98,11 @@ class ExactPart:
         if crossing:  # only the attributes that these rules name decide, so each of their combinations is checked once
             named = [axis for axis, a in enumerate(self.attributes) if a in crossing]
             cells = np.flatnonzero(flat)
-            codes = np.stack(np.unravel_index(cells, self.sizes))[named]
-            _, first, row = np.unique(codes, axis=1, return_index=True, return_inverse=True)
-            has_witness = [self.witness(int(cells[i])) is not None for i in first]
-            flat[cells] = np.array(has_witness, np.bool_)[row.ravel()]
+            codes = np.stack(np.unravel_index(cells, self.sizes))
+            _, first, row = np.unique(codes[named], axis=1, return_index=True, return_inverse=True)
+            witnesses = [self.witness(int(cell)) for cell in cells[first]]
+            has_witness = np.array([witness is not None for witness in witnesses], np.bool_)
+            flat[cells] = has_witness[row.ravel()]
         return flat
 
     def _allowed_directly(self) -> Flags:
@@ -107,8 +111,10 @@ class ExactPart:
         for places, forbidden in self.rules.items():
             if {*places} <= {*self.attributes}:
                 axes = [self.attributes.index(a) for a in places]
-                mask = np.ones([self.sizes[axis] for axis in axes], np.bool_)
-                mask[tuple(np.array(list(forbidden)).T)] = False
+                shape = [self.sizes[axis] for axis in axes]
+                mask = np.ones(shape, np.bool_)
+                codes = np.array(list(forbidden))
+                mask[tuple(codes.T)] = False
                 absent_axes = [axis for axis in range(allowed.ndim) if axis not in axes]
                 allowed &= np.expand_dims(mask, absent_axes)
         for totals in self.tables:
@@ -130,7 +136,8 @@ class ExactPart:
         possible = self._possible()
         widest = max(self.tables, key=lambda totals: len(totals.attributes))
         if widest.attributes == self.attributes:  # the other tables are sums of it
-            rounded = np.rint(dense(widest).ravel()).astype(np.int64)
+            table_counts = dense(widest).ravel()
+            rounded = np.rint(table_counts).astype(np.int64)
             if rounded[~possible].any():
                 raise InputError(self._impossible())
             return np.asarray(rounded)
@@ -146,14 +153,19 @@ class ExactPart:
         counts[cells] = solution
         return counts
 
-    def _solve(self, cells: Integers, present: Floats | None) -> Integers | None:
+    def _solve(
+        self,
+        cells: Integers,
+        present: Floats | None,
+    ) -> Integers | None:
         """Return counts of some cells that keep all tables, all other cells being 0; None if no solution is found."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array, eye_array, hstack
 
         number = len(cells)
         sums = self._sums_of_tables(cells)
-        totals = np.concatenate([dense(table).ravel() for table in self.tables])
+        table_counts = [dense(table).ravel() for table in self.tables]
+        totals = np.concatenate(table_counts)
         objective = np.zeros(number)
         is_integer = np.ones(number, np.int64)
         limits = [LinearConstraint(sums, totals, totals)]
@@ -165,7 +177,8 @@ class ExactPart:
                 LinearConstraint(hstack([unit, -unit, unit]), present, present),
             ]
             objective = np.concatenate([objective, np.ones(2 * number)])
-            is_integer = np.concatenate([is_integer, np.zeros(2 * number, np.int64)])
+            is_real = np.zeros(2 * number, np.int64)
+            is_integer = np.concatenate([is_integer, is_real])
         result = milp(
             objective,
             integrality=is_integer,
@@ -189,7 +202,8 @@ class ExactPart:
             table_codes = [codes[self.attributes.index(a)] for a in table.attributes]
             places = np.ravel_multi_index(table_codes, table.sizes)
             entries = (np.ones(number), (places, np.arange(number)))
-            matrices.append(csr_array(entries, shape=(math.prod(table.sizes), number)))
+            shape = math.prod(table.sizes), number
+            matrices.append(csr_array(entries, shape=shape))
         return vstack(matrices)
 
     def _impossible(self) -> str:
@@ -224,7 +238,8 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
     rules = defaultdict[Clique, set[Clique]](set)
     if exact:
         for rule in combinations_of(forbidden_codes(configuration.forbidden, labels)):
-            rules[tuple(a for a, _ in rule)].add(tuple(code for _, code in rule))
+            places, codes = zip(*rule, strict=True)
+            rules[places].add(codes)
     of_sets = defaultdict[str, list[int]](list)  # attributes of a set: a record has a limited number of its values
     for j, attribute in enumerate(configuration.attributes):
         if attribute.of_set:
@@ -260,13 +275,15 @@ def _part(
             f"known has exact tables that have to hold together over {names}, which have {cells} combinations, more than "
             f"{most}; leave one out, or give it an sd"
         )
-    tied_only = sorted({*tied} - {*sizes})
+    possible_codes = {}
+    for a in sorted({*tied} - {*sizes}):
+        possible_codes[a] = _possible_codes(attributes[a], len(labels[a]))
     return ExactPart(
         tables=tuple(largest),
         attributes=tuple(sizes),
         sizes=tuple(sizes.values()),
-        tied={a: _possible_codes(attributes[a], len(labels[a])) for a in tied_only},
-        rules={places: cells for places, cells in rules.items() if {*places} <= {*tied}},
+        tied=possible_codes,
+        rules={places: rules[places] for places in rules if {*places} <= {*tied}},
     )
 
 

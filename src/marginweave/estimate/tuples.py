@@ -39,12 +39,18 @@ class InformativeTables:
     `seconds` are the time that remains.
     """
 
-    def __init__(self, singles: Sequence[CensoredObservation], total: float, seconds: float) -> None:
+    def __init__(
+        self,
+        singles: Sequence[CensoredObservation],
+        total: float,
+        seconds: float,
+    ) -> None:
         self._total = max(total, 1.0)
         self._shares: dict[int, Floats] = {}
         for m in singles:
             even = np.full(len(m.counts), self._total / len(m.counts))
-            self._shares[m.attributes[0]] = nearest_column(m, even, self._total) / self._total
+            counts = nearest_column(m, even, self._total)
+            self._shares[m.attributes[0]] = counts / self._total
         self.seconds = seconds - sum(fitting_seconds(m.counts.size) for m in singles)
 
     def pick(self, tables: Iterable[CensoredObservation]) -> list[CensoredObservation]:
@@ -85,11 +91,18 @@ def _difference(table: CensoredObservation, means: Floats) -> float:
     """Return how far the counts are from `means`, in standard deviations of what noise alone makes of these."""
     counted = table.released | table.hidden
     residuals = _filled(table, means) - means
-    return surprise(residuals[counted], means[counted], table.deviation, table.cut)
+    return surprise(
+        residuals[counted],
+        means[counted],
+        table.deviation,
+        table.cut,
+    )
 
 
 def tuple_marginals(
-    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros] = ()
+    aggregates: Aggregates,
+    sizes: Sequence[int],
+    masks: Sequence[StructuralZeros] = (),
 ) -> tuple[Observation, ...]:
     """Return marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
 
@@ -167,7 +180,9 @@ def tuple_observations(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
 
 
 def _tables(
-    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros]
+    aggregates: Aggregates,
+    sizes: Sequence[int],
+    masks: Sequence[StructuralZeros],
 ) -> Iterator[Iterator[CensoredObservation]]:
     """Yield for each length the tables of all sets of columns with at most MAX_TABLE cells, without cells that masks forbid.
 
@@ -267,7 +282,11 @@ def _ratio(dividend: Floats, divisor: Floats) -> Floats:
     return np.divide(dividend, divisor, out=quotient, where=divisor > 0)
 
 
-def _without_suppressed(table: Floats, clique: Clique, masks: Sequence[StructuralZeros]) -> Floats:
+def _without_suppressed(
+    table: Floats,
+    clique: Clique,
+    masks: Sequence[StructuralZeros],
+) -> Floats:
     """Move the records of codes that a mask of one attribute forbids to its other codes, in proportion."""
     for mask in masks:
         if len(mask.attributes) == 1 and mask.attributes[0] in clique:

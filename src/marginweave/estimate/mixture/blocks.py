@@ -95,8 +95,13 @@ def tie(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> Ties:
         boxes = allowed_boxes(sizes, boxed, MOST_BOXES)
     blocks, across = _join(sizes, [*small, *wide], JOINED)
     supports = block_supports(blocks, boxes, sizes)
-    possible = np.logical_and.reduce([support.any(axis=1) for support in supports])
-    return Ties(blocks=blocks, boxes=boxes[possible], across=(*across, *unlisted))
+    has_cells = [support.any(axis=1) for support in supports]  # by box, in each block
+    possible = np.logical_and.reduce(has_cells)
+    return Ties(
+        blocks=blocks,
+        boxes=boxes[possible],
+        across=(*across, *unlisted),
+    )
 
 
 def _is_boxed(mask: Mask, sizes: Sequence[int]) -> bool:
@@ -106,7 +111,11 @@ def _is_boxed(mask: Mask, sizes: Sequence[int]) -> bool:
     return not _is_function(mask) and allowed_boxes(sizes, [mask], most) is not None
 
 
-def block_supports(blocks: Sequence[Block], boxes: Flags, sizes: Sequence[int]) -> list[Flags]:
+def block_supports(
+    blocks: Sequence[Block],
+    boxes: Flags,
+    sizes: Sequence[int],
+) -> list[Flags]:
     """Return which cells of each block lie in each box, shapes (boxes, cells)."""
     offsets = np.cumsum([0, *sizes])
     supports = []
@@ -118,12 +127,20 @@ def block_supports(blocks: Sequence[Block], boxes: Flags, sizes: Sequence[int]) 
     return supports
 
 
-def _join(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> tuple[tuple[Block, ...], tuple[Mask, ...]]:
+def _join(
+    sizes: Sequence[int],
+    masks: Sequence[Mask],
+    most: int,
+) -> tuple[tuple[Block, ...], tuple[Mask, ...]]:
     """Return the attributes in blocks of at most `most` cells that keep masks, and the masks that they do not keep."""
-    blocks = [Block(attributes=(a,), cells=np.arange(size).reshape(-1, 1)) for a, size in enumerate(sizes)]
+    blocks = []
+    for a, size in enumerate(sizes):
+        cells = np.arange(size).reshape(-1, 1)
+        blocks.append(Block(attributes=(a,), cells=cells))
     unkept: list[Mask] = []
     for mask in sorted(masks, key=_order_of_joining):
-        touched = [block for block in blocks if set(block.attributes) & set(mask.attributes)]
+        attributes = set(mask.attributes)
+        touched = [block for block in blocks if attributes.intersection(block.attributes)]
         joined = _joined(touched, mask, most)
         if joined is None:
             unkept.append(mask)
@@ -147,13 +164,19 @@ def _is_function(mask: Mask) -> bool:
     if mask.allowed.ndim != 2:
         return False
     sizes = mask.allowed.shape
-    first, second = map(np.bincount, mask.kinds or map(np.arange, sizes), [None, None], sizes)  # codes of each kind
+    first_kinds, second_kinds = mask.kinds or map(np.arange, sizes)
+    first = np.bincount(first_kinds, minlength=sizes[0])  # number of codes of each kind
+    second = np.bincount(second_kinds, minlength=sizes[1])
     first_determines = (mask.allowed @ second <= 1)[first > 0].all()
     second_determines = (first @ mask.allowed <= 1)[second > 0].all()
     return bool(first_determines or second_determines)
 
 
-def _joined(blocks: Sequence[Block], mask: Mask, most: int) -> Block | None:
+def _joined(
+    blocks: Sequence[Block],
+    mask: Mask,
+    most: int,
+) -> Block | None:
     """Return one block of the allowed combinations of all attributes of these blocks; None where they are too many."""
     # pairs of blocks are joined before the mask is applied: a product of this size is still small
     if math.prod(len(block.cells) for block in blocks) > most * 64:

@@ -66,7 +66,8 @@ class Descent:
         self._layout = layout
         self._objective = objective
         self._boxes = boxes or _box_of_all(shares, weights)
-        ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
+        lengths = [len(block.cells) for block in layout.blocks]
+        ends = np.cumsum([0, *lengths])
         self._blocks = [slice(begin, end) for begin, end in pairwise(ends)]
         self._factors = np.zeros((layout.width, len(weights)), F32)
         self._by_factors = np.zeros_like(self._factors)
@@ -82,7 +83,12 @@ class Descent:
         """Weights n w of the components."""
         return np.asarray(self._objective.total * self.weights)
 
-    def run(self, iterations: int, noise: float, report: Callable[[str], None]) -> None:
+    def run(
+        self,
+        iterations: int,
+        noise: float,
+        report: Callable[[str], None],
+    ) -> None:
         """Pass over all blocks until the noise is reached, a pass gains little, or the iterations are over.
 
         `report` is called at each pass.
@@ -109,14 +115,35 @@ class Descent:
     def slope(self, block: int) -> Float32s:
         """Return the derivatives by the factors of a block (`BlockTargets.slope`)."""
         targets = self._objective.blocks[block]
-        return targets.slope(self._weights, self._factors, self._by_factors, self._chi[block])
+        return targets.slope(
+            self._weights,
+            self._factors,
+            self._by_factors,
+            self._chi[block],
+        )
 
-    def move(self, block: int, slope: Float32s, damping: float) -> None:
+    def move(
+        self,
+        block: int,
+        slope: Float32s,
+        damping: float,
+    ) -> None:
         """Move the shares of a block, given the slope there (`move_shares`)."""
         cells = self._blocks[block]
         curvature = self._objective.blocks[block].curvature
-        components = Components(self._weights, self._boxes.supports[:, cells], self._boxes.box_of)
-        move_shares(self.shares[cells], slope, components, self._grams, curvature, damping)
+        components = Components(
+            self._weights,
+            self._boxes.supports[:, cells],
+            self._boxes.box_of,
+        )
+        move_shares(
+            self.shares[cells],
+            slope,
+            components,
+            self._grams,
+            curvature,
+            damping,
+        )
         self._refresh(block)
 
     def balance(self) -> None:
@@ -134,7 +161,8 @@ class Descent:
         for block, cells in enumerate(self._blocks):
             if (supports[:, cells] != supports[0, cells]).any():
                 rows = self._objective.blocks[block].rows
-                slope += (self._factors[rows] * self.slope(block)).sum(axis=0)
+                by_weights = self._factors[rows] * self.slope(block)
+                slope += by_weights.sum(axis=0)
                 products += self._gram_products(block)
         weights = self._weights.astype(np.float64)
         # H = M' (n w_k n w_l sum_t v_t prod_f G_f[k, l]) M, M the membership of components in boxes
@@ -152,8 +180,10 @@ class Descent:
             inner: Floats | int = 0
             for target in range(begin, end):
                 tail = curvature.tails[curvature.tail_rows[target]]
-                inner = inner + curvature.precision[target] * self._grams[tail].prod(axis=0)
-            products += self._grams[targets.features[place]] * self._grams[other_feature] * inner
+                product = self._grams[tail].prod(axis=0)
+                inner = inner + curvature.precision[target] * product
+            block_gram = self._grams[targets.features[place]]
+            products += block_gram * self._grams[other_feature] * inner
         return products
 
     def _refresh(self, block: int) -> None:
@@ -178,7 +208,11 @@ def _box_of_all(shares: Float32s, weights: Float32s) -> Boxes:
 _LEAST_SCALE = 0.1  # a box shrinks slowly, so that it can grow again
 
 
-def _least(curvature: Floats, slope: Floats, mass: Floats) -> Floats:
+def _least(
+    curvature: Floats,
+    slope: Floats,
+    mass: Floats,
+) -> Floats:
     """Return s >= 0 with mass's = 1 where 1/2 (s - 1)'curvature (s - 1) + slope's is least; shape (boxes,).
 
     No s is less than `_LEAST_SCALE`. With curvature = R R' it is |R's - R^-1 (curvature 1 - slope)|^2 / 2 but for a constant;
@@ -200,7 +234,8 @@ def _root(curvature: Floats) -> Floats:
             ridge = relative_ridge * float(np.trace(curvature)) + 1e-30
             definite = curvature + ridge * np.eye(len(curvature))
             return np.asarray(np.linalg.cholesky(definite), np.float64)
-    return np.diag(np.sqrt(np.maximum(np.diag(curvature), 1e-30)))
+    diagonal = np.maximum(np.diag(curvature), 1e-30)
+    return np.diag(np.sqrt(diagonal))
 
 
 def _is_near(chi: Floats, expected: Floats) -> bool:
@@ -264,7 +299,11 @@ def move_shares(
             steep += block.spread[f] * curvature[f, k]
         if steep <= 0.0:
             continue
-        _add_slopes(slope[:, k].copy(), block.places, moved)
+        _add_slopes(
+            slope[:, k].copy(),
+            block.places,
+            moved,
+        )
         for c in range(cells):
             moved[c] = shares[c, k] - moved[c] / (steep * np.float32(1.0 + damping))
             if not components.supports[components.box_of[k], c]:

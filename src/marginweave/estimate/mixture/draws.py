@@ -36,7 +36,11 @@ def draw_models(
         number: how many models.
         generator: public choices.
     """
-    settings = MixtureSynthesis(components=model.components // model.fits, fits=model.fits, iterations=PASSES)
+    settings = MixtureSynthesis(
+        components=model.components // model.fits,
+        fits=model.fits,
+        iterations=PASSES,
+    )
     masks = [*model.masks, *model.inside, *model.codes]
     expected = [model.marginal(m.attributes) for m in measurements]
     for _ in range(number):
@@ -46,19 +50,32 @@ def draw_models(
         yield fit_mixture(simulated, model.sizes, model.total, masks, settings, model, noise=0.0)
 
 
-def expected_counts(m: Observation, table: Floats, total: float) -> Floats:
+def expected_counts(
+    m: Observation,
+    table: Floats,
+    total: float,
+) -> Floats:
     """Return the expected counts of a measurement if a table over its attributes, of `total` records, is the truth."""
     for axis, coarser in enumerate(m.levels):
         if coarser is not None:
             shape = list(table.shape)
             shape[axis] = int(coarser.max()) + 1
             summed = np.zeros(shape)
-            np.add.at(np.moveaxis(summed, axis, 0), coarser, np.moveaxis(table, axis, 0))
+            np.add.at(
+                np.moveaxis(summed, axis, 0),
+                coarser,
+                np.moveaxis(table, axis, 0),
+            )
             table = summed
     return np.asarray(table / m.scale(total), np.float64)
 
 
-def _noisy(m: Observation, table: Floats, total: float, generator: np.random.Generator) -> Observation:
+def _noisy(
+    m: Observation,
+    table: Floats,
+    total: float,
+    generator: np.random.Generator,
+) -> Observation:
     """Return a simulated measurement of a table: with fresh noise, and hidden where it is then below the cut."""
     counts = expected_counts(m, table, total)  # of a released model: post-processing
     noise = count_noise(m.noise).simulate(generator, m.deviation, counts.shape)

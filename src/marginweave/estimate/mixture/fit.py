@@ -42,14 +42,18 @@ _MOST_COLUMNS = 64  # Gram matrices of two fits of 800 components take 5 MB a co
 
 
 def settled(
-    settings: MixtureSynthesis, measurements: Sequence[Observation], columns: int, total: float
+    settings: MixtureSynthesis,
+    measurements: Sequence[Observation],
+    columns: int,
+    total: float,
 ) -> MixtureSynthesis:
     """Return the settings; where components and fits are the defaults, those that suit the counts.
 
     These depend on the mean count of a cell, in sigmas of its noise.
     """
     fields = MixtureSynthesis.model_fields
-    are_defaults = all(getattr(settings, key) == fields[key].default for key in _PRECISE)
+    defaults = {key: fields[key].default for key in _PRECISE}
+    are_defaults = settings.model_dump(include={*_PRECISE}) == defaults
     tables = [m for m in measurements if len(m.attributes) > 1] or measurements
     cells = sum(m.counts.size for m in tables)
     sigmas = sum(total / m.deviation for m in tables) / cells
@@ -57,7 +61,7 @@ def settled(
     return settings.model_copy(update=_PRECISE) if is_precise else settings
 
 
-_LEAST = 2  # components a box
+_LEAST_COMPONENTS = 2  # of a box
 _LEAST_MASS = 1e-4  # least initial mass of a box, so that each is fitted
 _ROUNDS = 100  # the masses of the five boxes of ma2019 are then within .003 of the table
 Start = tuple[Float32s, Float32s, Boxes]  # shares, shape (cells of all blocks, components), and weights
@@ -90,7 +94,7 @@ def fit_mixture(
         masks: structural zeros; those of one attribute only apply to records (`Mixture.conditioned`), as noise was measured
             there, and what was suppressed is counted there.
         settings: how many products one fit mixes, how many fits are averaged (they disagree where the counts say nothing, and
-            their average is then close to independence), most passes over all blocks, and the seed of the starts.
+            their average claims less there), most passes over all blocks, and the seed of the starts.
         start: a model of the same sizes, masks, fits and components to start from, in place of new components.
         noise: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and
             nearly so for single attributes, pairs and larger sets each: a closer fit follows the noise. It also ends where a
@@ -107,17 +111,35 @@ def fit_mixture(
     if not 0 < total < math.inf:
         raise InputError(f"total ({total}) must be positive")
     check_marginals(measurements, sizes, masks)
-    unfitted = Mixture.of(np.ones(0), (), sizes, total, masks)
+    unfitted = Mixture.of(
+        np.ones(0),
+        (),
+        sizes,
+        total,
+        masks,
+    )
     blocks = unfitted.blocks
     if not len(unfitted.boxes) or not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
     chosen = settled(settings, measurements, len(sizes), total)
     noise *= 1.0 if chosen is settings else _PRECISE_NOISE
-    components = max(chosen.components, _LEAST * len(unfitted.boxes))
+    components = max(chosen.components, _LEAST_COMPONENTS * len(unfitted.boxes))
     settings = chosen.model_copy(update={"components": components})
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
     starts = _warm_start(start, unfitted, settings) if start else _cold_start(measurements, unfitted, settings)
+    fitted = _fit_all(layout, objective, starts, settings.iterations, noise)
+    return calibrate_one_way(_averaged(fitted, unfitted), measurements)
+
+
+def _fit_all(
+    layout: FeatureLayout,
+    objective: Objective,
+    starts: Sequence[Start],
+    iterations: int,
+    noise: float,
+) -> list[tuple[Floats, Floats]]:
+    """Fit from every start, on all cores. Return shares (components, cells of all blocks) and weights of each fit."""
     report = listener()
 
     def fit(number: int) -> tuple[Floats, Floats]:
@@ -125,22 +147,28 @@ def fit_mixture(
             report(f"model {number + 1} of {len(starts)}, {text}")
 
         descent = Descent(layout, objective, *starts[number])
-        descent.run(settings.iterations, noise, report_pass)
-        return descent.shares.T.astype(np.float64), normal(descent.weights.astype(np.float64))
+        descent.run(iterations, noise, report_pass)
+        shares = descent.shares.T.astype(np.float64)
+        weights = descent.weights.astype(np.float64)
+        return shares, normal(weights)
 
     with threadpool_limits(1):
-        fitted = list(LocalEngine().map(fit, range(len(starts))))
-    ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
+        return list(LocalEngine().map(fit, range(len(starts))))
+
+
+def _averaged(fitted: Sequence[tuple[Floats, Floats]], unfitted: Mixture) -> Mixture:
+    """Return the model that is the average of several fits."""
+    lengths = [len(block.cells) for block in unfitted.blocks]
+    ends = np.cumsum(lengths)
     all_shares = np.concatenate([shares for shares, _ in fitted])
-    shares_of_blocks = np.split(all_shares, ends, axis=1)
-    weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
-    fitted_model = replace(
+    all_weights = np.concatenate([weights for _, weights in fitted])
+    shares_of_blocks = np.split(all_shares, ends[:-1], axis=1)
+    return replace(
         unfitted,
-        weights=weights,
+        weights=all_weights / len(fitted),
         shares=tuple(map(normal, shares_of_blocks)),
         fits=len(fitted),
     )
-    return calibrate_one_way(fitted_model, measurements)
 
 
 def _cold_start(
@@ -155,12 +183,18 @@ def _cold_start(
     supports = np.concatenate(supports_of_blocks, axis=1)
     if len(supports) == 1:
         return [_start_in_one_box(tree, supports, settings.components, generator) for generator in generators]
-    inside = [tree.within(box_supports) for box_supports in zip(*supports_of_blocks, strict=True)]
+    supports_of_boxes = zip(*supports_of_blocks, strict=True)
+    inside = [tree.within(box_supports) for box_supports in supports_of_boxes]
     mass = _box_masses(model.boxes, tree.one_way)
     return [_start_in_boxes(inside, mass, supports, settings.components, generator) for generator in generators]
 
 
-def _start_in_one_box(tree: TreeStart, supports: Flags, components: int, generator: np.random.Generator) -> Start:
+def _start_in_one_box(
+    tree: TreeStart,
+    supports: Flags,
+    components: int,
+    generator: np.random.Generator,
+) -> Start:
     """Return components of equal weight in the box of all cells. DP: post-processing."""
     shares = tree.shares(components, generator)
     weights = np.full(components, 1 / components, F32)
@@ -189,8 +223,14 @@ def _box_masses(boxes: Flags, one_way: Sequence[Floats]) -> Floats:
         for i, shares in enumerate(shares_of_codes):
             by_box = mass[:, None] * normal(joint[i])
             sums = by_box.sum(axis=0)
-            joint[i] = np.divide(by_box * shares, sums, out=np.zeros_like(by_box), where=sums > 0)
-        mass = normal(np.mean([by_box.sum(axis=1) for by_box in joint], axis=0))
+            joint[i] = np.divide(
+                by_box * shares,
+                sums,
+                out=np.zeros_like(by_box),
+                where=sums > 0,
+            )
+        masses = [by_box.sum(axis=1) for by_box in joint]
+        mass = normal(np.mean(masses, axis=0))
     return normal(np.maximum(mass, _LEAST_MASS))
 
 
@@ -206,14 +246,21 @@ def _start_in_boxes(
     DP: post-processing.
     """
     numbers = 1 + apportion(mass**0.75, components - len(mass), generator)
-    shares = [tree.shares(number, generator) for tree, number in zip(inside, numbers, strict=True)]
+    shares = []
+    for tree, number in zip(inside, numbers, strict=True):
+        shares.append(tree.shares(number, generator))
     box_of = np.repeat(np.arange(len(mass)), numbers)
     all_shares = np.concatenate(shares).T
     weights = (mass / numbers)[box_of]
-    return np.ascontiguousarray(all_shares, F32), weights.astype(F32), Boxes(supports, box_of)
+    boxes = Boxes(supports, box_of)
+    return np.ascontiguousarray(all_shares, F32), weights.astype(F32), boxes
 
 
-def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> list[Start]:
+def _warm_start(
+    start: Mixture,
+    model: Mixture,
+    settings: MixtureSynthesis,
+) -> list[Start]:
     """Return the components of each fit of `start`. Raises InputError where they do not suit `model` or `settings`."""
     start_shapes = [(block.attributes, block.cells.shape) for block in start.blocks]
     model_shapes = [(block.attributes, block.cells.shape) for block in model.blocks]
@@ -223,7 +270,8 @@ def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> l
         raise InputError(f"start ({start.components} components) must have components * fits of the settings")
     all_shares = np.concatenate(start.shares, axis=1).astype(F32)
     all_weights = start.weights.astype(F32)
-    supports = np.concatenate(block_supports(model.blocks, model.boxes, model.sizes), axis=1)
+    supports_of_blocks = block_supports(model.blocks, model.boxes, model.sizes)
+    supports = np.concatenate(supports_of_blocks, axis=1)
     shares_outside = (~supports).astype(F32) @ all_shares.T
     box_of = shares_outside.argmin(axis=0)
     starts: list[Start] = []
@@ -231,12 +279,16 @@ def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> l
         components = slice(fit * settings.components, (fit + 1) * settings.components)
         shares = np.ascontiguousarray(all_shares[components].T)
         weights = all_weights[components]
-        starts.append((shares, weights / weights.sum(), Boxes(supports, box_of[components])))
+        weights = weights / weights.sum()
+        boxes = Boxes(supports, box_of[components])
+        starts.append((shares, weights, boxes))
     return starts
 
 
 def check_marginals(
-    measurements: Sequence[Observation], sizes: Sequence[int], masks: Sequence[StructuralZeros]
+    measurements: Sequence[Observation],
+    sizes: Sequence[int],
+    masks: Sequence[StructuralZeros],
 ) -> None:
     """Raise InputError unless marginals and masks have the shapes that `sizes` say, and every attribute is in a marginal."""
     shaped = [(m.attributes, m.shape) for m in measurements]
@@ -245,7 +297,9 @@ def check_marginals(
         is_known = max(attributes, default=-1) < len(sizes)
         if not is_known or tuple(sizes[a] for a in attributes) != shape:
             raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
-    missing = set(range(len(sizes))).difference(*(m.attributes for m in measurements))
+    missing = set(range(len(sizes)))
+    for m in measurements:
+        missing.difference_update(m.attributes)
     if missing:
         raise InputError(f"attribute {min(missing)} must be in at least one marginal")
 
@@ -267,29 +321,45 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Observation]) -> Mi
         return model
     single = [m for m in measurements if len(m.attributes) == 1]
     # copies are in C order: the memory layout decides in which order numpy adds up shares, and so the last digits
-    calibrated = replace(model, shares=tuple(shares.copy() for shares in model.shares))
+    copies = tuple(shares.copy() for shares in model.shares)
+    calibrated = replace(model, shares=copies)
     for _ in range(_CALIBRATIONS):
         for measurement in single:
             calibrated = _calibrated(calibrated, measurement, trust[measurement.attributes[0]])
     return calibrated
 
 
-def _calibrated(model: Mixture, measurement: Observation, trust: float) -> Mixture:
+def _calibrated(
+    model: Mixture,
+    measurement: Observation,
+    trust: float,
+) -> Mixture:
     """Return the model with the attribute of one measurement calibrated to its target."""
     attribute = measurement.attributes[0]
     size = len(measurement.counts)
     b, block = model.block_of(attribute)
     codes = block.cells[:, block.attributes.index(attribute)]
     cell_shares = model.weights @ model.shares[b]
-    counts: Floats = model.total * np.bincount(codes, cell_shares, size).astype(np.float64)
+    code_shares = np.bincount(codes, cell_shares, size).astype(np.float64)
+    counts: Floats = model.total * code_shares
     # m + t (y - m)
     nearest = nearest_column(measurement, counts, model.total)
     target = counts + trust * (nearest - counts)
-    factors = np.divide(target, counts, out=np.zeros(size), where=counts > 0)
+    factors = np.divide(
+        target,
+        counts,
+        out=np.zeros(size),
+        where=counts > 0,
+    )
     scaled = model.shares[b] * factors[codes]
     sums = scaled.sum(axis=1, keepdims=True)  # a component of which nothing remains is not changed
     shares = list(model.shares)
-    shares[b] = np.divide(scaled, sums, out=shares[b].copy(), where=sums > 0)
+    shares[b] = np.divide(
+        scaled,
+        sums,
+        out=shares[b].copy(),
+        where=sums > 0,
+    )
     weights = model.weights
     if len(model.boxes) > 1:  # a box has the records of its codes
         weights = normal(weights * sums[:, 0])
@@ -310,8 +380,11 @@ def _trust(model: Mixture, measurements: Sequence[Observation]) -> dict[int, flo
     cells = 0
     for m in measurements:
         if len(m.attributes) == 1:
-            counted = m.released if isinstance(m, CensoredObservation) else np.ones(len(m.counts), np.bool_)
-            residuals = m.counts - model.marginal(m.attributes) / m.scale(model.total)
+            counted = np.ones(len(m.counts), np.bool_)
+            if isinstance(m, CensoredObservation):
+                counted = m.released
+            expected = model.marginal(m.attributes) / m.scale(model.total)
+            residuals = m.counts - expected
             distance = residuals[counted] / m.deviation
             chi += float(distance @ distance)
             cells += len(distance)
@@ -322,4 +395,7 @@ def _trust(model: Mixture, measurements: Sequence[Observation]) -> dict[int, flo
             all_precision[attribute] += precision
             single_precision[attribute] += precision if len(m.attributes) == 1 else 0.0
     surprise = max(0.0, 1 - cells / chi) if chi else 0.0
-    return {a: min(surprise, single_precision[a] / precision) for a, precision in all_precision.items()}
+    trust = {}
+    for attribute, precision in all_precision.items():
+        trust[attribute] = min(surprise, single_precision[attribute] / precision)
+    return trust

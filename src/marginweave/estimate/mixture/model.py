@@ -92,6 +92,7 @@ class Mixture:
         masks: Sequence[StructuralZeros],
     ) -> Mixture:
         """Return the model of these shares, one array for each block of `tie`, under all `masks` there are."""
+        single = [mask for mask in masks if len(mask.attributes) == 1]
         wide = [mask for mask in masks if len(mask.attributes) > 1]
         ties = tie(sizes, wide)
         across = {id(mask) for mask in ties.across}
@@ -104,7 +105,7 @@ class Mixture:
             total=float(total),
             masks=ties.across,
             inside=tuple(mask for mask in wide if id(mask) not in across),
-            codes=tuple(mask for mask in masks if isinstance(mask, Mask) and len(mask.attributes) == 1),
+            codes=tuple(mask for mask in single if isinstance(mask, Mask)),
         )
 
     @property
@@ -114,7 +115,8 @@ class Mixture:
 
     def block_of(self, attribute: int) -> tuple[int, Block]:
         """Return the block of an attribute, and its number."""
-        return next((b, block) for b, block in enumerate(self.blocks) if attribute in block.attributes)
+        numbers = [b for b, block in enumerate(self.blocks) if attribute in block.attributes]
+        return numbers[0], self.blocks[numbers[0]]
 
     def marginal(self, attributes: Sequence[int]) -> Floats:
         """Return expected counts over any distinct attributes, in their order: shape as `sizes` say, sum `total`.
@@ -124,7 +126,8 @@ class Mixture:
         Raises:
             InputError: an attribute twice, or one that is not there.
         """
-        if len(set(attributes)) < len(attributes) or not set(attributes) <= set(range(len(self.sizes))):
+        distinct = set(attributes)
+        if len(distinct) < len(attributes) or not distinct <= set(range(len(self.sizes))):
             raise InputError(f"attributes {tuple(attributes)} must be distinct column numbers")
         parts = self._parts(attributes)
         order = [a for part_attributes, _ in parts for a in part_attributes]
@@ -145,16 +148,27 @@ class Mixture:
             for clique in cliques:
                 yield self.marginal(clique).ravel()
             return
-        shares_of = {block.attributes[0]: shares for block, shares in zip(self.blocks, self.shares, strict=True)}
+        single = [block.attributes[0] for block in self.blocks]
+        shares_of = dict(zip(single, self.shares, strict=True))
         for prefix, group in itertools.groupby(cliques, key=lambda clique: clique[:-1]):
             first = [shares_of[a] for a in prefix]
             last = [shares_of[clique[-1]] for clique in group]
-            table = _mixed(self.weights, [*first, np.concatenate(last, axis=1)])
+            side_by_side = np.concatenate(last, axis=1)
+            table = _mixed(self.weights, [*first, side_by_side])
             ends = np.cumsum([shares.shape[1] for shares in last])
-            for counts in np.split(table.reshape(-1, ends[-1]), ends[:-1], axis=1):
+            tables = np.split(
+                table.reshape(-1, ends[-1]),
+                ends[:-1],
+                axis=1,
+            )
+            for counts in tables:
                 yield counts.ravel() * (self.total / counts.sum())
 
-    def probabilities(self, attributes: Sequence[int], codes: Sequence[Integers]) -> Floats:
+    def probabilities(
+        self,
+        attributes: Sequence[int],
+        codes: Sequence[Integers],
+    ) -> Floats:
         """Return the probability p of each combination, shape (n,), without the table of all; fastest if they are in order.
 
         `codes` are those of each attribute, shape (n,). `masks` across blocks change nothing here: they are not in p. DP:
@@ -172,7 +186,11 @@ class Mixture:
             factors.append(factor.T[distinct])
             places.append(place + begin)
             begin += len(distinct)
-        return mixed_points(self.weights, np.concatenate(factors), np.stack(places, axis=1))
+        return mixed_points(
+            self.weights,
+            np.concatenate(factors),
+            np.stack(places, axis=1),
+        )
 
     def conditioned(self, conditions: Mapping[int, Floats] = MappingProxyType({})) -> Mixture:
         """Return the model given that no record has a code that a mask of one attribute forbids, and given `conditions`.
@@ -200,10 +218,20 @@ class Mixture:
                 raise InputError(f"mask of attribute {attribute} must leave something that the others allow")
             sums = remaining.sum(axis=1, keepdims=True)
             weights = weights * sums[:, 0]
-            shares[b] = np.divide(remaining, sums, out=remaining.copy(), where=sums > 0)
+            shares[b] = np.divide(
+                remaining,
+                sums,
+                out=remaining.copy(),
+                where=sums > 0,
+            )
         if not weights.any():
             raise InputError("the conditions must leave some records of the model; ask for fewer at once")
-        return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
+        return replace(
+            self,
+            weights=weights / weights.sum(),
+            shares=tuple(shares),
+            codes=(),
+        )
 
     def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Floats]]:
         """Return, for each block with some of these attributes, which ones and their shares, shape (components, cells)."""
@@ -216,7 +244,11 @@ class Mixture:
                 parts.append((part_attributes, project(shares, places, width)))
         return parts
 
-    def _allowed(self, table: Floats, attributes: Sequence[int]) -> Floats:
+    def _allowed(
+        self,
+        table: Floats,
+        attributes: Sequence[int],
+    ) -> Floats:
         """Return the table with 0 in cells that `masks` forbid."""
         increasing = sorted(attributes)
         shape = [self.sizes[a] for a in increasing]
@@ -227,10 +259,16 @@ class Mixture:
 
 def is_identity(places: Integers, width: int) -> bool:
     """Return whether the places are 0 to `width` - 1, in order."""
-    return len(places) == width and bool((places == np.arange(width)).all())
+    if len(places) != width:
+        return False
+    return bool((places == np.arange(width)).all())
 
 
-def project(shares: Floats, places: Integers, width: int) -> Floats:
+def project(
+    shares: Floats,
+    places: Integers,
+    width: int,
+) -> Floats:
     """Sum the shares that fall into the same place, shape (components, width)."""
     if is_identity(places, width):
         return shares
@@ -240,7 +278,11 @@ def project(shares: Floats, places: Integers, width: int) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _add_up(shares: Floats, places: Integers, summed: Floats) -> None:  # pragma: no cover - compiled
+def _add_up(
+    shares: Floats,
+    places: Integers,
+    summed: Floats,
+) -> None:  # pragma: no cover - compiled
     """Add the shares of each component, a row, to the cells at their places."""
     for k in range(len(shares)):
         for c in range(len(places)):
@@ -259,7 +301,8 @@ def _mixed(weights: Floats, factors: Sequence[Floats]) -> Floats:
     table = np.zeros((cells, last.shape[1]))
     for begin in range(0, len(weights), step):
         components = slice(begin, begin + step)
-        products = fold([weights[components, None], *(factor[components] for factor in first)])
+        factors_of_components = [factor[components] for factor in first]
+        products = fold([weights[components, None], *factors_of_components])
         table += products.T @ last[components]
     return table.ravel()
 
@@ -300,18 +343,36 @@ def pack_mixture(model: Mixture) -> bytes:
 def unpack_mixture(payload: bytes) -> Mixture:
     """Restore the model that `pack_mixture` packed."""
     arrays, meta = unpack_arrays(payload)
-    masks = [_unpacked_mask(arrays, m, tuple(attributes)) for m, attributes in enumerate(meta["masks"])]
-    shares = [arrays[name] for name in sorted(arrays) if name.startswith("shares-")]
-    model = Mixture.of(arrays["weights"], shares, meta["sizes"], meta["total"], masks)
+    masks = []
+    for m, attributes in enumerate(meta["masks"]):
+        masks.append(_unpacked_mask(arrays, m, tuple(attributes)))
+    names = [name for name in sorted(arrays) if name.startswith("shares-")]
+    shares = [arrays[name] for name in names]
+    model = Mixture.of(
+        arrays["weights"],
+        shares,
+        meta["sizes"],
+        meta["total"],
+        masks,
+    )
     return replace(model, fits=meta.get("fits", 1))
 
 
-def _unpacked_mask(arrays: Mapping[str, np.ndarray], number: int, attributes: Clique) -> StructuralZeros:
+def _unpacked_mask(
+    arrays: Mapping[str, np.ndarray],
+    number: int,
+    attributes: Clique,
+) -> StructuralZeros:
     """Restore mask `number` from the arrays of `pack_mixture`."""
     never = arrays.get(f"never-{number:05d}")
     if never is not None:
         codes, sizes = never.tolist()
-        return NeverTogether(attributes=attributes, codes=tuple(codes), sizes=tuple(sizes))
+        return NeverTogether(
+            attributes=attributes,
+            codes=tuple(codes),
+            sizes=tuple(sizes),
+        )
     prefix = f"kinds-{number:05d}-"
-    kinds = tuple(arrays[name] for name in sorted(arrays) if name.startswith(prefix))
+    names = [name for name in sorted(arrays) if name.startswith(prefix)]
+    kinds = tuple(arrays[name] for name in names)
     return Mask(attributes=attributes, allowed=arrays[f"mask-{number:05d}"], kinds=kinds)

@@ -36,7 +36,11 @@ class Objective:
     """
 
     def __init__(
-        self, layout: FeatureLayout, measurements: Sequence[Observation], masks: Sequence[StructuralZeros], total: float
+        self,
+        layout: FeatureLayout,
+        measurements: Sequence[Observation],
+        masks: Sequence[StructuralZeros],
+        total: float,
     ) -> None:
         self.total = F32(total)
         measured = [layout.measured(m, total) for m in measurements]
@@ -45,12 +49,14 @@ class Objective:
         for mask in masks:
             if isinstance(mask, Mask) and math.prod(mask.sizes) <= MAX_CELLS:  # larger masks apply to records only
                 weight = ~mask.table() * sigma**-2
-                targets.append(layout.target(mask.attributes, np.zeros(weight.shape), weight, sigma=sigma))
+                counts = np.zeros(weight.shape)
+                targets.append(layout.target(mask.attributes, counts, weight, sigma=sigma))
         most_features = max(len(target.features) for target in targets)
         self.expected = np.zeros(1 + most_features)
         for target in measured:
             self.expected[len(target.features)] += target.expected
-        self.blocks = [BlockTargets(layout, block, targets) for block in range(len(layout.blocks))]
+        blocks = range(len(layout.blocks))
+        self.blocks = [BlockTargets(layout, block, targets) for block in blocks]
 
 
 class Curvature(NamedTuple):
@@ -79,20 +85,35 @@ class Curvature(NamedTuple):
 class BlockTargets:
     """The targets of a block: its `features` in them, the `rows` of these among the factors, and the cells of the targets."""
 
-    def __init__(self, layout: FeatureLayout, block: int, targets: Sequence[FeatureTarget]) -> None:
+    def __init__(
+        self,
+        layout: FeatureLayout,
+        block: int,
+        targets: Sequence[FeatureTarget],
+    ) -> None:
         owned: list[tuple[int, FeatureTarget]] = []  # each target of the block, with the feature that is the block's
         for target in targets:
-            owned += [(f, target) for f in target.features if layout.features[f].block == block]
+            block_features = [f for f in target.features if layout.features[f].block == block]
+            owned += [(f, target) for f in block_features]
         self.features = sorted({f for f, _ in owned})
         columns = [layout.features[f].columns for f in self.features]
-        self.rows = np.concatenate([np.arange(c.start, c.stop) for c in columns])
+        rows = [np.arange(c.start, c.stop) for c in columns]
+        self.rows = np.concatenate(rows)
         self.curvature = _curvature(layout, self.features, owned)
         targets_by_length: dict[int, list[FeatureTarget]] = {}
         for _, target in owned:
             targets_by_length.setdefault(len(target.features), []).append(target)
-        self._cells = [TargetCells(layout, block, targets_by_length[length]) for length in sorted(targets_by_length)]
+        self._cells = []
+        for length in sorted(targets_by_length):
+            self._cells.append(TargetCells(layout, block, targets_by_length[length]))
 
-    def slope(self, weights: Float32s, factors: Float32s, by_factors: Float32s, chi: Floats) -> Float32s:
+    def slope(
+        self,
+        weights: Float32s,
+        factors: Float32s,
+        by_factors: Float32s,
+        chi: Floats,
+    ) -> Float32s:
         """Return the derivatives of L = chi^2 / 2 by the factors of the block, shape (rows, components).
 
         The block's part of chi^2 is written to `chi`.
@@ -114,7 +135,11 @@ class BlockTargets:
         return slope
 
 
-def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[tuple[int, FeatureTarget]]) -> Curvature:
+def _curvature(
+    layout: FeatureLayout,
+    features: Sequence[int],
+    owned: Sequence[tuple[int, FeatureTarget]],
+) -> Curvature:
     """Return the curvature of a block by its features and its targets, each with the feature that is the block's."""
     block_features = [layout.features[f] for f in features]
     begins = np.cumsum([0, *(feature.width for feature in block_features)])
@@ -123,21 +148,36 @@ def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[t
         other_features.append([f for f in target.features if f != block_feature])
     longest = max(2, *map(len, other_features))
     nothing = len(layout.features)
-    padded = np.array([fs + [nothing] * (longest - len(fs)) for fs in other_features], np.int64)
-    tails, tail_rows = np.unique(padded[:, 1:], axis=0, return_inverse=True)
+    padded_lists = []
+    for features_of_target in other_features:
+        padding = [nothing] * (longest - len(features_of_target))
+        padded_lists.append(features_of_target + padding)
+    padded = np.array(padded_lists, np.int64)
+    tails, tail_rows = np.unique(
+        padded[:, 1:],
+        axis=0,
+        return_inverse=True,
+    )
     block_places = [features.index(f) for f, _ in owned]
     pairs = np.stack([block_places, padded[:, 0]], axis=1)
     order = np.lexsort((tail_rows, pairs[:, 1], pairs[:, 0]))
     distinct_pairs, first = np.unique(pairs[order], axis=0, return_index=True)
     ends = [*first[1:], len(owned)]
+    places = []
+    spread = []
+    for begin, feature in zip(begins, block_features, strict=False):
+        places.append(begin + feature.places)
+        spread.append(np.bincount(feature.places).max())
+    targets = [owned[i][1] for i in order]
+    precision = [target.sigma**-2 for target in targets]
     return Curvature(
-        places=np.stack([begin + feature.places for begin, feature in zip(begins, block_features, strict=False)]),
+        places=np.stack(places),
         begins=np.asarray(begins),
-        spread=np.array([np.bincount(feature.places).max() for feature in block_features], F32),
+        spread=np.array(spread, F32),
         tails=tails,
         groups=np.column_stack([distinct_pairs, first, ends]),
         tail_rows=tail_rows[order],
-        precision=np.array([owned[i][1].sigma ** -2 for i in order], F32),
+        precision=np.array(precision, F32),
     )
 
 
@@ -146,13 +186,19 @@ def _groups(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> list[Gro
     groups: list[Group] = []
     end = -1
     for target in sorted(targets, key=lambda target: target.features):
-        *lead, last = target.features
+        lead = target.features[:-1]
+        last = target.features[-1]
         columns = layout.features[last].columns
-        if not groups or [*groups[-1][0].features[:-1]] != lead or columns.start != end:
+        if not groups or _lead_of(groups[-1]) != lead or columns.start != end:
             groups.append([])
         groups[-1].append(target)
         end = columns.stop
     return groups
+
+
+def _lead_of(group: Group) -> tuple[int, ...]:
+    """Return the features that the targets of a group have in common."""
+    return group[0].features[:-1]
 
 
 _UNSURPRISING = 5.0  # expected counts this many sigma below the cut are left out: it is certain that they are hidden
@@ -164,13 +210,21 @@ class TargetCells:
     A group is a matrix with a row for each cell of the lead and a column for each of the last features.
     """
 
-    def __init__(self, layout: FeatureLayout, block: int, targets: Sequence[FeatureTarget]) -> None:
+    def __init__(
+        self,
+        layout: FeatureLayout,
+        block: int,
+        targets: Sequence[FeatureTarget],
+    ) -> None:
         groups = _groups(layout, targets)
 
         def flat(cells: Callable[[FeatureTarget], NDArray[Any]]) -> NDArray[Any]:
             matrices = []
             for group in groups:
-                parts = [cells(t).reshape(-1, t.counts.shape[-1]) for t in group]
+                parts = []
+                for target in group:
+                    columns = target.counts.shape[-1]
+                    parts.append(cells(target).reshape(-1, columns))
                 matrices.append(np.concatenate(parts, axis=1).ravel())
             return np.concatenate(matrices)
 
@@ -182,15 +236,28 @@ class TargetCells:
         sigmas = flat(lambda t: np.full(t.counts.shape, t.sigma))
         self._cut = cuts[self._hidden]
         self._sigma = sigmas[self._hidden]
-        self._leads = np.concatenate([_lead(layout, group[0]) for group in groups])
-        self._groups = np.array([_bounds(layout, block, group) for group in groups], np.int64)
+        leads = [_lead_rows(layout, group) for group in groups]
+        self._leads = np.concatenate(leads)
+        bounds = [_bounds(layout, block, group) for group in groups]
+        self._groups = np.array(bounds, np.int64)
 
-    def add(self, weights: Float32s, factors: Float32s, by_factors: Float32s) -> float:
+    def add(
+        self,
+        weights: Float32s,
+        factors: Float32s,
+        by_factors: Float32s,
+    ) -> float:
         """Add the derivatives of the cells to `by_factors`, without the factor n w of the components; return their chi^2.
 
         `weights` are n w, shape (components,); `factors` and `by_factors` have shape (width, components).
         """
-        predicted = _predict(weights, factors, self._leads, self._groups, len(self._counts))
+        predicted = _predict(
+            weights,
+            factors,
+            self._leads,
+            self._groups,
+            len(self._counts),
+        )
         residuals = predicted - self._counts
         slope = residuals * self._weight
         chi = float((slope * residuals).sum(dtype=np.float64))
@@ -214,22 +281,28 @@ class TargetCells:
         return float(derivatives @ surplus)
 
 
-def _lead(layout: FeatureLayout, target: FeatureTarget) -> Places:
+def _lead_rows(layout: FeatureLayout, group: Group) -> Places:
     """Return rows of the factors of each cell of all features but the last, shape (cells, features - 1)."""
-    shape = target.counts.shape[:-1]
-    lead_columns = [layout.features[f].columns for f in target.features[:-1]]
+    shape = group[0].counts.shape[:-1]
+    lead_columns = [layout.features[f].columns for f in _lead_of(group)]
     starts = np.array([columns.start for columns in lead_columns], np.int32)
-    inside = np.indices(shape, np.int32).reshape(len(shape), math.prod(shape))
+    indices = np.indices(shape, np.int32)
+    inside = indices.reshape(len(shape), math.prod(shape))
     rows = inside + starts[:, None]
     return np.ascontiguousarray(rows.T)
 
 
-def _bounds(layout: FeatureLayout, block: int, group: Group) -> tuple[int, int, int, int]:
+def _bounds(
+    layout: FeatureLayout,
+    block: int,
+    group: Group,
+) -> tuple[int, int, int, int]:
     """Return the rows of the matrix, the first and last column of the last features, and which feature is the block's."""
     features = group[0].features
     rows = math.prod(group[0].counts.shape[:-1])
     start = layout.features[features[-1]].columns.start
-    stop = layout.features[group[-1].features[-1]].columns.stop
+    last_features = group[-1].features
+    stop = layout.features[last_features[-1]].columns.stop
     blocks = [layout.features[f].block for f in features]
     return rows, start, stop, blocks.index(block)
 
@@ -273,9 +346,18 @@ def _predict(
         while row < end:
             part = products[: min(_ROWS, end - row)]
             part[:] = weights
-            _multiply(factors, leads[row : row + len(part)], -1, part)
+            _multiply(
+                factors,
+                leads[row : row + len(part)],
+                -1,
+                part,
+            )
             size = len(part) * len(last)
-            np.dot(part, last.T, predicted[cell : cell + size].reshape(len(part), len(last)))
+            np.dot(
+                part,
+                last.T,
+                predicted[cell : cell + size].reshape(len(part), len(last)),
+            )
             row += len(part)
             cell += size
     return predicted

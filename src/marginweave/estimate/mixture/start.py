@@ -37,7 +37,9 @@ def mutual_information(counts: Floats) -> float:
     if total <= 0:
         return 0.0
     joint = counts / total
-    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    rows = joint.sum(axis=1)
+    columns = joint.sum(axis=0)
+    independent = np.outer(rows, columns)
     is_positive = joint > 0
     # sum p log(p / q)
     p = joint[is_positive]
@@ -59,17 +61,28 @@ class TreeStart:
     """
 
     def __init__(
-        self, measurements: Sequence[Observation], blocks: Sequence[Block], sizes: Sequence[int], total: float
+        self,
+        measurements: Sequence[Observation],
+        blocks: Sequence[Block],
+        sizes: Sequence[int],
+        total: float,
     ) -> None:
         self._blocks = blocks
         best = _best_sources(measurements)
-        self.one_way = [_table(best[a,], (a,), total) + _NEVER for a in range(len(sizes))]
+        self.one_way = []
+        for a in range(len(sizes)):
+            counts = _table(best[a,], (a,), total)
+            self.one_way.append(counts + _NEVER)
         self._base = [_cells(block, self.one_way) for block in blocks]
         pairs: dict[
             Clique, tuple[Clique, Floats]
         ] = {}  # of blocks: the most informative pair of attributes, and its counts
         for first, second in combinations(range(len(blocks)), 2):
-            measured_pairs = _pairs_across(blocks[first], blocks[second], best.keys())
+            measured_pairs = _pairs_across(
+                blocks[first],
+                blocks[second],
+                best.keys(),
+            )
             tables = {pair: _table(best[pair], pair, total) for pair in measured_pairs}
             for pair in spanning_tree(len(sizes), tables)[:1]:
                 pairs[first, second] = (pair, tables[pair])
@@ -83,25 +96,35 @@ class TreeStart:
     def within(self, supports: Sequence[Flags]) -> TreeStart:
         """Return the start for records inside one box; `supports` are the cells of each block that are in it."""
         inside = copy.copy(self)
-        inside._base = [  # noqa: SLF001 - its own
-            base * support / (base @ support) for base, support in zip(self._base, supports, strict=True)
-        ]
+        shares = []
+        for base, support in zip(self._base, supports, strict=True):
+            shares.append(base * support / (base @ support))
+        inside._base = shares  # noqa: SLF001 - its own
         return inside
 
-    def shares(self, components: int, generator: np.random.Generator) -> Floats:
+    def shares(
+        self,
+        components: int,
+        generator: np.random.Generator,
+    ) -> Floats:
         """Return initial shares, shape (components, cells of all blocks).
 
         `_ANCHOR_WEIGHT` is on the cell of a record; the remaining weight is as if attributes were independent.
         DP: post-processing.
         """
         records = self._records(components, generator)
-        shares = [np.tile((1 - _ANCHOR_WEIGHT) * base, (components, 1)) for base in self._base]
+        spread = [(1 - _ANCHOR_WEIGHT) * base for base in self._base]
+        shares = [np.tile(base, (components, 1)) for base in spread]
         rows = np.arange(components)
         for block_shares, cells in zip(shares, records, strict=True):
             block_shares[rows, cells] += _ANCHOR_WEIGHT
         return np.concatenate(shares, axis=1)
 
-    def _records(self, number: int, generator: np.random.Generator) -> list[Integers]:
+    def _records(
+        self,
+        number: int,
+        generator: np.random.Generator,
+    ) -> list[Integers]:
         """Return the cell of each block in each record, from the root of every tree down. DP: post-processing."""
         records: dict[int, Integers] = {}
         for root in range(len(self._blocks)):
@@ -112,10 +135,17 @@ class TreeStart:
             while waiting:
                 block, parent = waiting.pop()
                 records[block] = self._child_cells(block, parent, records[parent], generator)
-                waiting.extend((child, block) for child in self._near[block] if child not in records)
+                children = [child for child in self._near[block] if child not in records]
+                waiting.extend((child, block) for child in children)
         return [records[block] for block in range(len(self._blocks))]
 
-    def _child_cells(self, block: int, parent: int, cells: Integers, generator: np.random.Generator) -> Integers:
+    def _child_cells(
+        self,
+        block: int,
+        parent: int,
+        cells: Integers,
+        generator: np.random.Generator,
+    ) -> Integers:
         """Draw the cell of `block` in each record, given the cells of its parent. DP: post-processing."""
         values, shares = self._conditional_shares(block, parent, cells)
         child_cells = np.zeros(len(cells), np.int64)
@@ -124,9 +154,15 @@ class TreeStart:
             child_cells[records] = _draw(shares[value], len(records), generator)
         return child_cells
 
-    def _conditional_shares(self, block: int, parent: int, cells: Integers) -> tuple[Integers, Floats]:
+    def _conditional_shares(
+        self,
+        block: int,
+        parent: int,
+        cells: Integers,
+    ) -> tuple[Integers, Floats]:
         """Return the deciding value in each of the parent's cells, and for each value the shares of the cells of `block`."""
-        pair, table = self._pairs[min(block, parent), max(block, parent)]
+        edge = min(block, parent), max(block, parent)
+        pair, table = self._pairs[edge]
         attributes = self._blocks[block].attributes
         if pair[0] in attributes:
             attribute, parent_attribute = pair
@@ -139,15 +175,26 @@ class TreeStart:
         codes = self._blocks[block].cells[:, attributes.index(attribute)]
         base = self._base[block]
         sums = np.bincount(codes, weights=base)[codes]
-        within_code = np.divide(base, sums, out=np.zeros(len(codes)), where=sums > 0)
+        within_code = np.divide(
+            base,
+            sums,
+            out=np.zeros(len(codes)),
+            where=sums > 0,
+        )
         shares = rows[:, codes] * within_code
         is_measured = shares.any(axis=1, keepdims=True)
         return values, np.where(is_measured, shares, base)
 
 
-def _pairs_across(first: Block, second: Block, measured: Set[Clique]) -> list[Clique]:
+def _pairs_across(
+    first: Block,
+    second: Block,
+    measured: Set[Clique],
+) -> list[Clique]:
     """Return the pairs of an attribute of each block that are in `measured`, in order."""
-    across = {(min(a, b), max(a, b)) for a, b in product(first.attributes, second.attributes)}
+    across = set()
+    for a, b in product(first.attributes, second.attributes):
+        across.add((min(a, b), max(a, b)))
     return sorted(measured & across)
 
 
@@ -164,11 +211,16 @@ def _best_sources(measurements: Sequence[Observation]) -> dict[Clique, Observati
 
 def _variance(m: Observation, part: Clique) -> float:
     """Return the variance of a sum of the measurement's cells over some of its attributes."""
-    sums = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
+    axes = [m.attributes.index(a) for a in part]
+    sums = np.prod([m.counts.shape[axis] for axis in axes])
     return m.deviation**2 * m.counts.size / float(sums)
 
 
-def _table(best: Observation, attributes: Clique, total: float) -> Floats:
+def _table(
+    best: Observation,
+    attributes: Clique,
+    total: float,
+) -> Floats:
     """Return the nearest counts that are not negative and add up to the total; uncounted cells share the remaining records."""
     counts = best.counts.astype(np.float64)
     if isinstance(best, CensoredObservation) and not best.released.all():
@@ -188,7 +240,11 @@ def _cells(block: Block, one_way: Sequence[Floats]) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
-def _draw(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
+def _draw(
+    shares: Floats,
+    number: int,
+    generator: np.random.Generator,
+) -> Integers:
     """Return cells as often as their shares say, up to rounding, in random order: systematic sampling. DP: post-processing."""
     running_sum = np.cumsum(shares)
     step = running_sum[-1] / number

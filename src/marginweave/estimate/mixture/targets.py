@@ -17,7 +17,11 @@ from marginweave.estimate.mixture.blocks import Block
 from marginweave.observations.tables import CensoredObservation, Observation
 
 
-def expected_below(mean: Floats, sigma: Floats | float, cut: Floats | float) -> Floats:
+def expected_below(
+    mean: Floats,
+    sigma: Floats | float,
+    cut: Floats | float,
+) -> Floats:
     """Return E[Y | Y < cut] for Y ~ N(mean, sigma^2): mean - sigma phi(t) / Phi(t), t = (cut - mean) / sigma.
 
     Below `cut`, however large `mean` is. Any shape, all the same or scalar. DP: arithmetic on released numbers.
@@ -27,7 +31,12 @@ def expected_below(mean: Floats, sigma: Floats | float, cut: Floats | float) -> 
     return np.asarray(np.minimum(expected, cut))
 
 
-def surprise(residuals: Floats, means: Floats, sigma: float, cut: float) -> float:
+def surprise(
+    residuals: Floats,
+    means: Floats,
+    sigma: float,
+    cut: float,
+) -> float:
     """Return how far residuals are from what noise alone makes of `means`, in standard deviations.
 
     About N(0, 1) where noise is all there is.
@@ -47,7 +56,8 @@ def surprise(residuals: Floats, means: Floats, sigma: float, cut: float) -> floa
     # 1 - Phi(t) + t phi(t) + h^2 Phi(t)
     mean = 1 - below + t * density + ratio**2 * below
     # 3 (1 - Phi(t)) + (t^3 + 3 t) phi(t) + h^4 Phi(t)
-    mean_square = 3 * (1 - below) + (t**3 + 3 * t) * density + ratio**4 * below
+    cubic = t**3 + 3 * t
+    mean_square = 3 * (1 - below) + cubic * density + ratio**4 * below
     variance = float((mean_square - mean**2).sum())
     squares = (residuals / sigma) ** 2
     distance = float((squares - mean).sum())
@@ -56,7 +66,8 @@ def surprise(residuals: Floats, means: Floats, sigma: float, cut: float) -> floa
 
 def _log_density(t: Floats) -> Floats:
     """Return log phi(t), phi the density of the standard normal distribution."""
-    return np.asarray(-0.5 * t**2 - 0.5 * math.log(2 * math.pi))
+    constant = 0.5 * math.log(2 * math.pi)
+    return np.asarray(-0.5 * t**2 - constant)
 
 
 F32 = np.float32
@@ -98,7 +109,8 @@ class FeatureTarget:
     @property
     def expected(self) -> float:
         """Expected chi^2 of the counts where the model is the truth; for hidden cells, where these have no records."""
-        surplus = expected_below(np.zeros(1), self.sigma, self.cut) / self.sigma
+        expected_hidden = expected_below(np.zeros(1), self.sigma, self.cut)
+        surplus = expected_hidden / self.sigma
         counted = np.count_nonzero(self.weight)
         hidden = np.count_nonzero(self.hidden)
         return float(counted + surplus[0] ** 2 * hidden)
@@ -110,7 +122,11 @@ class FeatureLayout:
     Single attributes come first, those with few values before the others.
     """
 
-    def __init__(self, blocks: tuple[Block, ...], sizes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        blocks: tuple[Block, ...],
+        sizes: Sequence[int],
+    ) -> None:
         self.blocks = blocks
         self._sizes = sizes
         self.features: list[Feature] = []
@@ -123,7 +139,11 @@ class FeatureLayout:
         """Number of columns of all features."""
         return self.features[-1].columns.stop if self.features else 0
 
-    def _place(self, attributes: Clique, coarser: Mapping[int, Integers]) -> tuple[tuple[int, ...], list[int]]:
+    def _place(
+        self,
+        attributes: Clique,
+        coarser: Mapping[int, Integers],
+    ) -> tuple[tuple[int, ...], list[int]]:
         """Return the features whose product is a table of these attributes, and the attributes in the order of the features.
 
         Where attributes are counted `coarser`, their feature sums the codes of the finest feature: the coarser code of a record
@@ -133,7 +153,8 @@ class FeatureLayout:
         for number, block in enumerate(self.blocks):
             block_attributes = tuple(a for a in block.attributes if a in attributes)
             if block_attributes:
-                key = tuple((a, coarser[a].tobytes() if a in coarser else b"") for a in block_attributes)
+                coarser_codes = [coarser[a].tobytes() if a in coarser else b"" for a in block_attributes]
+                key = tuple(zip(block_attributes, coarser_codes, strict=True))
                 if key not in self._index:
                     self._index[key] = len(self.features)
                     self.features.append(self._new_feature(number, block_attributes, coarser))
@@ -143,11 +164,18 @@ class FeatureLayout:
             order += chosen[feature]
         return tuple(sorted(chosen)), order
 
-    def _new_feature(self, number: int, attributes: Clique, coarser: Mapping[int, Integers]) -> Feature:
+    def _new_feature(
+        self,
+        number: int,
+        attributes: Clique,
+        coarser: Mapping[int, Integers],
+    ) -> Feature:
         """Return a feature of some attributes of block `number`, with columns after those of all features."""
         sizes: dict[int, int] = {}
         for a in attributes:
-            sizes[a] = int(coarser[a].max()) + 1 if a in coarser else self._sizes[a]
+            sizes[a] = self._sizes[a]
+            if a in coarser:
+                sizes[a] = int(coarser[a].max()) + 1
         begin = self.width
         columns = slice(begin, begin + math.prod(sizes.values()))
         places = self.blocks[number].places(attributes, sizes, coarser)
@@ -174,8 +202,10 @@ class FeatureLayout:
             return np.ascontiguousarray(ordered.reshape(shape))
 
         reached = np.ones(shape, np.bool_)
+        none = np.zeros(shape, np.bool_)
         for axis, f in enumerate(features):
-            is_reached = np.bincount(self.features[f].places, minlength=shape[axis]) > 0
+            cells = np.bincount(self.features[f].places, minlength=shape[axis])
+            is_reached = cells > 0
             broadcast_shape = [1] * len(shape)
             broadcast_shape[axis] = -1
             reached &= is_reached.reshape(broadcast_shape)
@@ -183,7 +213,7 @@ class FeatureLayout:
             features=features,
             counts=placed(counts).astype(F32),
             weight=(placed(weight) * reached).astype(F32),
-            hidden=np.zeros(shape, np.bool_) if hidden is None else placed(hidden),
+            hidden=none if hidden is None else placed(hidden),
             cut=cut,
             sigma=sigma,
         )
@@ -203,4 +233,10 @@ class FeatureLayout:
                 cut=m.cut,
                 sigma=sigma,
             )
-        return self.target(m.attributes, counts, weight, sigma=sigma, coarser=m.coarser)
+        return self.target(
+            m.attributes,
+            counts,
+            weight,
+            sigma=sigma,
+            coarser=m.coarser,
+        )
