@@ -123,7 +123,7 @@ def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> s
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
     cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
-    if isinstance(cliques, AllCliques) and cliques.looked_at(len(sizes)) > _MOST_SETS:
+    if isinstance(cliques, AllCliques) and cliques.count_sets(len(sizes)) > _MOST_SETS:
         return "so many sets of columns"
     so_far = itertools.accumulate(_seconds(aggregate, sizes, attributes))
     if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more

@@ -1,4 +1,4 @@
-"""Earlier releases of the same rows, as a configuration names them; digests of files take the place of a folder's name."""
+"""Earlier releases of the same rows, as a configuration names them; a folder's name is replaced by digests of its files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ EARLIER_FILES = ("privacy.json", "measurements.parquet")
 
 
 class ReleaseFiles(FrozenModel):
-    """What takes the place of an earlier release's folder: its identifier, its run, and the SHA-256 of each file by name.
+    """An earlier release, by its identifier, its run, and the SHA-256 of each file by name.
 
-    `folder` is where the files are on this machine, which is no part of what is declared.
+    `folder` is the place of the files on this machine; it is no part of the declaration.
     """
 
     id: str
@@ -38,8 +38,7 @@ class ReleaseFiles(FrozenModel):
 class KnownRelease(FrozenModel):
     """An earlier release of the same rows, whose noisy counts of marginals are used again.
 
-    `same_rows` says how it is known that the rows are the same. `confirm: true` marks a draft: it is refused as long as it is
-    there.
+    `same_rows` says how it is known that the rows are the same. `confirm: true` marks a draft, which is refused.
     """
 
     release: ReleaseFiles
@@ -57,51 +56,54 @@ class KnownRelease(FrozenModel):
 
 
 def without_folders(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration whose earlier releases are named by their digests alone: where the files are is no part of it."""
-    return {**raw, **_known_as(raw, lambda release: {key: value for key, value in release.items() if key != "folder"})}
+    """Return a configuration whose earlier releases have no folder, only their digests."""
+    return _with_releases(raw, lambda release: {key: value for key, value in release.items() if key != "folder"})
 
 
-def with_folders(raw: Mapping[str, Any], known: Sequence[KnownRelease]) -> dict[str, Any]:
-    """The same with the folders that `known`, its earlier releases, say."""
-    folders = iter([entry.release.folder for entry in known])
-    return {**raw, **_known_as(raw, lambda release: {**release, "folder": next(folders)})}
+def with_folders(raw: Mapping[str, Any], earlier: Sequence[KnownRelease]) -> dict[str, Any]:
+    """Return a configuration whose earlier releases have the folders of `earlier`, which are in the same order."""
+    folders = iter([entry.release.folder for entry in earlier])
+    return _with_releases(raw, lambda release: {**release, "folder": next(folders)})
 
 
-def _known_as(raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    known = raw.get("known")
-    if not isinstance(known, list | tuple):
-        return {}
-    named = [isinstance(entry, dict) and isinstance(entry.get("release"), dict) for entry in known]
-    return {
-        "known": [
-            {**entry, "release": change(entry["release"])} if is_named else entry
-            for entry, is_named in zip(known, named, strict=True)
-        ]
-    }
+def _with_releases(raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Return a configuration in which the `release` of each entry of `known` is changed, in order."""
+    entries = raw.get("known")
+    if not isinstance(entries, list | tuple):
+        return dict(raw)
+    changed = list[Any]()
+    for entry in entries:
+        if isinstance(entry, dict) and isinstance(entry.get("release"), dict):
+            changed.append({**entry, "release": change(entry["release"])})
+        else:
+            changed.append(entry)
+    return {**raw, "known": changed}
 
 
-def with_release(known: Any, below: Path, place: str) -> Any:
-    """An entry of `known`, at `place` of a configuration in the folder `below`; digests take the place of a release's folder.
+def with_release(entry: Any, below: Path, place: str) -> Any:
+    """Return an entry of `known` in which digests replace the folder of a release.
+
+    `below` is the folder of the configuration, and `place` is the place of the entry in it, for messages.
 
     Raises:
         InputError: the folder has no release of marginals.
     """
-    given = known.get("release") if isinstance(known, dict) else None
-    if not isinstance(given, str):
-        return known
+    folder = entry.get("release") if isinstance(entry, dict) else None
+    if not isinstance(folder, str):
+        return entry
     try:
-        contents = {name: (below / given / name).read_bytes() for name in EARLIER_FILES}
-        stated = json.loads(contents["privacy.json"])
-        named = {"id": str(stated["release"]), "run": str(stated["run"])}
+        contents = {name: (below / folder / name).read_bytes() for name in EARLIER_FILES}
+        statement = json.loads(contents["privacy.json"])
+        names = {"id": str(statement["release"]), "run": str(statement["run"])}
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
-            f"{place} ({given}) must be the folder of a published release of marginals, with {' and '.join(EARLIER_FILES)}; "
+            f"{place} ({folder}) must be the folder of a published release of marginals, with {' and '.join(EARLIER_FILES)}; "
             "k-tuples cannot be used again: only counts above a threshold are released, of records with bounded contributions"
         ) from None
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    return {**known, "release": {**named, "files": digests, "folder": str(below / given)}}
+    return {**entry, "release": {**names, "files": digests, "folder": str(below / folder)}}
 
 
 def earlier_name(number: int, name: str) -> str:
-    """The name under which a file of the earlier release of this number, from 1, is kept in a run and in its release."""
+    """Return the name, in a run and its release, of the file `name` of the earlier release of this number, from 1."""
     return f"earlier-{number}-{name}"

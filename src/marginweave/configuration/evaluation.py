@@ -1,4 +1,4 @@
-"""What guards a release before it is published, what is compared after it, and what is kept."""
+"""Settings of evaluation, expectations and publication: checks before a release is published, and files that are kept."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from marginweave.configuration.values import FrozenModel, Words
 
 
 class EvaluationSettings(FrozenModel):
-    """`internal` also compares with the sensitive table; the result never leaves `internal/`.
+    """Settings of the evaluation. `internal` also compares with the sensitive table; the result never leaves `internal/`.
 
-    `ordered` are categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
+    `ordered` are categories whose values are declared in their order: rank correlations include them, as numbers and dates.
     """
 
     internal: bool = False
@@ -26,9 +26,9 @@ class ExpectationSettings(FrozenModel):
 
 
 class PublishSettings(FrozenModel):
-    """`keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
+    """Settings of publication. `keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
 
-    Where `approval` is required, somebody has to approve the release before it is published. `publisher`, `contact` and
+    Where `approval` is required, a person must approve the release before it is published. `publisher`, `contact` and
     `license` are for readers of the release: report.html and croissant.json have them.
     """
 

@@ -1,4 +1,4 @@
-"""Where the table is and how its text is written, declared and never guessed; how and where a release is computed."""
+"""Settings of the source, which are declared and never guessed, and of the computation of a release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
 
 
 def check_place(source: str) -> str:
-    """Return where a table is; raises ValueError, without repeating a URL, which may hold a password."""
+    """Return the place of a table; raises ValueError without repeating a URL, which may contain a password."""
     if not source.strip():
         raise ValueError("must not be empty")
     if is_path(source):
@@ -61,21 +61,21 @@ class SourceFile(FrozenModel):
 
     @property
     def separator(self) -> str | None:
-        """The character between two fields where it is declared; else the ending of the file's name decides."""
+        """Character between two fields; None where it is not declared, and the ending of the file's name decides."""
         return None if self.delimiter is None else DELIMITERS[self.delimiter]
 
     @property
     def numbers(self) -> NumberForm:
-        """How texts of the table spell numbers."""
+        """Spelling of numbers in the texts of the table."""
         return NumberForm(self.decimal, self.thousands)
 
     @model_serializer(mode="wrap")
     def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
-        """The path alone where nothing else is declared, so that both ways to write it have one canonical form."""
+        """Return only the path if nothing else is declared, so that both ways to write it have one canonical form."""
         if self.encoding == "utf-8" and self.delimiter is None and self.numbers.is_usual:
             return self.file
-        found: dict[str, Any] = full(self)
-        return {key: value for key, value in found.items() if (key, value) not in _USUAL}
+        fields: dict[str, Any] = full(self)
+        return {key: value for key, value in fields.items() if (key, value) not in _USUAL}
 
 
 _USUAL = (("decimal", "dot"), ("thousands", None))
@@ -97,8 +97,8 @@ _LEAST_MEMORY = 256_000_000
 _MOST_PARTITIONS = 4096
 
 
-def _nothing_else(value: object) -> object:
-    """Refuse what stands behind a size, which pydantic does not look at."""
+def _only_size(value: object) -> object:
+    """Refuse a text that has more than a size (ValueError), as pydantic ignores the rest."""
     if isinstance(value, str) and not _SIZE.fullmatch(value.strip()):
         raise ValueError("must be a size such as 2GB")
     return value
@@ -110,7 +110,7 @@ def _enough(value: ByteSize) -> ByteSize:
     return value
 
 
-Memory = Annotated[ByteSize, BeforeValidator(_nothing_else), AfterValidator(_enough)]
+Memory = Annotated[ByteSize, BeforeValidator(_only_size), AfterValidator(_enough)]
 Partitions = Annotated[PositiveWhole, Field(le=_MOST_PARTITIONS)]
 
 
@@ -145,7 +145,7 @@ def _address(value: str | None) -> str | None:
 class EngineSettings(FrozenModel):
     """Threads of this machine (`local`), or a Dask cluster.
 
-    `dask` is `local`, for processes of this machine that are there while a stage needs them, or the address of a scheduler:
+    `dask` is `local`, for processes of this machine that exist only while a stage needs them, or the address of a scheduler:
     `tls://host:port` with the files `ca`, `cert` and `key` (relative to the configuration), or `tcp://127.0.0.1:port`.
     """
 
@@ -166,17 +166,17 @@ class EngineSettings(FrozenModel):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether a cluster is named that has to be there already."""
+        """Return whether a cluster is named that must already be running."""
         return self.dask not in {None, LOCAL}
 
     @property
     def encrypted(self) -> bool:
-        """Whether a scheduler is named that is reached over TLS."""
+        """Return whether a scheduler is named that is reached over TLS."""
         return self.dask is not None and self.dask.startswith("tls://")
 
     @property
     def files(self) -> tuple[str | None, str | None, str | None]:
-        """The files of certificates, as they are declared."""
+        """Files of certificates, as they are declared: ca, cert and key."""
         return self.ca, self.cert, self.key
 
     @model_serializer(mode="wrap")
@@ -198,7 +198,7 @@ Engine = Annotated[EngineSettings, BeforeValidator(_engine)]
 
 
 class Execution(FrozenModel):
-    """What may change while a release is made: it is no part of what the release is, nor of its digest."""
+    """Settings that may change while a release is made: the release and its digest do not depend on them."""
 
     engine: Engine = EngineSettings()
     memory: Memory = ByteSize(2_000_000_000)

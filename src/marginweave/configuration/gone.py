@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +36,7 @@ GONE_KEYS: Mapping[str, str] = MappingProxyType(
 
 
 def refuse_gone(raw: dict[str, Any]) -> None:
-    """Raises InputError for the first key or value in `raw` that is gone, with what to write instead."""
+    """Refuse the first key or value in `raw` that is gone (InputError), with advice on what to write instead."""
     for key, instead in GONE_KEYS.items():
         path, _, gone_value = key.partition(": ")
         for place, value in _values_at(raw, path.split(".")):
@@ -47,13 +47,16 @@ def refuse_gone(raw: dict[str, Any]) -> None:
 
 
 def _values_at(section: Any, path: list[str], place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted place and the value of all that `path` leads to."""
+    """Yield the dotted place and the value of every entry that `path` leads to."""
     if not path:
         yield place, section
         return
-    entries = (
-        enumerate(section, 1) if isinstance(section, list) else section.items() if isinstance(section, dict) else ()
-    )
+    entries: Iterable[tuple[Any, Any]] = ()
+    if isinstance(section, list):
+        entries = enumerate(section, 1)
+    elif isinstance(section, dict):
+        entries = section.items()
+    first, *path_below = path
     for name, value in entries:
-        if path[0] in ("*", name):
-            yield from _values_at(value, path[1:], f"{place}.{name}" if place else str(name))
+        if first in ("*", name):
+            yield from _values_at(value, path_below, f"{place}.{name}" if place else str(name))

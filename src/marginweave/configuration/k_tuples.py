@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -65,13 +66,12 @@ _PERCENTILE = or_none(to_number, lambda percentile: 1 <= percentile < 100, "lie 
 
 
 class AggregateSettings(FrozenModel):
-    """How combinations are counted. Shares are of the budget, mu².
+    """Settings of the counts of k-tuples. Shares are of the budget, mu².
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
-    combinations are more exact), `short` 1/(R-k+1), `balanced` 1, `singles` 1 for single values and 5 (k-1) beyond; a
-    configuration has one of these for `auto`. `bounds_share` (0.05 unless declared) is what all columns with private bounds
-    have together. Where more than `max_combinations` of a length
-    would be kept, its threshold is raised.
+    combinations are more exact), `short` 1/(R-k+1), `balanced` 1, `singles` 1 for single values and 5 (k-1) beyond; `auto` is
+    replaced by one of these. `bounds_share` (0.05 unless declared) is the share of all columns with private bounds in all.
+    Where more than `max_combinations` of a length would be kept, its threshold is raised.
     """
 
     method: Literal["k-tuples"] = "k-tuples"
@@ -86,19 +86,25 @@ class AggregateSettings(FrozenModel):
     max_combinations: PositiveWhole = MAX_COMBINATIONS
 
     def check_length(self, columns: int) -> None:
-        """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""
+        """Refuse a reporting length beyond the number of columns, and settings for longer lengths (ValueError)."""
         length = self.reporting_length or min(3, columns)
         if length > columns:
             raise ValueError(f"aggregate.reporting_length ({length}) must be at most the number of columns ({columns})")
         if isinstance(self.sigma, tuple) and len(self.sigma) != length:
             raise ValueError(f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})")
-        kept = self.thresholds
-        for key in kept.fixed if isinstance(kept, FixedThresholds) else kept.adaptive if kept else ():
+        for key in self._threshold_lengths:
             if key > length:
                 raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
 
+    @property
+    def _threshold_lengths(self) -> Collection[int]:
+        """Lengths for which thresholds are declared."""
+        if self.thresholds is None:
+            return ()
+        return self.thresholds.fixed if isinstance(self.thresholds, FixedThresholds) else self.thresholds.adaptive
+
     def proportions(self, length: int) -> tuple[float, ...]:
-        """p_1 … p_R, the proportions of the noise scale."""
+        """Return p_1 … p_R, the proportions of the noise scale, for R = `length`."""
         if isinstance(self.sigma, tuple):
             return self.sigma
         if self.sigma == "long":

@@ -1,4 +1,4 @@
-"""What is known before a release, as a configuration declares it: tables published elsewhere, and earlier releases."""
+"""Knowledge before a release, as a configuration declares it: tables published elsewhere, and earlier releases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marginweave.configuration.values import FROZEN, FrozenModel, Positive, Word
 
 
 class TotalsFile(FrozenModel):
-    """A text file with a column for each of the table's, by their names, and one, `count`, for the counts."""
+    """A text file of a known table: it has the columns of the table, by their names, and the column `count` of counts."""
 
     file: str
     count: str
@@ -23,14 +23,14 @@ def _rows(value: Any) -> Any:
         raise ValueError(
             "must be a list of rows, each a value of every column and a count, or {file: totals.csv, count: COLUMN}"
         )
-    return tuple(tuple(str(cell) for cell in row) for row in value)
+    return tuple(tuple(map(str, row)) for row in value)
 
 
 class KnownTable(FrozenModel):
     """Counts of the combinations of `columns`, published elsewhere (`public`); exact without an `sd`.
 
-    A row of `table` has a value of each column, then the count. `others: 0`: what is not listed has no record. `from` says
-    whether they were counted in these rows, which is what a guarantee about these rows does not cover.
+    A row of `table` has a value of each column, then the count. `others: 0`: a combination that is not listed has no record.
+    `from` says whether they were counted in these rows: the guarantee does not cover counts that were.
     """
 
     model_config = FROZEN | ConfigDict(serialize_by_alias=True)
@@ -43,22 +43,19 @@ class KnownTable(FrozenModel):
 
     @property
     def name(self) -> str:
-        """What it is called in sentences."""
+        """Name of the table in sentences."""
         return ", ".join(self.columns)
 
     @property
     def words(self) -> str:
-        """The same, with how exact it is and where it is published."""
+        """Name of the table, with its precision and where it is published."""
         exact = "exact" if self.sd is None else f"standard deviation {self.sd:g}"
         return f"{self.name} ({exact}; {self.public})"
 
 
 def _kind(value: Any) -> str:
-    return (
-        "earlier"
-        if isinstance(value, KnownRelease) or (isinstance(value, dict) and "release" in value)
-        else "published"
-    )
+    is_release = isinstance(value, KnownRelease) or (isinstance(value, dict) and "release" in value)
+    return "earlier" if is_release else "published"
 
 
 Known: TypeAlias = Annotated[

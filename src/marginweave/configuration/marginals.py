@@ -1,4 +1,4 @@
-"""Settings of marginals: which ones are measured, and how the budget is shared among them."""
+"""Settings of marginals: those that are measured, and the shares of the budget that they get."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from marginweave.configuration.values import (
 )
 
 COMPRESS = 3.0
-"""Values whose noisy count is below so many standard deviations are measured together, unless a configuration says another."""
+"""Values whose noisy count is below this many standard deviations are measured together by default."""
 
-# Choices of one release, each a draw in the ledger.
+# Most choices of one release, each of which is a draw in the ledger.
 _MOST_PICKS = 400
 
 
 class AllCliques(FrozenModel):
-    """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
+    """All marginals of `all` attributes that have at most `max_cells` cells, and parts of those that have more.
 
-    That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
-    have, so that no dependence of two attributes is lost, unless only pairs are asked for. In marginals of more than
-    `coarsen` cells, columns are in coarser bins, until there are no more cells (`BinLevels.within`); what such a marginal does
-    not have at its finest is measured in shorter ones as well. Pairs are never in coarser bins.
+    The parts are subsets with at most `max_cells` cells that no other marginal contains. Pairs are measured whatever their
+    cells, so that no dependence of two attributes is lost, unless `all` is 2. In marginals of more than `coarsen` cells,
+    columns are in coarser bins, until there are at most that many cells (`BinLevels.within`); combinations of columns that
+    such a marginal does not have in its finest bins are measured in shorter marginals as well. Pairs are never in coarser bins.
     """
 
     all: PositiveWhole
@@ -46,45 +46,57 @@ class AllCliques(FrozenModel):
     coarsen: PositiveWhole | None = None
 
     def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
-        """Places of the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
-        contained: set[tuple[int, ...]] = set()
+        """Yield the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
+        contained: set[tuple[int, ...]] = set()  # sets of attributes that a longer marginal has in their finest bins
         longest = min(self.all, levels.attributes)
         for length in range(longest, min(longest, 2) - 1, -1):
             shorter = max(length - 1, 0)
-            inside = {part for places in contained for part in itertools.combinations(places, shorter)}
-            for places in itertools.combinations(range(levels.attributes), length):
-                if places in contained:
+            parts = set[tuple[int, ...]]()
+            for attributes in contained:
+                parts.update(itertools.combinations(attributes, shorter))
+            for attributes in itertools.combinations(range(levels.attributes), length):
+                if attributes in contained:
                     continue
-                at = places if self.coarsen is None or length <= 2 else levels.within(places, self.coarsen)
-                if (
-                    length == 2 < self.all
-                    or self.max_cells is None
-                    or math.prod(levels.sizes[j] for j in at) <= self.max_cells
-                ):
-                    yield at
-                    inside.update(itertools.combinations([j for j in at if j < levels.attributes], shorter))
-            if self.max_cells is None and self.coarsen is None:  # whatever is shorter is contained
+                marginal = attributes
+                if self.coarsen is not None and length > 2:
+                    marginal = levels.within(attributes, self.coarsen)
+                if self._is_measured(marginal, levels):
+                    yield marginal
+                    finest = [place for place in marginal if place < levels.attributes]
+                    parts.update(itertools.combinations(finest, shorter))
+            if self.max_cells is None and self.coarsen is None:  # every shorter set is contained
                 return
-            contained = inside
+            contained = parts
 
-    def looked_at(self, columns: int) -> int:
-        """How many sets of attributes `places` looks at."""
+    def _is_measured(self, marginal: tuple[int, ...], levels: BinLevels) -> bool:
+        """Return whether a marginal has few enough cells, or is a pair among longer marginals."""
+        if self.max_cells is None or len(marginal) == 2 < self.all:
+            return True
+        return _cells_of(marginal, levels) <= self.max_cells
+
+    def count_sets(self, columns: int) -> int:
+        """Return the number of sets of attributes that `places` considers, for this number of columns."""
         longest = min(self.all, columns)
         shortest = longest if self.max_cells is None and self.coarsen is None else min(longest, 2)
         return sum(math.comb(columns, length) for length in range(shortest, longest + 1))
 
     def cells(self, levels: BinLevels) -> Iterator[int]:
-        """Cells of each marginal, in the order of `places`."""
-        return (math.prod(levels.sizes[j] for j in places) for places in self.places(levels))
+        """Yield the number of cells of each marginal, in the order of `places`."""
+        for marginal in self.places(levels):
+            yield _cells_of(marginal, levels)
+
+
+def _cells_of(marginal: tuple[int, ...], levels: BinLevels) -> int:
+    return math.prod(levels.sizes[place] for place in marginal)
 
 
 class AdaptiveCliques(FrozenModel):
-    """Marginals of 2 to `adaptive` attributes, chosen in rounds by what a model of the earlier ones gets wrong (AIM).
+    """Marginals of 2 to `adaptive` attributes, chosen in rounds by the error of a model of the earlier marginals (AIM).
 
     A round chooses `batch` marginals of at most `max_cells` cells, rare values merged, and measures them with one of `rounds`
-    equal shares of the budget of the larger marginals. With `annealing`, where they taught no more than noise, later rounds
-    take four times as many shares each: fewer rounds, of half the noise. `weights` multiply how far the model is off:
-    `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k of them; `equal` by 1.
+    equal shares of the budget of the larger marginals. With `annealing`, after a round that taught no more than noise, later
+    rounds take four times as many shares each: fewer rounds, with half the noise. `weights` multiply the error of the model:
+    `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k attributes; `equal` by 1.
     """
 
     adaptive: Annotated[Whole, Field(ge=2, le=4)] = 3
@@ -103,11 +115,14 @@ class AdaptiveCliques(FrozenModel):
         return self
 
     def candidates(self, columns: int) -> int:
-        """How many sets of 2 to `adaptive` of so many attributes there are, whatever their cells are."""
+        """Return the number of sets of 2 to `adaptive` attributes of this many columns, whatever their cells."""
         return sum(math.comb(columns, length) for length in range(2, self.adaptive + 1))
 
     def most_chosen(self, columns: int) -> int:
-        """At most so many different sets are chosen: a set may be chosen in several rounds, and annealing makes fewer."""
+        """Return the most different sets that can be chosen.
+
+        Fewer are chosen where a set is chosen in several rounds, or annealing makes fewer rounds.
+        """
         return min(self.rounds * self.batch, self.candidates(columns))
 
 
@@ -115,11 +130,13 @@ _LIST = TypeAdapter[tuple[tuple[str, ...], ...]](Annotated[tuple[Texts, ...], Fi
 
 
 def _cliques(value: Any) -> Any:
+    """Return the setting `cliques` that a configuration writes; raises ValueError."""
     if isinstance(value, list | tuple):
         return _LIST.validate_python(value)
     if isinstance(value, dict):
-        own = AdaptiveCliques.model_fields.keys() - AllCliques.model_fields.keys()
-        return (AdaptiveCliques if own & value.keys() else AllCliques).model_validate(value)
+        adaptive_keys = AdaptiveCliques.model_fields.keys() - AllCliques.model_fields.keys()
+        model = AllCliques if adaptive_keys.isdisjoint(value) else AdaptiveCliques
+        return model.model_validate(value)
     if value == "adaptive":
         return AdaptiveCliques()
     if value != "selected" and not isinstance(value, AllCliques | AdaptiveCliques):
@@ -141,17 +158,16 @@ class MarginalSettings(PaperPreset):
 
     Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
     scores (`selected`) or in rounds (`adaptive`), which cost `selection_share`, all of k attributes, or a list. They have the
-    rest of the budget, shared equally or by the power of their cells that has the least error (`allocation`; in rounds those
-    of a round). Values whose one-way count is below
-    `compress` standard deviations are measured together. `noise` is that of the counts of all of these marginals: Gaussian,
-    charged in mu^2; Laplace, charged in plain epsilon to the account's allowance; or `auto`, whichever has the smaller variance
-    by public numbers. `merge_cells`: connected selected pairs become one marginal of at most so many cells.
-    `values_share` pays for the discovery of private domains, with `delta_threshold_share` of delta. `preset: paper` has the
-    constants of PrivSyn wherever nothing else is said.
+    rest of the budget, shared equally or by the power of their cells that has the least error (`allocation`; in rounds, among
+    the marginals of a round). Values whose one-way count is below `compress` standard deviations are measured together.
+    `noise` is the noise of the counts of all of these marginals: Gaussian, charged in mu^2; Laplace, charged in plain epsilon
+    to the account's allowance; or `auto`, which has the smaller variance by public numbers. `merge_cells`: connected selected
+    pairs become one marginal of at most this many cells. `values_share` pays for the discovery of private domains, with
+    `delta_threshold_share` of delta. `preset: paper` sets the constants of PrivSyn for all keys that are not written.
     """
 
-    # PrivSyn's constants where they are not ours: an eighth as much for single attributes and for scores as for pairs, and
-    # selected pairs are merged up to so many cells.
+    # PrivSyn's constants that differ from ours: single attributes, and scores, have an eighth of the share of pairs, and
+    # selected pairs are merged up to this many cells.
     paper: ClassVar[dict[str, Any]] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
     method: Literal["marginals"] = "marginals"
     cliques: Cliques = "selected"
@@ -167,26 +183,27 @@ class MarginalSettings(PaperPreset):
 
     @property
     def adaptive(self) -> AdaptiveCliques | None:
-        """How marginals are chosen in rounds, or None."""
+        """Settings of the choice of marginals in rounds, or None."""
         return self.cliques if isinstance(self.cliques, AdaptiveCliques) else None
 
     def levels(self, sizes: Sequence[int], attributes: Sequence[Attribute]) -> BinLevels:
-        """The attributes of so many codes, and the levels that larger marginals are counted at."""
+        """Return the attributes, of `sizes` codes, and the levels in which larger marginals are counted."""
         coarsens = isinstance(self.cliques, AllCliques) and self.cliques.coarsen is not None
         return BinLevels.make(sizes, attributes, coarsens=coarsens)
 
     def selects(self, attributes: int) -> bool:
-        """Whether marginals are chosen by what was drawn; one attribute alone leaves nothing to choose."""
+        """Return whether marginals are chosen by draws; with a single attribute there is nothing to choose."""
         return (self.cliques == "selected" or self.adaptive is not None) and attributes > 1
 
     def longest(self, attributes: int) -> int:
-        """The most attributes of a marginal, whatever is drawn; with `merge_cells` what was chosen may have more."""
+        """Return the most attributes of a marginal, whatever is drawn; with `merge_cells` merged marginals may have more."""
         if isinstance(self.cliques, tuple):
             return max(map(len, self.cliques))
         if isinstance(self.cliques, AllCliques):
             return min(self.cliques.all, attributes)
-        return min(2 if self.adaptive is None else self.adaptive.adaptive, attributes)
+        longest = 2 if self.adaptive is None else self.adaptive.adaptive
+        return min(longest, attributes)
 
     def has_larger(self, attributes: int) -> bool:
-        """Whether anything but single attributes is measured."""
+        """Return whether marginals of two or more attributes are measured."""
         return attributes > 1 and not (isinstance(self.cliques, AllCliques) and self.cliques.all == 1)

@@ -1,4 +1,4 @@
-"""Sections of which there is one kind a method: which model reads `aggregate`, and which `synthesize`."""
+"""Sections whose model depends on their method: `aggregate` and `synthesize`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from marginweave.configuration.synthesis import SYNTHESES, AnySynthesis
 
 
 def method_of(value: Any, default: str) -> str:
-    """The method that a section names; what is no mapping is refused by the default's model."""
-    return str(value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default))
+    """Return the method that a section names, or the default; the model of the default refuses a section of another type."""
+    method = value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default)
+    return str(method)
 
 
-def _known(*methods: str) -> Discriminator:
-    """By the method that a section names; the first one is the default."""
+def _by_method(*methods: str) -> Discriminator:
+    """Return a discriminator by the method that a section names; the first method is the default."""
+
+    def method_or_none(value: Any) -> str | None:
+        method = method_of(value, methods[0])
+        return method if method in methods else None
+
     return Discriminator(
-        lambda value: method if (method := method_of(value, methods[0])) in methods else None,
+        method_or_none,
         custom_error_type="method",
         custom_error_message=f"must have method {', '.join(['auto', *methods[:-1]])} or {methods[-1]}",
     )
@@ -27,6 +33,6 @@ def _known(*methods: str) -> Discriminator:
 
 Aggregation = Annotated[
     Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
-    _known("k-tuples", "marginals"),
+    _by_method("k-tuples", "marginals"),
 ]
-Synthesis = Annotated[AnySynthesis, _known(*(model.model_fields["method"].default for model in SYNTHESES))]
+Synthesis = Annotated[AnySynthesis, _by_method(*(model.model_fields["method"].default for model in SYNTHESES))]

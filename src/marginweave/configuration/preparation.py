@@ -1,4 +1,4 @@
-"""What a configuration says of values that are lacking and of the size of the table: imputation and resize."""
+"""Settings for missing values and for the size of the table: imputation and resize."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FROM_THE_DATA = ("mean", "median", "mode")
 
 
 class UniformImputation(FrozenModel):
-    """A missing value becomes a uniform draw: from the declared values, or between the bounds."""
+    """Imputation by a uniform draw: from the declared values, or between the bounds."""
 
     kind: ClassVar[str] = "uniform"
     needs: ClassVar[str] = "the values of a private domain are not known"
@@ -25,7 +25,7 @@ class UniformImputation(FrozenModel):
 
 
 class GaussianImputation(FrozenModel):
-    """A missing number becomes a draw of the normal distribution with public `mean` and `deviation`, clamped to the bounds."""
+    """Imputation by a draw from the normal distribution with public `mean` and `deviation`, clamped to the bounds."""
 
     kind: ClassVar[str] = "gaussian"
     needs: ClassVar[str] = "the column is no number"
@@ -46,7 +46,7 @@ def _weights(value: Any) -> Any:
 
 
 class WeightedImputation(FrozenModel):
-    """A missing value becomes one of the named values, with a probability proportional to its public weight."""
+    """Imputation by one of the named values, with a probability proportional to its public weight."""
 
     kind: ClassVar[str] = "weights"
     needs: ClassVar[str] = "the column has no declared values"
@@ -54,16 +54,18 @@ class WeightedImputation(FrozenModel):
 
 
 def _imputation(value: Any) -> Any:
-    named = value.get("distribution") if isinstance(value, dict) else value
-    if named in _FROM_THE_DATA:
+    distribution = value.get("distribution") if isinstance(value, dict) else value
+    if distribution in _FROM_THE_DATA:
         raise ValueError(
-            f"must not be the {named} of the column: it is read off the data, every record would move all imputed values, "
-            "and it would be published for free; declare public weights or a public distribution"
+            f"must not be the {distribution} of the column: it is read off the data, every record would move all imputed "
+            "values, and it would be published for free; declare public weights or a public distribution"
         )
     if isinstance(value, dict) and "weights" in value:
         return WeightedImputation.model_validate(value)
-    if isinstance(value, dict) and named in ("uniform", "gaussian"):
-        return (UniformImputation if named == "uniform" else GaussianImputation).model_validate(value)
+    if isinstance(value, dict) and distribution == "uniform":
+        return UniformImputation.model_validate(value)
+    if isinstance(value, dict) and distribution == "gaussian":
+        return GaussianImputation.model_validate(value)
     if isinstance(value, UniformImputation | GaussianImputation | WeightedImputation):
         return value
     raise ValueError(
@@ -75,12 +77,12 @@ Imputation = Annotated[UniformImputation | GaussianImputation | WeightedImputati
 
 
 class ResizeSettings(FrozenModel):
-    """A table of a public number of `records`, sampled from `proportion` of the sensitive one and filled up by imputation.
+    """A table of a public number of `records`, sampled from `proportion` of the sensitive table and filled up by imputation.
 
     docs/sources/data-processing.md, resize: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n records
-    and filled up to n. One row moves at most c records of the result, by replacement. By default every draw is noised for that
-    and charged for what it is. With `amplify: true` the draws together keep the functional (epsilon, delta) of `formula`, and
-    the release is charged (epsilon, delta) to the account's allowance.
+    and filled up to n. One row moves at most c records of the result, by replacement. By default every draw has noise for c
+    records, and is charged as such. With `amplify: true` all draws together keep the functional (epsilon, delta) of `formula`,
+    and the release is charged (epsilon, delta) to the account's allowance.
     """
 
     records: Annotated[PositiveWhole, Field(le=MAX_RESIZED)]
@@ -96,14 +98,18 @@ class ResizeSettings(FrozenModel):
 
     @property
     def copies(self) -> int:
-        """c, how many copies of the table are sampled."""
+        """Number c of copies of the table that are sampled."""
         return math.ceil(self.proportion)
 
     @property
     def rate(self) -> Fraction:
-        """The share s = p/c of the copies that is sampled; in (0, 1]."""
+        """Share s = p/c of the copies that is sampled; in (0, 1]."""
         return Fraction(repr(self.proportion)) / self.copies
 
     def stability(self, unit: Stability) -> Stability:
-        """How far a unit moves the resized table: c theta records are replaced; one where `formula` answers for the rest."""
-        return Stability(records=1 if self.amplify else self.copies * unit.records, neighbors="replace-one")
+        """Return the number of records of the resized table that a unit changes, all by replacement.
+
+        c theta records are replaced; with `amplify` it is one record, as `formula` includes the effect of sampling.
+        """
+        records = 1 if self.amplify else self.copies * unit.records
+        return Stability(records=records, neighbors="replace-one")

@@ -1,4 +1,4 @@
-"""The guarantee that a release asks for: its budget, and whose privacy it protects."""
+"""Settings of the guarantee of a release: its budget, and the unit of privacy."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pydantic import BeforeValidator, Field, model_validator
 from marginweave.base.budget import MOST_DELTA, Neighbors, Stability
 from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole
 
-# Sums of one subject's rows stay far inside 64 bits.
+# With this limit sums of one subject's rows fit easily into 64 bits.
 MAX_RECORDS_OF_A_SUBJECT = 10**4
 SUBJECT_PREFIX = "subject:"
 MOST_EPSILON = 10.0
-"""More is never advised: an observer is right four times in five (delta 1e-6), and protection is weak."""
+"""The largest epsilon that is advised: beyond, an observer is right four times in five (delta 1e-6); protection is weak."""
 
 
 def unit_noun(unit: str) -> str:
-    """`subject` or `row`: the noun of an account's unit, which is `row` or `subject:COLUMN`."""
+    """Return `subject` or `row`, the noun of an account's unit, which is `row` or `subject:COLUMN`."""
     return "subject" if unit.startswith(SUBJECT_PREFIX) else "row"
 
 
 class SubjectUnit(FrozenModel):
-    """A person with several rows, told apart by `column`; ids compare as trimmed text.
+    """A person with several rows, identified by `column`; ids are compared as trimmed texts.
 
     `max_records` (theta) rows of a person are counted, chosen uniformly where there are more; or `join: true` makes one
-    record of all of them, in which sets unite, and a column with one value a row is missing where the rows disagree. A row
-    without an id is dropped (`missing_subject: drop`) or is a person of its own (`own`).
+    record of all rows: it has the union of their sets, and no value in another column where the rows disagree. A row without
+    an id is dropped (`missing_subject: drop`) or is a separate person (`own`).
     """
 
     column: str
@@ -62,11 +62,11 @@ Unit = Annotated[Literal["row"] | SubjectUnit, BeforeValidator(_unit)]
 
 
 class PrivacySettings(FrozenModel):
-    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public; 0 for Laplace noise alone.
+    """Settings of the guarantee: (epsilon, delta) of the whole release. Delta is public; with only Laplace noise it is 0.
 
     A delta above .001 needs a reason, `weak_delta`, which is published.
 
-    `confirm: true` marks what `marginweave init` drafted: nothing runs before somebody has said whose privacy it is.
+    `confirm: true` marks a section that `marginweave init` drafted: nothing runs before the user has confirmed the unit.
     """
 
     epsilon: Positive
@@ -79,8 +79,10 @@ class PrivacySettings(FrozenModel):
     @model_validator(mode="after")
     def _check_confirmed(self) -> PrivacySettings:
         if self.confirm:
-            asked = f"is one {self.unit_words} one person?"
-            raise ValueError(f"was drafted and waits for confirmation: {asked} Correct unit, and delete confirm: true")
+            question = f"is one {self.unit_words} one person?"
+            raise ValueError(
+                f"was drafted and waits for confirmation: {question} Correct unit, and delete confirm: true"
+            )
         return self
 
     @model_validator(mode="after")
@@ -96,17 +98,17 @@ class PrivacySettings(FrozenModel):
 
     @property
     def subject(self) -> SubjectUnit | None:
-        """The subject unit, or None where every row is one."""
+        """Settings of the subject unit, or None where the unit is a row."""
         return None if self.unit == "row" else self.unit
 
     @property
     def unit_key(self) -> str:
-        """What the ledger's account fixes, and what `ledger open --unit` takes: `row` or `subject:COLUMN`."""
+        """Unit as the ledger's account and the option `ledger open --unit` write it: `row` or `subject:COLUMN`."""
         return "row" if self.subject is None else SUBJECT_PREFIX + self.subject.column
 
     @property
     def unit_words(self) -> str:
-        """The unit for a reader, after "one"."""
+        """Words for the unit, after "one"."""
         subject = self.subject
         if subject is None:
             return "row"
@@ -115,7 +117,7 @@ class PrivacySettings(FrozenModel):
 
     @property
     def counted_words(self) -> str | None:
-        """At most how many rows every number is of, for a reader, after "counts"; None where no row is left out for that."""
+        """Words for the rows of a subject that are counted, after "counts"; None where no row is left out."""
         subject = self.subject
         if subject is None or subject.join:
             return None
@@ -124,6 +126,6 @@ class PrivacySettings(FrozenModel):
 
     @property
     def stability(self) -> Stability:
-        """How far one unit moves the table after subjects were bounded or joined: theta rows, one where a row is the unit."""
+        """Number of records by which one unit changes the table: theta rows of a bounded subject, otherwise one."""
         records = self.subject.max_records if self.subject is not None else None
         return Stability(records=records or 1, neighbors=self.neighbors)

@@ -1,4 +1,4 @@
-"""The configuration of a release: everything in it is public knowledge, and its hash goes into the audit trail."""
+"""A configuration of a release: everything in it is public knowledge, and its hash goes into the audit trail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from marginweave.configuration.yaml_source import canonical_written, digest_of
 
 
 class Configuration(Sections):
-    """One release, whose sections go together; `auto` is resolved."""
+    """A configuration of one release whose sections fit together, with `auto` resolved."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -38,7 +38,7 @@ class Configuration(Sections):
         return self
 
     def _check_missing(self) -> None:
-        """Refuse a value that would be read back as missing."""
+        """Refuse a value that would be read back as missing (ValueError)."""
         for name, column in self.columns.items():
             if not isinstance(column, MeasuredColumn):
                 continue
@@ -49,6 +49,7 @@ class Configuration(Sections):
                 )
 
     def _check_bins(self) -> None:
+        """Refuse a bin in which every value is a missing code (ValueError)."""
         for name in self.names:
             column = self.columns[name]
             assert isinstance(column, MeasuredColumn)
@@ -58,30 +59,31 @@ class Configuration(Sections):
                 raise ValueError(f"columns.{name} {error}") from None
 
     def _check_structure(self) -> None:
+        """Refuse rules that do not fit the columns, and a table without a counted column (ValueError)."""
         if self.structure is not None:
             check_structure(self.structure, self.columns)
-            _ = self.forbidden
+            _ = self.forbidden  # raises ValueError for a value that a column does not have
         if not self.attributes:
             raise ValueError("columns has no column that is counted")
 
     @cached_property
     def titled_names(self) -> dict[str, str]:
-        """For the name of each attribute what pages call it: with the label of its column behind it, where it has one."""
+        """Names that pages use, by the name of each attribute: with the label of its column behind it, if it has one."""
         labels = {a.name: self.columns[a.column].label for a in self.attributes}
         return {name: f"{name} ({label})" if label else name for name, label in labels.items()}
 
     @cached_property
     def totals(self) -> tuple[KnownTotals, ...]:
-        """The known tables over codes."""
+        """Known tables over codes."""
         return known_totals(self)
 
     @property
     def earlier(self) -> tuple[KnownRelease, ...]:
-        """The earlier releases of the same rows whose counts are used again."""
-        return tuple(known for known in self.known or () if isinstance(known, KnownRelease))
+        """Earlier releases of the same rows whose counts are used again."""
+        return tuple(entry for entry in self.known or () if isinstance(entry, KnownRelease))
 
     def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Configuration:
-        """The configuration with released bounds in the place of private ones.
+        """Return the configuration with released bounds in the place of private ones.
 
         DP: post-processing of what was released.
         """
@@ -97,48 +99,48 @@ class Configuration(Sections):
 
     @property
     def default_run(self) -> str:
-        """Name of the run that this configuration stands for, by the digest of what was written."""
+        """Name of the run that this configuration belongs to, by the digest of what was written."""
         return f"{self.dataset}-{self.written_digest[:8]}"
 
     @cached_property
     def written(self) -> str:
-        """What the user wrote, as canonical JSON; all that there is, where the configuration was made in Python."""
+        """Canonical JSON of the keys that the user wrote; of all keys, for a configuration that was made in Python."""
         return canonical_written(self.model_dump(mode="json", exclude_none=True))
 
     @cached_property
     def written_digest(self) -> str:
-        """SHA-256 of `written`, hex: what the ledger and the name of a run know a configuration by."""
+        """SHA-256 of `written`, hex: the ledger and the name of a run identify a configuration by it."""
         return digest_of(self.written)
 
     @classmethod
     def from_written(cls, resolved: Mapping[str, Any], raw: Mapping[str, Any]) -> Self:
-        """The configuration of `resolved`, which remembers what was written, `raw`; raises ValidationError."""
-        found = cls.model_validate(resolved)
-        vars(found)["written"] = canonical_written(without_folders(raw))  # where a cached property is kept
-        return found
+        """Return the configuration of `resolved`, whose `written` is of `raw`; raises ValidationError."""
+        configuration = cls.model_validate(resolved)
+        vars(configuration)["written"] = canonical_written(without_folders(raw))  # where a cached property is stored
+        return configuration
 
     @property
     def execution(self) -> Execution:
-        """How the release is computed, and nothing that it depends on."""
+        """Settings of the computation, on which the release does not depend."""
         return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
 
     def canonical(self) -> str:
-        """All that the release depends on as canonical JSON, defaults filled in: keys sorted, but for the order of columns."""
+        """Return everything that the release depends on as canonical JSON: defaults filled in, keys sorted except columns."""
         dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude=set(Execution.model_fields))
         dumped["columns"] = [[name, column] for name, column in dumped["columns"].items()]
         return json.dumps(dumped, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def from_canonical(cls, text: str, execution: Execution | None = None) -> Configuration:
-        """The configuration that `canonical` wrote, to be computed as `execution` says, or as by default."""
+        """Return the configuration that `canonical` wrote, to be computed as `execution` says, or as by default."""
         dumped = json.loads(text)
         return cls.model_validate({**dumped, **dict(execution or Execution()), "columns": dict(dumped["columns"])})
 
     def as_resolved(self, canonical: str) -> Configuration:
-        """What was written here, as another version has resolved it: `canonical` is of that one."""
-        found = Configuration.from_canonical(canonical, self.execution)
-        vars(found)["written"] = self.written
-        return found
+        """Return this configuration as another version resolved it, where its `canonical` returned `canonical`."""
+        configuration = Configuration.from_canonical(canonical, self.execution)
+        vars(configuration)["written"] = self.written
+        return configuration
 
     @cached_property
     def digest(self) -> str:

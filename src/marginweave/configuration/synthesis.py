@@ -1,4 +1,4 @@
-"""Settings of the synthesis: how records are made from released counts."""
+"""Settings of the synthesis, which makes records from released counts."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ Rounds = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
 
 
 class RecordSettings(FrozenModel):
-    """What every synthesizer has: of more than `max_records` so many are kept at random; `seed` makes the draws repeatable."""
+    """Settings of every synthesizer: at most `max_records` records are kept, at random; `seed` makes the draws repeatable."""
 
     max_records: PositiveWhole | None = None
     seed: Seed = 0
 
 
 class SynthesisSettings(RecordSettings):
-    """How records are made from the counts; post-processing, so nothing here costs privacy.
+    """Settings of records from k-tuples, value by value; post-processing, so nothing here costs privacy.
 
-    `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
-    prints it), a number makes that many; of more than `max_records` so many are kept at random. `sample_missing`
-    lets a missing value be drawn like any other, in columns that can be missing. `relax` lets a record that no value fits any
-    more go on with shorter combinations instead of staying incomplete.
+    `records`: `count` makes as many as the protected record count, `exhaust` makes records until the counts are used up (as SDS
+    prints it), a number makes that many; at most `max_records` of them are kept, at random. `sample_missing` lets a missing
+    value be drawn like any other, in columns that can be missing. `relax`: a record to which no value can be added resumes
+    with shorter combinations instead of staying incomplete.
     """
 
     method: Literal["aggregate-seeded"] = "aggregate-seeded"
@@ -60,7 +60,7 @@ class SynthesisSettings(RecordSettings):
 
     @property
     def complete(self) -> bool:
-        """Whether a record lacks a value only where it can be missing."""
+        """Return whether records lack values only where these can be missing."""
         return self.relax
 
 
@@ -71,7 +71,7 @@ class CompleteSynthesis(RecordSettings):
 
     @property
     def complete(self) -> bool:
-        """Whether a record lacks a value only where it can be missing."""
+        """Return whether records lack values only where these can be missing: always."""
         return True
 
 
@@ -80,8 +80,8 @@ class GumSynthesis(CompleteSynthesis, PaperPreset):
 
     `records` and `max_records` as in `SynthesisSettings`. `start`: first rows from a spanning tree of pairs, or each
     attribute by itself. `rounds`: the most passes over all marginals. `schedule`: how the update rate falls. `tolerance`: a
-    cell within so many standard deviations of its noise is left alone. `duplicate`: the share of copies of whole records, by
-    round. `preset: paper` has the constants of PrivSyn wherever nothing else is said.
+    cell whose error is within this many standard deviations of its noise is not updated. `duplicate`: the share of copies of
+    whole records, by round. `preset: paper` sets the constants of PrivSyn for all keys that are not written.
     """
 
     # PrivSyn, section 5.2, appendices I and J: each attribute by itself, about a hundred rounds, every count followed.
@@ -97,9 +97,9 @@ class GumSynthesis(CompleteSynthesis, PaperPreset):
 class MixtureSynthesis(CompleteSynthesis):
     """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
 
-    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products one fit mixes; `fits`: how
-    many fits are averaged; as they come, 300 and 8, they become 800 and 2 where counts are many times their noise.
-    `iterations`: most passes of a fit, which ends before where the counts are as near as their noise.
+    `records` and `max_records` as in `SynthesisSettings`. `components`: the number of products that one fit mixes; `fits`: the
+    number of fits that are averaged. The defaults, 300 and 8, become 800 and 2 where counts are many times their noise.
+    `iterations`: the most passes of a fit, which ends earlier where the counts are as close as their noise.
     """
 
     method: Literal["mixture"] = "mixture"

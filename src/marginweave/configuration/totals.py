@@ -1,4 +1,4 @@
-"""Known tables over the codes of what is counted, and what they may not say."""
+"""Known tables over the codes of attributes, and the rules that they must keep."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from marginweave.configuration.synthesis import MAX_RECORDS
 from marginweave.configuration.values import MAX_TABLE, ValueMatcher, listed, number
 
 Codes = tuple[int, ...]
-_MOST = 10**10  # as many cells as a table may have add up to less than 2^53, where sums are exact
+_MOST = 10**10  # with the most cells of a table, sums are below 2^53, where they are exact
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTotals:
-    """A declared table over codes, as a rule without noise: no observation, for it may be of any number of records.
+    """A declared table over codes, as a rule without noise: it is no observation, as it may be of any number of records.
 
-    Counts above 0 by the codes of `attributes`, which increase and have `sizes` codes each. `estimate.known` makes an
-    observation of it, scaled to the records of a release.
+    `counts` has the counts above 0 by the codes of `attributes`, which are in increasing order and have `sizes` codes.
+    `estimate.known` makes an observation of it, scaled to the records of a release.
     """
 
     table: KnownTable
@@ -34,32 +34,34 @@ class KnownTotals:
 
     @property
     def exact(self) -> bool:
-        """Whether records have to add up to it."""
+        """Return whether records must have exactly these counts."""
         return self.table.sd is None
 
     @property
     def total(self) -> float:
-        """Of all counts."""
+        """Sum of all counts."""
         return sum(self.counts.values())
 
     def margin(self, attributes: Sequence[int]) -> dict[Codes, float]:
-        """Sums above 0 of the combinations of some of its attributes."""
-        places, sums = [self.attributes.index(a) for a in attributes], defaultdict[Codes, float](float)
+        """Return the sums above 0 of the combinations of some of its attributes."""
+        places = [self.attributes.index(attribute) for attribute in attributes]
+        sums = defaultdict[Codes, float](float)
         for codes, count in self.counts.items():
             sums[tuple(codes[place] for place in places)] += count
         return dict(sums)
 
 
 def known_totals(configuration: Sections) -> tuple[KnownTotals, ...]:
-    """The known tables over codes; raises ValueError for what cannot be one."""
-    return tuple(
-        _totals(configuration, table, f"known, entry {n}")
-        for n, table in enumerate(configuration.known or (), start=1)
-        if isinstance(table, KnownTable)
-    )
+    """Return the known tables over codes; raises ValueError for a table that breaks a rule."""
+    totals = list[KnownTotals]()
+    for position, entry in enumerate(configuration.known or (), start=1):
+        if isinstance(entry, KnownTable):
+            totals.append(_totals(configuration, entry, f"known, entry {position}"))
+    return tuple(totals)
 
 
 def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownTotals:
+    """Return a known table over codes; `key` is its place in messages. Raises ValueError."""
     places = [_place(configuration, name, key) for name in table.columns]
     if len(set(places)) < len(places):
         raise ValueError(f"{key}: columns names a column twice")
@@ -74,33 +76,42 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownTotals
             raise ValueError(
                 f"{key}: table has the row [{', '.join(row)}], which must be a value of each of {table.name}, then the count"
             )
-        codes = [_code(configuration, a, text, key) for a, text in zip(attributes, row[:-1], strict=True)]
+        *texts, count = row
+        codes = [_code(configuration, a, text, key) for a, text in zip(attributes, texts, strict=True)]
         cell = tuple(codes[i] for i in order)
         if cell in counts:
-            raise ValueError(f"{key}: table has [{', '.join(row[:-1])}] twice; keep one")
-        counts[cell] = _count(row, table, key)
-    found = KnownTotals(
+            raise ValueError(f"{key}: table has [{', '.join(texts)}] twice; keep one")
+        counts[cell] = _count(count, table, key)
+    if not any(counts.values()):
+        raise ValueError(f"{key}: table must have a count above 0")
+    if table.others is None:
+        _check_complete(counts, [attributes[i] for i in order], key)
+    return KnownTotals(
         table=table,
         attributes=tuple(places[i] for i in order),
         sizes=tuple(sizes[i] for i in order),
         counts={codes: count for codes, count in counts.items() if count},
     )
-    if not found.counts:
-        raise ValueError(f"{key}: table must have a count above 0")
-    if table.others is None and len(counts) < math.prod(sizes):
-        cell = next(codes for codes in itertools.product(*map(range, found.sizes)) if codes not in counts)
-        labels = [
-            (*configuration.attributes[a].labels, "no value")[v] for a, v in zip(found.attributes, cell, strict=True)
-        ]
-        unlisted = f"[{', '.join(labels)}]: list every combination, or say others: 0 if no other has a record"
-        raise ValueError(f"{key}: table does not list {unlisted}")
-    return found
+
+
+def _check_complete(counts: Mapping[Codes, float], attributes: Sequence[Attribute], key: str) -> None:
+    """Refuse a table that does not list every combination of the attributes (ValueError)."""
+    labels = [(*a.labels, "no value") if a.optional else a.labels for a in attributes]
+    if len(counts) == math.prod(map(len, labels)):
+        return
+    for cell in itertools.product(*(range(len(texts)) for texts in labels)):
+        if cell not in counts:
+            unlisted = ", ".join(texts[code] for texts, code in zip(labels, cell, strict=True))
+            raise ValueError(
+                f"{key}: table does not list [{unlisted}]: list every combination, or say others: 0 if no other has a record"
+            )
 
 
 def _place(configuration: Sections, name: str, key: str) -> int:
-    if name not in configuration.columns and all(name != attribute.name for attribute in configuration.attributes):
+    """Return the place of the attribute of a column of a known table; raises ValueError."""
+    places = {attribute.name: place for place, attribute in enumerate(configuration.attributes)}
+    if name not in configuration.columns and name not in places:
         raise ValueError(f"{key}: columns names {name!r}, which is not among columns")
-    places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     attribute = configuration.attributes[places[name]] if name in places else None
     bought = {*configuration.private_bounds, *configuration.private_columns}
     if attribute is None or attribute.is_set or attribute.of_set or name in bought:
@@ -112,12 +123,12 @@ def _place(configuration: Sections, name: str, key: str) -> int:
 
 
 def _code(configuration: Sections, attribute: Attribute, text: str, key: str) -> int:
-    """The code of a value, or of the missing one, as the configuration spells it."""
+    """Return the code of a value, or of the missing value, that a table spells as `text`; raises ValueError."""
     name = attribute.column
-    absent = ValueMatcher(configuration.missing_texts(name)).index(text) >= 0
-    if attribute.optional and (absent or not text.strip()):
-        return len(attribute.labels)
     labels = attribute.labels
+    is_missing = not text.strip() or ValueMatcher(configuration.missing_texts(name)).index(text) >= 0
+    if attribute.optional and is_missing:
+        return len(labels)
     code = configuration.columns[name].code_of(text)
     if not 0 <= code < len(labels):
         values = f"{attribute.name!r}; its values: {listed(labels)}"
@@ -125,19 +136,20 @@ def _code(configuration: Sections, attribute: Attribute, text: str, key: str) ->
     return code
 
 
-def _count(row: Sequence[str], table: KnownTable, key: str) -> float:
-    count = number(row[-1].strip())
+def _count(text: str, table: KnownTable, key: str) -> float:
+    """Return the count that a table spells as `text`; raises ValueError."""
+    count = number(text.strip())
     if count is None or not 0 <= count <= _MOST:
         raise ValueError(
-            f"{key}: table has the count {row[-1]!r}, which must be a number in [0, {_MOST}], without marks between thousands"
+            f"{key}: table has the count {text!r}, which must be a number in [0, {_MOST}], without marks between thousands"
         )
     if table.sd is None and count % 1:
-        raise ValueError(f"{key}: table has the count {row[-1]}, which is not exact: say its sd, or write it whole")
+        raise ValueError(f"{key}: table has the count {text}, which is not exact: say its sd, or write it whole")
     return float(count)
 
 
 def check_earlier(configuration: Sections, earlier: Sequence[KnownRelease]) -> None:
-    """Refuse earlier releases where records are chosen by chance or bounded, or one that is named twice; raises ValueError."""
+    """Refuse earlier releases where records are chosen by chance or bounded, or a release named twice; raises ValueError."""
     if not earlier:
         return
     if configuration.marginals is None:
@@ -147,26 +159,24 @@ def check_earlier(configuration: Sections, earlier: Sequence[KnownRelease]) -> N
             "known has an earlier release, and records are chosen by chance (resize, or privacy.unit with a column): they are "
             "not those that were counted then; leave the earlier release out"
         )
-    if len({known.release.id for known in earlier}) < len(earlier):
+    if len({entry.release.id for entry in earlier}) < len(earlier):
         raise ValueError("known names an earlier release twice; its counts tell what they tell once")
 
 
 def check_known(configuration: Sections, totals: Sequence[KnownTotals]) -> None:
     """Refuse exact tables that disagree, or a number of records that they cannot add up to; raises ValueError."""
-    exact = [known for known in totals if known.exact]
-    for one, other in itertools.combinations(exact, 2):
-        shared = [a for a in one.attributes if a in other.attributes]
-        if one.total != other.total:
+    exact = [table for table in totals if table.exact]
+    for first, second in itertools.combinations(exact, 2):
+        tables = f"exact tables of {first.table.name} and of {second.table.name}"
+        if first.total != second.total:
             raise ValueError(
-                f"known has exact tables of {one.table.name} and of {other.table.name} that add up to {one.total:.0f} and "
-                f"{other.total:.0f}, which must be the same; give one of them an sd"
+                f"known has {tables} that add up to {first.total:.0f} and {second.total:.0f}, which must be the same; "
+                "give one of them an sd"
             )
-        if one.margin(shared) != other.margin(shared):
+        shared = [a for a in first.attributes if a in second.attributes]
+        if first.margin(shared) != second.margin(shared):
             names = ", ".join(configuration.attributes[a].name for a in shared)
-            raise ValueError(
-                f"known has exact tables of {one.table.name} and of {other.table.name} whose sums over {names} differ; "
-                "correct one, or give it an sd"
-            )
+            raise ValueError(f"known has {tables} whose sums over {names} differ; correct one, or give it an sd")
     records = configuration.synthesize.records
     if exact and (records == "exhaust" or not configuration.synthesize.complete):
         raise ValueError(

@@ -19,27 +19,27 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(text: str) -> str:
-    """A name that can stand in a path: of a dataset or a run."""
+    """Return a name of a dataset or a run if it can be part of a path; raises ValueError."""
     if not _NAME.fullmatch(text):
         raise ValueError(NAME_RULE)
     return text
 
 
 def number(text: str) -> Decimal | None:
-    """The exact number that `text` spells (9, +9, 9.0, 09, 9e0), or None; NaN and infinity are no numbers."""
+    """Return the exact number that `text` spells (9, +9, 9.0, 09, 9e0), or None; NaN and infinity are no numbers."""
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def declared_number(text: str) -> Decimal | None:
-    """The number that a *declared* text stands for: codes such as 01 or +1 are texts, not numbers."""
+    """Return the number that a *declared* text means, or None: codes such as 01 or +1 are texts, not numbers."""
     return Decimal(text) if _CANONICAL.fullmatch(text) else None
 
 
 class ValueMatcher:
-    """Finds the declared value that a text equals.
+    """Declared values, among which `index` finds the one that a text equals.
 
     A declared number equals every spelling of it (9, 9.0, "9"); every other declared value equals the same text once
-    both are trimmed. An exact text match goes before a numeric one, so that the codes 01 and 1 can both be declared.
+    both are trimmed. An equal text is preferred to an equal number, so that the codes 01 and 1 can both be declared.
     """
 
     def __init__(self, declared: Sequence[str]) -> None:
@@ -52,23 +52,24 @@ class ValueMatcher:
                 self._numbers.setdefault(value, index)
 
     def index(self, text: str) -> int:
-        """Position of the declared value that `text` equals, or -1."""
+        """Return the position of the declared value that `text` equals, or -1."""
         trimmed = text.strip()
-        found = self._texts.get(trimmed, -1)
-        if found < 0 and self._numbers:
+        place = self._texts.get(trimmed, -1)
+        if place < 0 and self._numbers:
             value = number(trimmed)
-            found = -1 if value is None else self._numbers.get(value, -1)
-        return found
+            place = -1 if value is None else self._numbers.get(value, -1)
+        return place
 
 
 def value_key(text: str) -> Hashable:
-    """What two declared texts share that no text of a table can tell apart."""
-    value = declared_number(text.strip())
-    return text.strip() if value is None else value
+    """Return a key that is equal for two declared texts if they are the same value."""
+    trimmed = text.strip()
+    value = declared_number(trimmed)
+    return trimmed if value is None else value
 
 
 def first_duplicate(declared: Iterable[str]) -> tuple[str, str] | None:
-    """The first pair of declared values that no text could tell apart, or None."""
+    """Return the first pair of declared texts that are the same value, or None."""
     seen: dict[Hashable, str] = {}
     for text in declared:
         key = value_key(text)
@@ -79,7 +80,10 @@ def first_duplicate(declared: Iterable[str]) -> tuple[str, str] | None:
 
 
 def to_number(value: Any) -> float:
-    """A finite number, never a negative zero; a text that spells one will do, true and false will not."""
+    """Return a finite number, never a negative zero, from a number or a text that spells one.
+
+    Raises ValueError for anything else, such as true and false.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a number")
     try:
@@ -93,7 +97,7 @@ def to_number(value: Any) -> float:
 
 
 def to_whole(value: Any) -> int:
-    """A finite number without decimals."""
+    """Return a whole number, from a number or a text that spells one; raises ValueError."""
     converted = to_number(value)
     if not converted.is_integer():
         raise ValueError("must be a whole number")
@@ -101,15 +105,15 @@ def to_whole(value: Any) -> int:
 
 
 def or_none(convert: Callable[[Any], float], fits: Callable[[float], bool], rule: str) -> BeforeValidator:
-    """The number of a key that can also be `none`."""
+    """Return a validator of a key that is `none` or a number that `fits`; the refusal says that it must `rule`."""
 
     def check(value: Any) -> float | str:
         if value is None or value == "none":
             return "none"
-        found = convert(value)
-        if not fits(found):
+        converted = convert(value)
+        if not fits(converted):
             raise ValueError(f"must {rule}")
-        return found
+        return converted
 
     return BeforeValidator(check)
 
@@ -127,19 +131,19 @@ def _printed(text: str) -> str:
 
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_printed)]
-"""What people call something, or say about it."""
+"""A name or a description for people, on one line."""
 Delta = Annotated[Number, Field(ge=0, lt=1)]
 OpenFraction = Annotated[Number, Field(gt=0, lt=1)]
 
-# Cells of one table of counts, and of all marginals of a draw together, that are held in memory.
+# Most cells in memory of one table of counts, and of all marginals of a draw.
 MAX_CELLS = 1 << 26
 
 
-# Cells of one set of columns of k-tuples as a table; larger ones are left to the shorter sets inside them.
+# Most cells of one set of columns of k-tuples as a table; of larger sets, the shorter sets inside them are used.
 MAX_TABLE = 1 << 18
 
 
-# Combinations of one set of columns, which are numbered in 63 bits.
+# Most combinations of one set of columns, which are numbered in 63 bits.
 MAX_KEY = (1 << 63) - 1
 
 
@@ -147,13 +151,13 @@ FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defe
 
 
 class FrozenModel(BaseModel):
-    """A section of a configuration, or a part of one: its keys are known, and nothing changes them."""
+    """A section of a configuration, or a part of a section: it refuses unknown keys, and is immutable."""
 
     model_config = FROZEN
 
 
 class PaperPreset(FrozenModel):
-    """`preset: paper` has the constants of PrivSyn wherever nothing else is said."""
+    """A section in which `preset: paper` sets the constants of PrivSyn for all keys that are not written."""
 
     paper: ClassVar[dict[str, Any]]
     preset: Literal["default", "paper"] = "default"
@@ -165,9 +169,9 @@ class PaperPreset(FrozenModel):
 
 
 def listed(values: Sequence[str], most: int = 12) -> str:
-    """The values, or the first of them and how many there are, for a reader."""
-    more = f", … ({len(values):,} in all)" if len(values) > most else ""
-    return ", ".join(values[:most]) + more
+    """Return the values as a list for readers: all of them, or the first `most` and their number."""
+    text = ", ".join(values[:most])
+    return f"{text}, … ({len(values):,} in all)" if len(values) > most else text
 
 
 def _answered(value: bool | None) -> bool | None:
@@ -177,11 +181,11 @@ def _answered(value: bool | None) -> bool | None:
 
 
 Confirm = Annotated[bool | None, AfterValidator(_answered)]
-"""`confirm: true` marks what `marginweave init` drafted from the data, until somebody answers and deletes it."""
+"""`confirm: true` marks a part that `marginweave init` drafted from the data, until the user answers and deletes it."""
 
 
 def confirmed(value: Any) -> Any:
-    """A number that somebody wrote; raises ValueError for one that `marginweave init` drafted from the data."""
+    """Return a number that the user wrote; raises ValueError for a number that `marginweave init` drafted from the data."""
     if isinstance(value, dict) and set(value) <= {"about", "confirm"}:
         raise ValueError(
             "was drafted from the data and waits for confirmation: delete the line unless the size is published, else "

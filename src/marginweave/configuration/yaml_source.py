@@ -1,4 +1,4 @@
-"""Reads a configuration file: YAML 1.2 scalars, codes kept as written; and writes what was read as canonical JSON."""
+"""Reading of a configuration file: YAML 1.2 scalars, codes kept as written; and its content as canonical JSON."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import yaml
 from marginweave.base.errors import InputError
 from marginweave.configuration.execution import Execution
 
-# Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 survive.
+# Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 are not converted.
 TEXT_KEYS = (
     *("values", "titles", "missing", "true_values", "false_values", "value", "separator", "format", "structure"),
     *("codes", "outside", "public", "dataset", "source", "input", "output"),
 )
 
-# An alias can repeat a list of aliases of lists; nobody writes as many values.
+# Most values of a file, which nobody writes by hand: aliases of lists of aliases can repeat a list very often.
 _MOST_NODES = 1_000_000
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -31,7 +31,7 @@ _SPECIAL = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.inf": -mat
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-# What PyYAML says, and what to do.
+# Parts of PyYAML's messages, and advice for each.
 _ADVICE = {
     "found character '\\t'": "a tab is where YAML has spaces; write spaces",
     " character": "a value begins with a sign that YAML reserves; put it in quotes",
@@ -42,8 +42,12 @@ _ADVICE = {
 }
 
 
-def read_text(path: Path, what: str) -> str:
-    """The UTF-8 text of a file; `what` is what errors call it."""
+def read_text(path: Path, kind: str) -> str:
+    """Return the UTF-8 text of a file; errors call it a `kind`.
+
+    Raises:
+        InputError: the file cannot be read, or is not UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -54,24 +58,28 @@ def read_text(path: Path, what: str) -> str:
         reason = "must be UTF-8"
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
-    raise InputError(f"{what} ({path}) {reason}")
+    raise InputError(f"{kind} ({path}) {reason}")
 
 
-def read_yaml(path: Path, what: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
-    """Parse the mapping in `path`, with every scalar `as_text` if asked; InputError names the line that is not plain YAML."""
-    return parse_yaml(read_text(path, what), str(path), as_text=as_text)
+def read_yaml(path: Path, kind: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
+    """Parse the mapping in the file `path`, which errors call a `kind`; every scalar is a text with `as_text`.
+
+    Raises:
+        InputError: the file cannot be read; or the line that is not plain YAML.
+    """
+    return parse_yaml(read_text(path, kind), str(path), as_text=as_text)
 
 
 def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
-    """Parse YAML `text` into plain Python values, or into texts alone (no configuration); `name` is what errors call it."""
+    """Parse YAML `text` into plain Python values, or only into texts with `as_text` (for a file that is no configuration).
+
+    Raises:
+        InputError: the text is no mapping in plain YAML; it begins with `name` and the line.
+    """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        problem = error.problem or "this is not YAML"
-        begun = error.context_mark if problem.startswith("could not") else None
-        line = f", line {mark.line + 1}" if (mark := begun or error.problem_mark) else ""
-        advice = next((words for part, words in _ADVICE.items() if part in problem), problem)
-        raise InputError(f"{name}{line}: {advice}") from None
+        raise InputError(_describe(error, name)) from None
     except yaml.YAMLError:
         raise InputError(f"{name}: this is not YAML (a character that YAML does not allow)") from None
     except RecursionError:
@@ -84,27 +92,42 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     return _Reader(name).mapping(node, as_text, (), names=False)
 
 
+def _describe(error: yaml.MarkedYAMLError, name: str) -> str:
+    """Return a message on an error of PyYAML: the line in `name`, and advice if there is any."""
+    problem = error.problem or "this is not YAML"
+    mark = error.problem_mark
+    if problem.startswith("could not") and error.context_mark:
+        mark = error.context_mark  # where the key begins that has no value
+    line = f", line {mark.line + 1}" if mark else ""
+    for part, advice in _ADVICE.items():
+        if part in problem:
+            return f"{name}{line}: {advice}"
+    return f"{name}{line}: {problem}"
+
+
 def lines_of(text: str) -> dict[str, int]:
-    """The line of each key of the configuration `text`, and of each column, such as `columns.age`."""
+    """Return the line of each key of the configuration `text`, and of each column, such as `columns.age`."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    found = dict[str, int]()
+    lines = dict[str, int]()
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        columns = value.value if key.value == "columns" and isinstance(value, yaml.MappingNode) else ()
-        found |= {key.value: key.start_mark.line + 1}
-        found |= {f"columns.{name.value}": name.start_mark.line + 1 for name, _ in columns}
-    return found
+        lines[key.value] = key.start_mark.line + 1
+        if key.value == "columns" and isinstance(value, yaml.MappingNode):
+            for name, _ in value.value:
+                lines[f"columns.{name.value}"] = name.start_mark.line + 1
+    return lines
 
 
 @dataclass
 class _Reader:
-    """Turns nodes into values; `name` is what errors call the text, and `made` counts the values."""
+    """Converts nodes of YAML into values; `name` is the name of the text in errors, and `converted` counts the values."""
 
     name: str
-    made: int = 0
+    converted: int = 0
 
     def value(self, node: yaml.Node, as_text: bool, above: tuple[int, ...], *, names: bool = False) -> Any:
-        self.made += 1
-        if self.made > _MOST_NODES:
+        """Return the value of a node; `above` has the identities of the nodes that contain it, `names` as in `mapping`."""
+        self.converted += 1
+        if self.converted > _MOST_NODES:
             raise InputError(f"{self.name} has more than {_MOST_NODES} values")
         if id(node) in above:
             raise InputError(f"{self._line(node)}: an alias refers to itself")
@@ -117,21 +140,24 @@ class _Reader:
         return text if as_text or quoted else _scalar(text)
 
     def mapping(self, node: yaml.MappingNode, as_text: bool, above: tuple[int, ...], *, names: bool) -> dict[str, Any]:
-        """Where the keys are `names` of columns, none of them says how to read what is below it."""
-        found: dict[str, Any] = {}
+        """Return the keys and values of a mapping.
+
+        With `names` the keys are names of columns, and none of them means that the scalars below it are texts.
+        """
+        values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise InputError(f"{self._line(key_node)}: a key must be a plain text")
             key = self._text(key_node)
-            if key in found:
+            if key in values:
                 raise InputError(f"{self._line(key_node)}: the key {key!r} occurs twice")
-            text = as_text or ((key in TEXT_KEYS or key == "table") and not names)  # `table` of known counts
-            columns = key == "columns" and not names
-            found[key] = self.value(value_node, text, (*above, id(node)), names=columns)
-        return found
+            has_texts = (key in TEXT_KEYS or key == "table") and not names  # `table` of known counts
+            has_names = key == "columns" and not names
+            values[key] = self.value(value_node, as_text or has_texts, (*above, id(node)), names=has_names)
+        return values
 
     def _text(self, node: yaml.Node) -> str:
-        """The text of a scalar; the two halves in which JSON escapes a character beyond 16 bits become that character."""
+        """Return the text of a scalar; two halves in which JSON escapes a character beyond 16 bits become that character."""
         try:
             return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
@@ -142,6 +168,7 @@ class _Reader:
 
 
 def _scalar(text: str) -> Any:
+    """Return the value of a scalar without quotes, by the core schema of YAML 1.2."""
     lowered = text.lower()
     if lowered in _CONSTANTS:
         return _CONSTANTS[lowered]
@@ -159,43 +186,45 @@ _EXACT = 1 << 53  # beyond it a double is no longer every whole number
 
 
 def canonical_written(raw: Mapping[str, Any]) -> str:
-    """The mapping `raw` of a configuration file as canonical JSON, with the number of this format.
+    """Return the mapping `raw` of a configuration file as canonical JSON, with the number of this format.
 
     No default is filled in and `auto` stays `auto`. Two spellings that the parser reads as the same are one: the order of
-    keys (but that of the columns counts), comments, quotes of a text, `1` and `1.0`. What `Execution` holds is left out.
+    keys (but that of the columns counts), comments, quotes of a text, `1` and `1.0`. The keys of `Execution` are left out.
     """
-    kept = {key: _plain(value, key in TEXT_KEYS) for key, value in raw.items() if key not in Execution.model_fields}
-    if isinstance(kept.get("known"), list):  # the cells of a table are read as texts, and are numbers in Python
-        kept["known"] = [
-            {**entry, "table": _plain(entry["table"], as_text=True)}
-            if isinstance(entry, dict) and "table" in entry
-            else entry
-            for entry in kept["known"]
-        ]
-    if isinstance(kept.get("columns"), dict):
-        kept["columns"] = [[name, column] for name, column in kept["columns"].items()]
-    return json.dumps({"format": FORMAT, "written": kept}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    content = {key: _plain(value, key in TEXT_KEYS) for key, value in raw.items() if key not in Execution.model_fields}
+    if isinstance(content.get("known"), list):
+        content["known"] = [_with_text_cells(entry) for entry in content["known"]]
+    if isinstance(content.get("columns"), dict):
+        content["columns"] = [[name, column] for name, column in content["columns"].items()]
+    return json.dumps({"format": FORMAT, "written": content}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _with_text_cells(entry: Any) -> Any:
+    """Return an entry of `known` with the cells of its table as texts: a file has texts there, a mapping in Python numbers."""
+    if not isinstance(entry, dict) or "table" not in entry:
+        return entry
+    return {**entry, "table": _plain(entry["table"], as_text=True)}
 
 
 def digest_of(text: str) -> str:
-    """SHA-256 of `text`, hex."""
+    """Return the SHA-256 of `text`, hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def written_content(text: str) -> dict[str, Any]:
-    """The content of what `canonical_written` made; its columns are a list of pairs."""
+    """Return the mapping that `canonical_written` wrote as `text`, but with its columns as a list of pairs."""
     content: dict[str, Any] = json.loads(text)["written"]
     return content
 
 
 def mapping_of(text: str) -> dict[str, Any]:
-    """A mapping that `canonical_written` turns into `text` again."""
+    """Return the mapping that `canonical_written` wrote as `text`."""
     content = written_content(text)
     return {**content, "columns": dict(content["columns"])}
 
 
 def _plain(value: Any, as_text: bool) -> Any:
-    """`value` as JSON has it, numbers in one spelling; below the keys whose scalars are texts they are texts."""
+    """Return `value` as JSON has it, numbers in one spelling; below the keys whose scalars are texts they are texts."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, as_text or key in TEXT_KEYS) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -74,7 +74,7 @@ class _Most(NamedTuple):
 def _check_marginals(configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]) -> _Most:
     """How much there is at most; raises InputError where it is too much."""
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
-    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
+    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.count_sets(len(sizes))
     adaptive = configuration.rounds  # its candidates have a limit of their own
     if number > _MAX_MARGINALS and adaptive is None:
         raise InputError(
