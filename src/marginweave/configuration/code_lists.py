@@ -1,6 +1,6 @@
-"""What a configuration takes from files: values, their titles and mappings (code lists, a data dictionary), known counts.
+"""Parts of a configuration that are in files: values with titles, mappings (code lists, a data dictionary), known counts.
 
-They are public, as all of a configuration is. They take the place of the file's name before anything else is done with a
+They are public, like the rest of a configuration. They replace the name of the file before anything else is done with a
 configuration, so that its digest is of the values and not of a name.
 """
 
@@ -22,21 +22,23 @@ from marginweave.configuration.known import TotalsFile
 from marginweave.configuration.values import FrozenModel
 
 _KEYS = frozenset({"file", "value", "label", "column"})
-# The columns of a data dictionary: a row a value with its title under `label`, and one a column of the table, without a value.
+# Columns of a data dictionary. It has a row for each value, whose title is its `label`, and a row without a value for each
+# column of the table.
 _NAME, _VALUE, _LABEL, _DESCRIPTION = "name", "value", "label", "description"
 
 Codes = dict[str, str | None]
 
 
 class NoCodesError(InputError):
-    """A file of codes that has none for a column."""
+    """A file of codes that has no codes for a column."""
 
 
 class CodeFile(FrozenModel):
-    """A file of codes, with a row a code: a .csv, .tsv or .txt.
+    """A file of codes, with a row for each code: a .csv, .tsv or .txt.
 
-    `value` and `label` name its columns that have the codes and their titles, or what they are mapped to. `column` names the
-    one that says which column of the table a row is about. Without `value` the file is a data dictionary (`of_dictionary`).
+    `value` names the column of codes, and `label` the column of their titles, or of the values to which they are mapped.
+    `column` names the column that says which column of the table a row is about. Without `value` the file is a data dictionary
+    (`of_dictionary`).
     """
 
     file: str
@@ -45,7 +47,7 @@ class CodeFile(FrozenModel):
     column: str | None = None
 
     def of_dictionary(self, header: Sequence[str]) -> CodeFile:
-        """The file as a code list, by the `header` of a data dictionary; raises ValueError if it has another one."""
+        """Return the file as a code list, for the `header` of a data dictionary; raises ValueError for another header."""
         if not {_NAME, _VALUE} <= set(header):
             raise ValueError(
                 "is no data dictionary: it has no columns name and value; of a code list say which column has the codes: "
@@ -56,30 +58,29 @@ class CodeFile(FrozenModel):
 
 
 def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
-    """The mapping of a configuration in the folder `below`, with what its files hold in the place of their names.
+    """Return the mapping of a configuration in the folder `below`, with the contents of files in the place of their names.
 
     Raises:
         InputError: a file that is not there or cannot be parsed, or has no codes for a column.
     """
-    found = dict(raw)
+    read = dict(raw)
     if isinstance(raw.get("columns"), dict):
-        found["columns"] = {name: _with_values(name, column, below) for name, column in raw["columns"].items()}
+        read["columns"] = {name: _with_values(name, column, below) for name, column in raw["columns"].items()}
     structure = raw.get("structure")
     if isinstance(structure, dict):
         rules = structure.get("determined")
         if isinstance(rules, list):
             determined = [_with_mapping(rule, below, "structure.determined.mapping") for rule in rules]
-            found["structure"] = {**structure, "determined": determined}
+            read["structure"] = {**structure, "determined": determined}
     if isinstance(raw.get("known"), list):
-        found["known"] = [
-            _with_counts(with_release(known, below, f"known, entry {n}: release"), below, f"known, entry {n}: table")
-            for n, known in enumerate(raw["known"], start=1)
-        ]
-    return found
+        read["known"] = [_with_known(entry, below, number) for number, entry in enumerate(raw["known"], start=1)]
+    return read
 
 
 def column_words(path: Path, name: str) -> dict[str, str]:
-    """The `label` and `description` of the column `name` in the data dictionary at `path`: those of its row without a value.
+    """Return the `label` and `description` of the column `name` in the data dictionary at `path`.
+
+    They are in the row of the column without a value; a text that is missing or not printable is left out.
 
     Raises:
         InputError: the file is not there or cannot be parsed.
@@ -88,59 +89,81 @@ def column_words(path: Path, name: str) -> dict[str, str]:
         _, rows = _rows(path)
     except ValueError as error:
         raise InputError(f"{path} {error}") from None
-    about = next((row for row in rows if row.get(_NAME) == name and not row.get(_VALUE)), {})
-    lines = {key: " ".join(about.get(key, "").split()) for key in (_LABEL, _DESCRIPTION)}
-    return {key: line for key, line in lines.items() if line and line.isprintable()}
+    for row in rows:
+        if row.get(_NAME) == name and not row.get(_VALUE):
+            lines = {key: " ".join(row.get(key, "").split()) for key in (_LABEL, _DESCRIPTION)}
+            return {key: line for key, line in lines.items() if line and line.isprintable()}
+    return {}
 
 
 def _with_values(name: str, column: Any, below: Path) -> Any:
+    """Return a column with the values, and titles unless it has its own, that the file of its `values` has."""
     if not isinstance(column, dict) or not isinstance(column.get("values"), dict):
         return column
-    codes = _read(column["values"], below, name, f"columns.{name}.values")
+    codes = _codes(column["values"], below, name, f"columns.{name}.values")
+    with_values = {**column, "values": list(codes)}
     titles = {code: title for code, title in codes.items() if title}
-    return {**column, "values": list(codes), **({"titles": titles} if titles and "titles" not in column else {})}
+    if titles and "titles" not in column:
+        with_values["titles"] = titles
+    return with_values
 
 
 def _with_mapping(rule: Any, below: Path, place: str) -> Any:
+    """Return a rule of `determined` with the mapping that its file has; `place` is its place in messages."""
     mapping = rule.get("mapping") if isinstance(rule, dict) else None
     if not isinstance(mapping, dict) or "file" not in mapping or not set(mapping) <= _KEYS:
         return rule
     if not (mapping.get("value") and mapping.get("label")):
         raise InputError(f"{place} needs value and label: the columns of the file that map a value to another")
-    return {**rule, "mapping": _read(mapping, below, str(rule.get("by")), place)}
+    return {**rule, "mapping": _codes(mapping, below, str(rule.get("by")), place)}
+
+
+def _with_known(entry: Any, below: Path, number: int) -> Any:
+    """Return entry `number` of `known` with the digests of its release, or the counts of its file."""
+    entry = with_release(entry, below, f"known, entry {number}: release")
+    return _with_counts(entry, below, f"known, entry {number}: table")
 
 
 def _with_counts(table: Any, below: Path, place: str) -> Any:
-    given = table.get("table") if isinstance(table, dict) else None
-    if not isinstance(given, dict):
+    """Return a known table with the rows that its file has; `place` is its place in messages."""
+    written = table.get("table") if isinstance(table, dict) else None
+    if not isinstance(written, dict):
         return table
     try:
-        spec = TotalsFile.model_validate(given)
+        spec = TotalsFile.model_validate(written)
     except ValidationError:
         raise InputError(f"{place} must be a list of rows, or {{file: totals.csv, count: COLUMN}}") from None
     columns = table["columns"] if isinstance(table.get("columns"), list) else []
+    names = [*columns, spec.count]
     try:
         header, rows = _rows(below / spec.file)
-        for name in (*columns, spec.count):
+        for name in names:
             if str(name) not in header:
                 raise ValueError(f"has no column {name!r}")  # noqa: TRY301
     except ValueError as error:
         raise InputError(f"{place} ({spec.file}) {error}") from None
-    return {**table, "table": [[row.get(str(name), "") for name in (*columns, spec.count)] for row in rows if row]}
+    cells = list[list[str]]()
+    for row in rows:
+        if row:
+            cells.append([row.get(str(name), "") for name in names])
+    return {**table, "table": cells}
 
 
-def _read(given: Mapping[str, Any], below: Path, name: str, place: str) -> Codes:
-    """The codes of the column `name` in file order; `place` is where the configuration names the file."""
+def _codes(written: Mapping[str, Any], below: Path, name: str, place: str) -> Codes:
+    """Return the codes of the column `name`, in the order of the file that `written` names; `place` is for messages.
+
+    Raises:
+        InputError: the file is not there or cannot be parsed, or has no codes for the column.
+    """
     try:
-        spec = CodeFile.model_validate(given)
+        spec = CodeFile.model_validate(written)
     except ValidationError:
         raise InputError(
             f"{place} must be a list of values, or {{file: codes.csv, value: code, label: title}}"
         ) from None
     path = below / spec.file
     try:
-        pairs = _pairs(path, spec, name)
-        codes = _unique(pairs)
+        codes = _unique(_pairs(path, spec, name))
     except ValueError as error:
         raise InputError(f"{place} ({spec.file}) {error}") from None
     if not codes:
@@ -149,6 +172,7 @@ def _read(given: Mapping[str, Any], below: Path, name: str, place: str) -> Codes
 
 
 def _unique(pairs: Iterable[tuple[str, str | None]]) -> Codes:
+    """Return the titles by code; raises ValueError for a code with two titles."""
     codes: Codes = {}
     for code, title in pairs:
         if code and codes.setdefault(code, title) != title:
@@ -157,28 +181,39 @@ def _unique(pairs: Iterable[tuple[str, str | None]]) -> Codes:
 
 
 def _pairs(path: Path, spec: CodeFile, name: str) -> Iterator[tuple[str, str | None]]:
-    """Codes and titles, trimmed; raises ValueError with what is wrong with the file."""
+    """Yield the codes and titles of the column `name`, trimmed; raises ValueError for a file that cannot be used."""
     if scheme_of(spec.file) is not None:
         raise ValueError("must be a file on this machine")
-    header, cells = _rows(path)
-    return _of_list(header, cells, spec if spec.value is not None else spec.of_dictionary(header), name)
+    header, rows = _rows(path)
+    if spec.value is None:
+        spec = spec.of_dictionary(header)
+    for key in (spec.value, spec.label, spec.column):
+        if key and key not in header:
+            raise ValueError(f"has no column {key!r}")
+    for row in rows:
+        if spec.column is None or row.get(spec.column) == name:
+            title = row.get(spec.label, "") if spec.label else None
+            yield row.get(spec.value or "", ""), title
 
 
 def _rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Header and rows of a text file, trimmed."""
+    """Return the header and the rows of a text file, trimmed; raises ValueError."""
     if path.suffix.lower() not in {".csv", ".tsv", ".txt"}:
         raise ValueError("must be a .csv, .tsv or .txt file")
     text = _text(path)
-    likely = recognise_delimiter(text, whole=True)
+    delimiter = DELIMITERS[recognise_delimiter(text, whole=True) or "comma"]
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=DELIMITERS[likely or "comma"]))
+        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     except csv.Error:
         raise ValueError("cannot be parsed") from None
-    header = [cell.strip() for cell in rows[0]] if rows else []
-    return header, [{key: cell.strip() for key, cell in zip(header, row, strict=False)} for row in rows[1:]]
+    if not lines:
+        return [], []
+    first, *others = ([cell.strip() for cell in line] for line in lines)
+    return first, [dict(zip(first, line, strict=False)) for line in others]
 
 
 def _text(path: Path) -> str:
+    """Return the text of a file in UTF-8, UTF-16 or windows-1252; raises ValueError."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -189,15 +224,3 @@ def _text(path: Path) -> str:
     if encoding is None:
         raise ValueError("is no text in UTF-8, UTF-16 or windows-1252")
     return content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
-
-
-def _of_list(
-    header: Sequence[str], rows: Sequence[Mapping[str, str]], spec: CodeFile, name: str
-) -> Iterator[tuple[str, str | None]]:
-    """The codes of a file that has a row a code."""
-    for key in filter(None, (spec.value, spec.label, spec.column)):
-        if key not in header:
-            raise ValueError(f"has no column {key!r}")
-    for row in rows:
-        if spec.column is None or row.get(spec.column) == name:
-            yield row.get(spec.value or "", ""), row.get(spec.label, "") if spec.label else None

@@ -1,4 +1,4 @@
-"""From what a user wrote to the configuration of a release: what is left to us (`auto`) is decided here, once and recorded."""
+"""Loading of a configuration: the settings that the user leaves to us (`auto`) are decided here, once, and recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from marginweave.configuration.yaml_source import parse_yaml, read_text
 
 
 def load_configuration(path: Path) -> Configuration:
-    """The configuration in the YAML file at `path`.
+    """Return the configuration in the YAML file at `path`.
 
     Raises:
         InputError: the file, or a code list that it names, is not there or cannot be parsed, or the first rule that it
@@ -33,17 +33,18 @@ def load_configuration(path: Path) -> Configuration:
     return parse_configuration(with_code_lists(parse_yaml(text, str(path)), path.resolve().parent), text)
 
 
-def configuration_of(given: Mapping[str, Any]) -> Configuration:
-    """The configuration that a mapping made in Python describes; its paths are relative to the working folder.
+def configuration_of(content: Mapping[str, Any]) -> Configuration:
+    """Return the configuration that a mapping made in Python describes; its paths are relative to the working folder.
 
     Raises:
         InputError: as `load_configuration`.
     """
-    return parse_configuration(with_code_lists({"source": FRAME, **_with_texts(given)}, Path.cwd()))
+    raw = {"source": FRAME, **_with_texts(content)}
+    return parse_configuration(with_code_lists(raw, Path.cwd()))
 
 
 def _with_texts(value: Any) -> Any:
-    """The value with the texts of paths, at any depth."""
+    """Return the value with texts in the place of paths, at any depth."""
     if isinstance(value, Mapping):
         return {key: _with_texts(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -52,7 +53,10 @@ def _with_texts(value: Any) -> Any:
 
 
 def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
-    """The configuration that a mapping describes, of the file's `text`; raises InputError as `load_configuration` does."""
+    """Return the configuration that a mapping describes; raises InputError as `load_configuration` does.
+
+    `text` is the text of its file, if it has one: messages name lines in it.
+    """
     refuse_gone(raw)
     refuse_unsupported(raw)
     try:
@@ -64,43 +68,55 @@ def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
 
 
 def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What was written, with all decided that it leaves to us: what is counted, in what proportions, and what makes records.
+    """Return a configuration as it was written, with every `auto` resolved.
 
-    Decisions see the sections as they were declared, with k-tuples where counts are left to us.
+    These are the method and the proportions of counting (`aggregate`) and the method that makes records (`synthesize`).
+    Decisions are made from the sections as they were declared, with k-tuples where `aggregate` is `auto`.
     DP: a function of public facts alone.
 
     Raises:
         ValidationError: a section that breaks a rule of its own.
         ValueError: a key beside `auto` that only some methods have, or a delta of 0 where `auto` decides.
     """
-    counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
-    is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
-    check_own_keys(counting)
-    assumed = {"method": "mixture"} if is_free else making
-    declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting), "synthesize": assumed}
-    sections = Sections.model_validate(declared)
-    if _is_automatic(counting):
-        maker = method_of(making, "auto")
-        check_automatic_privacy(sections, maker)
-        needed = NEEDED.get(maker)
-        counting = resolve_aggregate(sections) if needed is None else {"method": needed}
-    elif isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
+    aggregate = raw.get("aggregate", {})
+    synthesize = raw.get("synthesize", {})
+    check_own_keys(aggregate)
+    is_method_automatic = isinstance(synthesize, dict) and synthesize.get("method", "auto") == "auto"
+    assumed = {"method": "mixture"} if is_method_automatic else synthesize
+    declared = {} if _is_automatic(aggregate) else _without_sigma(aggregate)
+    sections = Sections.model_validate({**raw, "aggregate": declared, "synthesize": assumed})
+    if _is_automatic(aggregate):
+        aggregate = _decide_aggregate(sections, method_of(synthesize, "auto"))
+    elif _counts_tuples(aggregate):
         sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})
-    if isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
-        counting = resolve_sigma(counting, sections)
-    if is_free:
-        counted = Sections.model_validate({**raw, "aggregate": counting, "synthesize": assumed})
-        given = {key: value for key, value in making.items() if key != "method"}
-        making = resolve_method(given, counted.aggregate, counted.attributes)
-    return {**raw, "aggregate": counting, "synthesize": making}
+    if _counts_tuples(aggregate):
+        aggregate = resolve_sigma(aggregate, sections)
+    if is_method_automatic:
+        counted = Sections.model_validate({**raw, "aggregate": aggregate, "synthesize": assumed})
+        settings = {key: value for key, value in synthesize.items() if key != "method"}
+        synthesize = resolve_method(settings, counted.aggregate, counted.attributes)
+    return {**raw, "aggregate": aggregate, "synthesize": synthesize}
+
+
+def _decide_aggregate(sections: Sections, synthesis: str) -> dict[str, Any]:
+    """Return the section `aggregate` that `auto` becomes with this method of synthesis; raises ValueError for a delta of 0."""
+    check_automatic_privacy(sections, synthesis)
+    needed = NEEDED.get(synthesis)
+    return resolve_aggregate(sections) if needed is None else {"method": needed}
 
 
 def _is_automatic(section: Any) -> bool:
-    """Whether the section `aggregate` leaves all to us: no key but `method: auto`."""
+    """Return whether the section `aggregate` leaves everything to us: it has no key but `method: auto`."""
     return isinstance(section, dict) and section in ({}, {"method": "auto"})
 
 
+def _counts_tuples(section: Any) -> bool:
+    """Return whether the section `aggregate` has the method k-tuples."""
+    return isinstance(section, dict) and method_of(section, "k-tuples") == "k-tuples"
+
+
 def _without_sigma(section: Any) -> Any:
+    """Return the section `aggregate` without `sigma: auto`."""
     if isinstance(section, dict) and section.get("sigma") == "auto":
         return {key: value for key, value in section.items() if key != "sigma"}
     return section

@@ -1,4 +1,4 @@
-"""One readable message where a configuration, or another file that a user wrote, breaks a rule."""
+"""Readable messages for a configuration, or another file that a user wrote, that breaks a rule."""
 
 from __future__ import annotations
 
@@ -32,121 +32,171 @@ _TYPES = {
 
 
 def refusal(error: ValidationError, text: str = "") -> InputError:
-    """The rules that are broken, by key: `privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number`.
+    """Return the error of broken rules, by key: `privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number`.
 
-    All that waits in a draft for a yes is named, with its lines in the configuration's `text`.
+    It lists all parts of a draft that are not confirmed yet, with their lines in the configuration's `text`.
     """
-    found = error.errors(include_url=False)
-    unique = broken_rules(map(dict, found), Configuration)
-    waiting = list(dict.fromkeys(_place(item["loc"]) for item in found if "drafted" in item["msg"]))
-    if len(waiting) > 1:
-        more = f" (and {others} more)" if (others := len(unique) - len(waiting)) else ""
-        lines = lines_of(text)
-        waiting.sort(key=lambda place: lines.get(place, 0))
-        named = [f"{place} (line {lines[place]})" if place in lines else place for place in waiting]
-        return InputError(f"{unique[0]}{more}. {len(waiting)} questions are open: {listed(named, 10)}")
-    return InputError(together(unique))
+    errors: list[dict[str, Any]] = [dict(item) for item in error.errors(include_url=False)]
+    messages = broken_rules(errors, Configuration)
+    drafted = list(dict.fromkeys(_place(item["loc"]) for item in errors if "drafted" in item["msg"]))
+    if len(drafted) <= 1:
+        return InputError(join_messages(messages))
+    number = len(messages) - len(drafted)
+    more = f" (and {number} more)" if number else ""
+    lines = lines_of(text)
+    drafted.sort(key=lambda place: lines.get(place, 0))
+    places = [f"{place} (line {lines[place]})" if place in lines else place for place in drafted]
+    return InputError(f"{messages[0]}{more}. {len(drafted)} questions are open: {listed(places, 10)}")
 
 
-def broken_rules(found: Iterable[dict[str, Any]], root: type[BaseModel]) -> list[str]:
-    """A sentence for each of pydantic's errors in what should be a `root`, but none twice.
+def broken_rules(errors: Iterable[dict[str, Any]], root: type[BaseModel]) -> list[str]:
+    """Return a sentence for each of pydantic's errors in a file that should be a `root`, without repetition.
 
-    An unknown key comes first. Left out are the key that is missed because it was misspelt, and that a list is too short once
-    pydantic has dropped its wrong entries.
+    An unknown key comes first. Two kinds of error are left out: a key that is missing because it was misspelt, and a list that
+    is too short because pydantic has dropped its wrong entries.
     """
-    errors = sorted(found, key=lambda item: item["type"] != "extra_forbidden")
-    meant = {(*e["loc"][:-1], _closest(e["loc"], root)) for e in errors if e["type"] == "extra_forbidden"}
-    meant |= {e["loc"][:n] for e in errors for n in range(len(e["loc"]))}
-    kept = (e for e in errors if e["type"] not in ("missing", "too_short") or e["loc"] not in meant)
-    return list(dict.fromkeys(_message(e, root) for e in kept))
+    ordered = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
+    explained = set[tuple[int | str, ...]]()  # places at which another error is the cause
+    for error in ordered:
+        loc = error["loc"]
+        if error["type"] == "extra_forbidden":
+            explained.add((*loc[:-1], _closest(loc, root)))
+        explained.update(loc[:length] for length in range(len(loc)))
+    messages = list[str]()
+    for error in ordered:
+        if error["type"] in ("missing", "too_short") and error["loc"] in explained:
+            continue
+        messages.append(_message(error, root))
+    return list(dict.fromkeys(messages))
 
 
-def together(messages: list[str]) -> str:
-    """The first messages as one line, and how many more there are."""
+def join_messages(messages: list[str]) -> str:
+    """Return the first four messages as one line, and the number of the others."""
     first, *others = messages
-    more = f" (and {len(others) - 3} more)" if others[3:] else ""
-    return first + (f"{'' if first.endswith('?') else '.'} Also: {'; '.join(others[:3])}{more}" if others else "")
+    if not others:
+        return first
+    more = f" (and {len(others) - 3} more)" if len(others) > 3 else ""
+    end = "" if first.endswith("?") else "."
+    return f"{first}{end} Also: {'; '.join(others[:3])}{more}"
 
 
 def written(value: Any) -> str:
-    """A value as a configuration writes it."""
+    """Return a value as a configuration writes it."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {written(inner)}' for key, inner in value.items())}}}"
+        pairs = [f"{key}: {written(inner)}" for key, inner in value.items()]
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written, value))}]"
-    return "empty" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if value is None:
+        return "empty"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _message(error: dict[str, Any], root: type[BaseModel]) -> str:
-    key, kind, given = _place(error["loc"]), error["type"], shortened(error.get("input"))
-    text, least = str(error["msg"]).removeprefix("Value error, "), (error.get("ctx") or {}).get("min_length", 1)
-    fixed = {
-        "missing": f"{key} is required",
-        "extra_forbidden": f"unknown key {key}{_suggestion(error['loc'], root)}",
-        "union_tag_not_found": f"{key}.type is required: {_either(_kinds())}",
-        "too_short": f"{key} must have at least {least}" if least > 1 else f"{key} must not be empty",
-    }
-    if kind in fixed:
-        return fixed[kind]
-    if kind == "union_tag_invalid":
-        return f"{key}.type ({error['ctx']['tag']}) must be {_either(_kinds())}"
+    """Return a sentence for one of pydantic's errors: the key, its value, and the rule that it breaks."""
+    key = _place(error["loc"])
+    kind = error["type"]
+    value = shortened(error.get("input"))
+    text = str(error["msg"]).removeprefix("Value error, ")
+    about_key = _message_on_key(error, key, root)
+    if about_key is not None:
+        return about_key
     if text.startswith("must"):
-        return f"{key} ({given}) {text}" if key else f"the {root.__name__.lower()} {text}"
+        return f"{key} ({value}) {text}" if key else f"the {root.__name__.lower()} {text}"
     if kind == "value_error":
         return f"{key} {text}".strip()
     if kind in _LIMITS:
         words, limit = _LIMITS[kind]
         bound = error["ctx"][limit]
-        return f"{key} ({given}) must be " + ("positive" if (limit, bound) == ("gt", 0) else f"{words} {bound:.12g}")
-    expected = next((name for prefix, name in _TYPES.items() if kind.startswith(prefix)), None)
-    if kind == "literal_error":
-        expected = error["ctx"]["expected"].replace("'", "")
-    return f"{key} ({given}) must be {expected}" if expected else f"{key}: {text}"
+        rule = "positive" if limit == "gt" and bound == 0 else f"{words} {bound:.12g}"
+        return f"{key} ({value}) must be {rule}"
+    expected = _expected(error)
+    return f"{key} ({value}) must be {expected}" if expected else f"{key}: {text}"
+
+
+def _message_on_key(error: dict[str, Any], key: str, root: type[BaseModel]) -> str | None:
+    """Return a sentence for a key that is missing, unknown or empty, or a kind of column that is; None for other errors."""
+    context = error.get("ctx") or {}
+    match error["type"]:
+        case "missing":
+            return f"{key} is required"
+        case "extra_forbidden":
+            return f"unknown key {key}{_suggestion(error['loc'], root)}"
+        case "union_tag_not_found":
+            return f"{key}.type is required: {_either(_kinds())}"
+        case "union_tag_invalid":
+            return f"{key}.type ({context['tag']}) must be {_either(_kinds())}"
+        case "too_short":
+            least = context.get("min_length", 1)
+            return f"{key} must have at least {least}" if least > 1 else f"{key} must not be empty"
+    return None
+
+
+def _expected(error: dict[str, Any]) -> str | None:
+    """Return words for the type, or the words, that a value must be; None where pydantic's error says neither."""
+    if error["type"] == "literal_error":
+        return error["ctx"]["expected"].replace("'", "")
+    for prefix, name in _TYPES.items():
+        if error["type"].startswith(prefix):
+            return name
+    return None
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    """The path in the file, entries of lists from 1, without the branch of a union, which pydantic names and nobody wrote."""
+    """Return the path in the file, with entries of lists numbered from 1.
+
+    pydantic's name of the branch of a union, which is not in the file, is left out.
+    """
     branch = {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2}.get(str(loc[0])) if loc else None
-    texts = (f", entry {p + 1}:" if isinstance(p, int) else f".{p}" for n, p in enumerate(loc) if n != branch)
-    return "".join(texts).replace(":.", ": ").removeprefix(".").removesuffix(":")
+    path = ""
+    for position, part in enumerate(loc):
+        if position != branch:
+            path += f", entry {part + 1}:" if isinstance(part, int) else f".{part}"
+    return path.replace(":.", ": ").removeprefix(".").removesuffix(":")
 
 
 def _suggestion(loc: tuple[int | str, ...], root: type[BaseModel]) -> str:
+    """Return advice on an unknown key, or an empty text."""
     if loc and str(loc[-1]).isdigit():  # {epsilon: 2,5} has the keys epsilon and 5
         return "; a number has a decimal point, as 2.5, and no comma"
-    return f"; did you mean {close}?" if (close := _closest(loc, root)) else ""
+    closest = _closest(loc, root)
+    return f"; did you mean {closest}?" if closest else ""
 
 
 def _closest(loc: tuple[int | str, ...], root: type[BaseModel]) -> str:
-    """The known key that an unknown one is nearest to, among those that may stand in its place; empty for none."""
+    """Return the key that is most like an unknown key, of those that are allowed in its place; empty for none."""
     if not loc:
         return ""
     models = [root]
     for part in loc[:-1]:
-        below = [
-            m for model in models if part in model.model_fields for m in _models(model.model_fields[part].annotation)
-        ]
+        below = list[type[BaseModel]]()
+        for model in models:
+            if part in model.model_fields:
+                below += _models(model.model_fields[part].annotation)
         tagged = [model for model in models if part in _tags(model)]
         models = below or tagged or models
-    named = {info.alias or name for model in models for name, info in model.model_fields.items()}
-    known = named - {str(loc[-1])}  # another branch may have it
-    return next(iter(difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)), "")
+    keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    unknown = str(loc[-1])
+    keys.discard(unknown)  # another branch may have it
+    matches = difflib.get_close_matches(unknown, sorted(keys), n=1)
+    return matches[0] if matches else ""
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models that a field can hold, through unions, mappings and annotations."""
+    """Return the models that a field can hold, through unions, mappings and annotations."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 def _tags(model: type[BaseModel]) -> tuple[str, ...]:
-    """The words under `type` that choose a kind of column, or those under `method`."""
+    """Return the words under `type` that choose a kind of column, or the words under `method`."""
     field = model.model_fields.get("type") or model.model_fields.get("method")
     return get_args(field.annotation) if field else ()
 
 
 def _kinds() -> list[str]:
+    """Return the words under `type` of all kinds of column."""
     return [tag for model in _models(Configuration.model_fields["columns"].annotation) for tag in _tags(model)]
 
 
@@ -155,7 +205,7 @@ def _either(words: list[str]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """The same, no longer than a message should quote."""
+    """Return a value as a configuration writes it, cut to the length that a message should quote."""
     text = written(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -187,17 +237,23 @@ _INSTEAD = {
 
 
 def refuse_unsupported(raw: dict[str, Any]) -> None:
-    """Raises InputError for the first key of `raw` that asks for survey weights, linked tables or households.
+    """Refuse the first key of `raw` that asks for survey weights, linked tables or households (InputError).
 
-    Such a key is looked for where it would stand; the names of columns are the user's own.
+    Only places where such a key would be are searched; the names of columns are the user's.
     """
-    privacy, columns = _mapping(raw.get("privacy")), _mapping(raw.get("columns"))
+    privacy = _mapping(raw.get("privacy"))
     unit = privacy.get("unit")
-    unit = {unit: None} if isinstance(unit, str) else {key: None for key in _mapping(unit) if key != "join"}
-    places = {"": raw, "privacy.": privacy, "source.": raw.get("source"), "privacy.unit.": unit}
-    places |= {f"columns.{name}.": column for name, column in columns.items()}
-    for place, mapping in places.items():
-        for key in _mapping(mapping):
+    unit_words = [unit] if isinstance(unit, str) else [key for key in _mapping(unit) if key != "join"]
+    places: dict[str, Iterable[str]] = {
+        "": raw,
+        "privacy.": privacy,
+        "source.": _mapping(raw.get("source")),
+        "privacy.unit.": unit_words,
+    }
+    for name, column in _mapping(raw.get("columns")).items():
+        places[f"columns.{name}."] = _mapping(column)
+    for place, keys in places.items():
+        for key in keys:
             if key in _INSTEAD:
                 raise InputError(f"{place}{key}: {_INSTEAD[key]}")
 

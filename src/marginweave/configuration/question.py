@@ -1,4 +1,4 @@
-"""Questions to a release: which records, by which columns, and what of them."""
+"""Questions to a release: the records that they are about, the columns of their groups, and the quantity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ValidationError, model_validator
 
 from marginweave.base.errors import InputError
-from marginweave.configuration.parse import broken_rules, shortened, together
+from marginweave.configuration.parse import broken_rules, join_messages, shortened
 from marginweave.configuration.rules.conditions import Allowed
 from marginweave.configuration.values import FrozenModel, OpenFraction, number
 from marginweave.configuration.yaml_source import read_yaml
@@ -36,12 +36,12 @@ Asked = Literal["count", "share", "mean", "sum", "quantile"]
 
 
 class Question(FrozenModel):
-    """One question; `count` is asked where nothing else is.
+    """One question, which asks for one quantity: `count` if no other is named.
 
     `where` has conditions, all of which records meet, as the rules of a configuration have them. `by` asks for each value of a
-    column, or each combination of values. `share` is that of the records of a group that meet the conditions. `sum` adds up a
-    number: of a column of weights it is the weighted count. `quantile` is COLUMN:Q. `of` says whether an answer is about the
-    table, or about the population that its rows are a simple sample of.
+    column, or each combination of values. `share` is the share of the records of a group that meet the conditions. `sum` adds
+    up a number: for a column of weights it is the weighted count. `quantile` is COLUMN:Q. `of` says whether an answer is about
+    the table, or about the population of which its rows are a simple sample.
     """
 
     where: Annotated[tuple[tuple[str, Allowed], ...], BeforeValidator(_pairs)] = ()
@@ -57,7 +57,8 @@ class Question(FrozenModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len([one for one in (self.count, self.share, self.mean, self.sum, self.median, self.quantile) if one]) > 1:
+        quantities = (self.count, self.share, self.mean, self.sum, self.median, self.quantile)
+        if len(list(filter(None, quantities))) > 1:
             raise ValueError(
                 "must ask for one of count, share, mean, sum, median and quantile; a file has several questions"
             )
@@ -71,91 +72,110 @@ class Question(FrozenModel):
             raise ValueError(
                 "must ask for a share, a mean or a quantile of a population, whose size no sample tells; or ask of the table"
             )
-        _ = self.fraction
+        _ = self.fraction  # raises ValueError for a quantile in another form
         return self
 
     @property
     def asked(self) -> Asked:
-        """What is asked for."""
+        """Quantity that is asked for."""
         if self.median or self.quantile:
             return "quantile"
-        return "mean" if self.mean else "sum" if self.sum else "share" if self.share else "count"
+        if self.mean:
+            return "mean"
+        if self.sum:
+            return "sum"
+        return "share" if self.share else "count"
 
     @property
     def column(self) -> str | None:
-        """The column whose mean, sum or quantile is asked for."""
-        return self.mean or self.sum or self.median or (self.quantile.rpartition(":")[0] if self.quantile else None)
+        """Name of the column whose mean, sum or quantile is asked for."""
+        column = self.mean or self.sum or self.median
+        if not column and self.quantile:
+            column, _, _ = self.quantile.rpartition(":")
+        return column or None
 
     @property
     def fraction(self) -> float:
-        """Of a quantile the share of values up to it."""
-        found = number(self.quantile.rpartition(":")[2].strip()) if self.quantile else number(".5")
-        if found is None or not 0 < found < 1 or (self.quantile and not self.column):
+        """Share of values up to the quantile that is asked for; 0.5 for a median. Raises ValueError for another form."""
+        if not self.quantile:
+            return 0.5
+        _, _, text = self.quantile.rpartition(":")
+        fraction = number(text.strip())
+        if fraction is None or not 0 < fraction < 1 or not self.column:
             raise ValueError("must have a quantile like COLUMN:.9, with a number between 0 and 1")
-        return float(found)
+        return float(fraction)
 
     @property
     def words(self) -> str:
-        """What is asked for, in a word or two."""
-        shown = f"{self.fraction:g} quantile of {self.column}"
-        return {
-            "count": "count",
-            "share": "share",
-            "mean": f"mean {self.column}",
-            "sum": f"sum {self.column}",
-            "quantile": f"median {self.column}" if self.median else shown,
-        }[self.asked]
+        """Words for the quantity that is asked for."""
+        if self.asked in ("count", "share"):
+            return self.asked
+        if self.asked in ("mean", "sum"):
+            return f"{self.asked} {self.column}"
+        return f"median {self.column}" if self.median else f"{self.fraction:g} quantile of {self.column}"
 
 
 def read_condition(text: str) -> tuple[str, Any]:
-    """The column and the condition of a text like `age >= 60`, `region in north, south` or `sex != f`.
+    """Return the column and the condition of a text like `age >= 60`, `region in north, south` or `sex != f`.
 
     Raises:
         InputError: another form.
     """
-    found = _CONDITION.fullmatch(text)
-    values = [part.strip() for part in found["values"].split(",")] if found else []
-    if found is None or (found["sign"] in _COMPARED and len(values) != 1):
+    match = _CONDITION.fullmatch(text)
+    values = [part.strip() for part in match["values"].split(",")] if match else []
+    if match is None or (match["sign"] in _COMPARED and len(values) != 1):
         raise InputError(
             f"--where ({text}) must be a column, one of >=, >, <=, <, =, !=, in and not in, and a value, or values with commas"
         )
-    sign = found["sign"] or "".join(found["word"].split())
+    column = match["column"]
+    sign = match["sign"] or "".join(match["word"].split())
     if sign in _COMPARED:
         end = number(values[0])  # a range has numbers in one spelling, or dates
-        return found["column"], {_COMPARED[sign]: values[0] if end is None else str(end)}
-    return found["column"], {"but": values} if sign in ("!=", "notin") else values
+        return column, {_COMPARED[sign]: values[0] if end is None else str(end)}
+    if sign in ("!=", "notin"):
+        return column, {"but": values}
+    return column, values
 
 
 def read_question(content: Mapping[str, Any], option: str = "") -> Question:
-    """The question of what was written; `option` stands before a key in errors. Raises InputError for what is none."""
+    """Return the question that `content` describes; in errors `option` is written before a key.
+
+    Raises:
+        InputError: the content is no question.
+    """
     try:
         return Question.model_validate(content)
     except ValidationError as error:
-        found = [{**item, "loc": _keys(item["loc"], content, option)} for item in error.errors(include_url=False)]
-    raise InputError(together(broken_rules(found, Question)))
+        errors = [{**item, "loc": _keys(item["loc"], content, option)} for item in error.errors(include_url=False)]
+    raise InputError(join_messages(broken_rules(errors, Question)))
 
 
 def _keys(loc: tuple[int | str, ...], content: Mapping[str, Any], option: str) -> tuple[int | str, ...]:
-    """The keys of what was written: pydantic numbers the conditions, which were turned into pairs."""
-    first, *below = loc or ("",)
+    """Return the keys in `content` of pydantic's location, which numbers the conditions: they were turned into pairs."""
+    if not loc:
+        return ()
+    first, *below = loc
     if first == "where" and len(below) > 1 and isinstance(content["where"], dict):
-        below = [list(content["where"])[int(below[0])], *below[2:]]
-    return (f"{option}{first}", *below) if loc else ()
+        columns = list(content["where"])
+        below = [columns[int(below[0])], *below[2:]]
+    return (f"{option}{first}", *below)
 
 
 def read_questions(path: Path, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What each question of the list `questions` in a YAML file is called and says, with what it leaves out from `defaults`.
+    """Return the content of each question of the list `questions` in a YAML file, by a name of the question for people.
+
+    Keys that a question leaves out are from `defaults`.
 
     Raises:
-        InputError: there is no such list, or what stands in it is no mapping.
+        InputError: there is no such list, or an entry of it is no mapping.
     """
     content = read_yaml(path, "file of questions", as_text=True)
-    asked = content.get("questions")
-    if set(content) != {"questions"} or not isinstance(asked, list) or not asked:
+    questions = content.get("questions")
+    if set(content) != {"questions"} or not isinstance(questions, list) or not questions:
         raise InputError(f"{path} must have one key, questions, with a list of questions")
-    others = [str(i) for i, entry in enumerate(asked, start=1) if not isinstance(entry, dict)]
-    if others:
+    refused = [str(i) for i, entry in enumerate(questions, start=1) if not isinstance(entry, dict)]
+    if refused:
         raise InputError(
-            f"{path}: question {', '.join(others)} must be a mapping, such as {{where: {{age: {{from: 60}}}}, share: true}}"
+            f"{path}: question {', '.join(refused)} must be a mapping, such as {{where: {{age: {{from: 60}}}}, share: true}}"
         )
-    return {f"question {i} ({shortened(entry)})": {**defaults, **entry} for i, entry in enumerate(asked, start=1)}
+    return {f"question {i} ({shortened(entry)})": {**defaults, **entry} for i, entry in enumerate(questions, start=1)}

@@ -26,7 +26,7 @@ from marginweave.base.places import FRAME
 from marginweave.base.shown import Shown
 from marginweave.configuration.code_lists import with_code_lists
 from marginweave.configuration.columns import Category, DateColumn, NumberColumn
-from marginweave.configuration.parse import broken_rules, refusal, together
+from marginweave.configuration.parse import broken_rules, join_messages, refusal
 from marginweave.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.configuration.yaml_source import canonical_written, parse_yaml, read_text
 from marginweave.runs.home import home_directory
@@ -81,7 +81,7 @@ def _checked(content: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
     try:
         kind.model_validate(content)
     except ValidationError as error:
-        raise InputError(together(broken_rules(map(dict, error.errors(include_url=False)), kind))) from None
+        raise InputError(join_messages(broken_rules(map(dict, error.errors(include_url=False)), kind))) from None
     return content
 
 
