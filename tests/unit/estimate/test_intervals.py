@@ -22,7 +22,7 @@ from tests.support.noisy_counts import domain_of
 from tests.support.tables import level_from
 
 DEVIATIONS = [Fraction(1, 2), Fraction(3, 2), Fraction(7), Fraction(300, 7)]
-# The ends of an interval are where a tail is 0.025; the oracle leaves out what is this near to it.
+# The ends of an interval are where a tail is 0.025; the oracle does not decide about tails this close to it.
 NEAR = Fraction(1, 10**9)
 
 
@@ -37,13 +37,16 @@ def ends(intervals: Intervals) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("deviation", DEVIATIONS, ids=str)
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
 def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(deviation: Fraction, level: float) -> None:
-    """P(X >= half) >= (1 - level)/2 > P(X >= half + 1), of the noise as it is drawn; on both sides, and never below 0."""
-    table, tail = noise_table(deviation), (1 - Fraction(level)) / 2
+    """Check P(X >= half) >= (1 - level)/2 > P(X >= half + 1), for the exact noise, on both sides and never below 0."""
+    table = noise_table(deviation)
+    tail = (1 - Fraction(level)) / 2
     x = 10_000
     ((low, high),) = ends(count_interval(ints(x), float(deviation), level=level))
-    assert x - low == high - x
-    assert table.upper_tail(high - x) >= tail > table.upper_tail(high - x + 1)
-    assert ends(count_interval(ints(-x, 0), float(deviation), level=level)) == [(0, high - x)] * 2
+    half = high - x
+    assert x - low == half
+    assert table.upper_tail(half) >= tail > table.upper_tail(half + 1)
+    not_positive = count_interval(ints(-x, 0), float(deviation), level=level)
+    assert ends(not_positive) == [(0, half)] * 2
 
 
 @given(
@@ -56,8 +59,12 @@ def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(deviation: Fra
 def test_selected_ends_are_those_of_the_exact_conditional_tails(
     deviation: Fraction, threshold: float, above: float, level: float
 ) -> None:
-    """The low end is inside and the next count is not, by P(X >= x)/P(X >= T) from the 128-bit table; high is as always."""
-    table, tail = noise_table(deviation), (1 - Fraction(level)) / 2
+    """Check that low is inside and the count below it is not, by P(X >= x)/P(X >= T) from the 128-bit table.
+
+    `high` is that of `count_interval`.
+    """
+    table = noise_table(deviation)
+    tail = (1 - Fraction(level)) / 2
     least = 1 + math.floor(threshold * deviation)
     x = least + math.floor(above * deviation)
     ((low, high),) = ends(selected_interval(ints(x), least, float(deviation), level=level))
@@ -79,36 +86,39 @@ COUNTS = st.lists(st.integers(0, 10**6), min_size=1, max_size=12).map(sorted)
 def test_selected_intervals_grow_with_the_count_and_begin_below_the_others(
     above: list[int], threshold: int, deviation: float, level: float
 ) -> None:
-    """Both ends rise with the count, low is not above its end without selection; one by one as all at once."""
+    """Check that both ends rise with the count, that low is not above its end without selection, and single counts."""
     counts = ints(*above) + threshold
-    found, plain = (
-        selected_interval(counts, threshold, deviation, level=level),
-        count_interval(counts, deviation, level=level),
-    )
-    assert (np.diff(found.low) >= 0).all()
-    assert (np.diff(found.high) >= 0).all()
-    assert (found.low >= 0).all()
-    assert (found.low <= plain.low).all()
-    assert (found.high == plain.high).all()
-    single = [ends(selected_interval(ints(c), ints(threshold), deviation, level=level))[0] for c in counts.tolist()]
-    assert ends(found) == single
+    selected = selected_interval(counts, threshold, deviation, level=level)
+    nominal = count_interval(counts, deviation, level=level)
+    assert (np.diff(selected.low) >= 0).all()
+    assert (np.diff(selected.high) >= 0).all()
+    assert (selected.low >= 0).all()
+    assert (selected.low <= nominal.low).all()
+    assert (selected.high == nominal.high).all()
+    single = []
+    for count in counts.tolist():
+        single += ends(selected_interval(ints(count), ints(threshold), deviation, level=level))
+    assert ends(selected) == single
 
 
 @given(COUNTS, st.floats(0, 10**4), st.floats(0.5, 0.999), st.integers(1, 50))
 def test_nominal_intervals_grow_with_the_count_and_the_number_of_cells(
     counts: list[int], deviation: float, level: float, cells: int
 ) -> None:
-    found, wider = (count_interval(ints(*counts), deviation, level=level, cells=g) for g in (cells, cells + 1))
-    assert (found.low <= ints(*counts)).all()
-    assert (ints(*counts) <= found.high).all()
-    assert (wider.low <= found.low).all()
-    assert (found.high <= wider.high).all()
-    single = [ends(count_interval(ints(c), deviation, level=level, cells=cells))[0] for c in counts]
-    assert ends(found) == single
+    intervals = count_interval(ints(*counts), deviation, level=level, cells=cells)
+    wider = count_interval(ints(*counts), deviation, level=level, cells=cells + 1)
+    assert (intervals.low <= ints(*counts)).all()
+    assert (ints(*counts) <= intervals.high).all()
+    assert (wider.low <= intervals.low).all()
+    assert (intervals.high <= wider.high).all()
+    single = []
+    for count in counts:
+        single += ends(count_interval(ints(count), deviation, level=level, cells=cells))
+    assert ends(intervals) == single
 
 
 def test_far_from_the_threshold_nothing_is_left_of_it_and_far_tails_have_ends() -> None:
-    """50 deviations above T the ends are the nominal ones; where only an absurd tail told a cell, they are near 0."""
+    """Check that the ends are nominal 50 deviations above T, and near 0 where only an extreme tail released a count."""
     assert ends(selected_interval(ints(1000), 1, 20.0)) == ends(count_interval(ints(1000), 20.0))
     ((low, high),) = ends(selected_interval(ints(10_001), 10_001, 5.6))
     assert low == 0
@@ -146,7 +156,7 @@ FIRST = {((0, 0),): 90, ((0, 1),): 5, ((1, 0),): 33, ((1, 1),): 40, ((1, 2),): 3
 
 
 def drawn() -> Aggregates:
-    """Counts of which one pair is above a part of it, so that it is lowered."""
+    """Return counts in which one pair is above a part of it, so that normalization lowers it."""
     pairs = {((0, 0), (1, 0)): 60, ((0, 1), (1, 2)): 13}
     return Aggregates(
         domain=domain_of((2, 3)),
@@ -158,28 +168,30 @@ def drawn() -> Aggregates:
 
 
 def test_intervals_of_a_release_come_from_the_draw_and_its_thresholds() -> None:
-    """T of the private domain for its values alone; a pair that consistency lowered to 33 has the interval of 60."""
+    """Check that T of the private domain applies to its values only, and that a pair lowered to 33 has the interval of 60."""
     source = drawn()
-    told = normalize(source)
-    first, second = release_intervals(told, source, PEOPLE)
+    published = normalize(source)
+    first, second = release_intervals(published, source, PEOPLE)
     public = ends(selected_interval(ints(90, 5), 4, 10.0))
     private = ends(selected_interval(ints(33, 40, 31), 30, 10.0))
     assert ends(first) == [*public, *private]
-    assert told.levels[1].counts.tolist() == [33, 5]
+    assert published.levels[1].counts.tolist() == [33, 5]
     assert ends(second) == ends(selected_interval(ints(60, 13), 12, 10.0))
+    without_pairs = replace(source, levels=(source.levels[0], level_from({}, 2)))
     with pytest.raises(InputError, match="not drawn"):
-        release_intervals(told, replace(source, levels=(source.levels[0], level_from({}, 2))), PEOPLE)
+        release_intervals(published, without_pairs, PEOPLE)
 
 
 def test_the_published_table_has_every_interval_and_is_read_back() -> None:
-    """Of the record count, too; the same bytes every time."""
-    told = normalize(drawn())
-    intervals = release_intervals(told, drawn(), PEOPLE)
-    table = counts_table(told, intervals, 2)
+    """Check the interval of the record count, too, and that the bytes are the same every time."""
+    published = normalize(drawn())
+    intervals = release_intervals(published, drawn(), PEOPLE)
+    table = counts_table(published, intervals, 2)
     assert table.column_names[:7] == ["length", "count", "noise_sd", "low", "high", "adjusted", "column_1"]
     assert all(row["low"] <= row["count"] <= row["high"] for row in table.to_pylist())
     assert (table.column("low")[0].as_py(), table.column("high")[0].as_py()) == (122, 138)
-    again, read = read_counts(table, told.domain, told.noise)
+    aggregates, read = read_counts(table, published.domain, published.noise)
     assert [ends(i) for i in read] == [ends(i) for i in intervals]
-    assert [level.counts.tolist() for level in again.levels] == [level.counts.tolist() for level in told.levels]
-    assert csv_bytes(table) == csv_bytes(counts_table(again, read, 2))
+    read_back = [level.counts.tolist() for level in aggregates.levels]
+    assert read_back == [level.counts.tolist() for level in published.levels]
+    assert csv_bytes(table) == csv_bytes(counts_table(aggregates, read, 2))

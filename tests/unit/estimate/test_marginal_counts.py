@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 from marginweave.base.errors import InputError
 from marginweave.counts.released_rows import count_values
-from marginweave.domain.masks import Mask
+from marginweave.domain.labels import Domain
+from marginweave.domain.masks import Clique, Mask
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.intervals import marginal_intervals
@@ -39,45 +42,77 @@ from tests.support.noisy_marginals import CLIQUES, config, marginals
 from tests.support.synthesized import synthesize_codes
 
 
-def same(one: Marginals, other: Marginals) -> bool:
-    return one.domain == other.domain and all(
-        len(a) == len(b)
-        and all(
-            (x.attributes, x.deviation) == (y.attributes, y.deviation) and np.array_equal(x.counts, y.counts)
-            for x, y in zip(a, b, strict=True)
-        )
-        for a, b in ((one.one_way, other.one_way), (one.larger, other.larger), (one.consistent, other.consistent))
+def same(first: Marginals, second: Marginals) -> bool:
+    """Return whether two sets of marginals are equal."""
+    return (
+        first.domain == second.domain
+        and same_tables(first.one_way, second.one_way)
+        and same_tables(first.larger, second.larger)
+        and same_tables(first.consistent, second.consistent)
     )
 
 
+def same_tables(first: Sequence[Observation], second: Sequence[Observation]) -> bool:
+    """Return whether two lists of tables have equal attributes, noise and counts."""
+    if len(first) != len(second):
+        return False
+    for a, b in zip(first, second, strict=True):
+        if (a.attributes, a.deviation) != (b.attributes, b.deviation) or not np.array_equal(a.counts, b.counts):
+            return False
+    return True
+
+
 def test_counts_add_up_to_the_records_whatever_was_merged() -> None:
-    """Values of every measured set of attributes, missing cells left out: at most n, up to rounding of each cell."""
+    """Check that every measured set of attributes has at most n records, up to rounding of each cell."""
     settings = config()
-    found = marginal_counts(normalize_marginals(marginals(settings), settings), settings)
-    assert found.measured is not None
-    assert set(found.measured) == {(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (2, 3), (1, 2, 3)}
-    for level in found.levels:
+    normalized = normalize_marginals(marginals(settings), settings)
+    counts = marginal_counts(normalized, settings)
+    assert counts.measured is not None
+    assert set(counts.measured) == {(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (2, 3), (1, 2, 3)}
+    for level in counts.levels:
         for columns, rows in level.by_columns():
-            assert level.counts[rows].sum() <= found.record_count + len(level.counts[rows]) / 2
-            assert level.counts[rows].min() > 0
-            assert (level.values[rows] < np.array([found.domain.sizes[j] for j in columns])).all()
-    for longest in (1, 2, 9):  # a page that needs no more has the same
-        some = marginal_counts(normalize_marginals(marginals(settings), settings), settings, longest)
-        assert some.noise == found.noise[:longest]
-        for one, level in zip(some.levels, found.levels[:longest], strict=True):
-            np.testing.assert_array_equal(one.counts, level.counts)
+            numbers = level.counts[rows]
+            assert numbers.sum() <= counts.record_count + len(numbers) / 2
+            assert numbers.min() > 0
+            sizes = np.array([counts.domain.sizes[j] for j in columns])
+            assert (level.values[rows] < sizes).all()
+    for longest in (1, 2, 9):  # a page that needs only short combinations has the same counts
+        short = marginal_counts(normalized, settings, longest)
+        assert short.noise == counts.noise[:longest]
+        for short_level, level in zip(short.levels, counts.levels[:longest], strict=True):
+            np.testing.assert_array_equal(short_level.counts, level.counts)
 
 
 def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
     settings = config(aggregate__compress="none")
     drawn = normalize_marginals(marginals(settings), settings)
-    found = marginal_counts(drawn, settings)
-    assert found.measured is not None
-    assert found.measured[1, 2] == pytest.approx(4.0 * np.sqrt(8))
-    assert found.measured[0, 1] == found.measured[2,] == 4.0
-    table = counts_table(found, marginal_intervals(found, drawn, settings), settings.longest).to_pandas()
+    counts = marginal_counts(drawn, settings)
+    assert counts.measured is not None
+    assert counts.measured[1, 2] == pytest.approx(4.0 * np.sqrt(8))
+    assert counts.measured[0, 1] == counts.measured[2,] == 4.0
+    intervals = marginal_intervals(counts, drawn, settings)
+    table = counts_table(counts, intervals, settings.longest).to_pandas()
     pair = table[(table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")]
     assert set(pair["noise_sd"]) == {4.0 * np.sqrt(8)}
+
+
+def columns_of_last_rows(rows: list[dict[str, Any]], longest: int) -> list[tuple[str | None, ...]]:
+    """Return the columns of the rows, at the end of a table, that name sets of columns without a value."""
+    without_value = [row for row in rows[1:] if row["value_1"] is None]
+    places = range(1, longest + 1)
+    columns = []
+    for row in without_value:
+        columns.append(tuple(row[f"column_{i}"] for i in places))
+    return columns
+
+
+def padded_names(cliques: Sequence[Clique], domain: Domain, longest: int) -> list[tuple[str | None, ...]]:
+    """Return the names of the columns of each clique, and None up to the longest length."""
+    padded: list[tuple[str | None, ...]] = []
+    for clique in cliques:
+        names = [domain.names[a] for a in clique]
+        padded.append((*names, *[None] * (longest - len(names))))
+    return padded
 
 
 @pytest.mark.parametrize("compress", ["none", "rare"])
@@ -85,29 +120,32 @@ def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
 def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
     monkeypatch: pytest.MonkeyPatch, most: int, compress: str
 ) -> None:
-    """Noise as large as many counts, so that consistency leaves nothing of them: each has its row, or its columns have one.
+    """Check tables with noise as large as many counts, so that consistency leaves nothing of these counts.
 
-    Of what is listed `adjusted` is what it was without these rows, or 0; a count as measured is inside low and high, which are
-    not nearer to it than noise is; a note says where `adjusted` is outside, or where there is no count.
+    Each count has its row, or its columns have one. `adjusted` of a listed count is the same as without these rows, or 0. A
+    count as measured is between low and high, which are at least as far from it as noise is. A note says where `adjusted` is
+    outside, or where there is no count.
     """
     monkeypatch.setattr("marginweave.estimate.marginals.MOST_LISTED", most)
     settings = config(**({"aggregate__compress": "none"} if compress == "none" else {}))
     drawn = normalize_marginals(marginals(settings, sd=40.0), settings)
-    found = marginal_counts(drawn, settings)
-    every, left_out = listed_counts(found)
-    assert bool(left_out) == (most == 60)
-    table = counts_table(every, marginal_intervals(every, drawn, settings), settings.longest, left_out)
-    rows, places = table.to_pylist(), range(1, settings.longest + 1)
-    kept, listed = counts_of(found), counts_of(every)
-    assert {key: count for key, count in listed.items() if count} == kept
+    counts = marginal_counts(drawn, settings)
+    with_empty_cells, incomplete = listed_counts(counts)
+    assert bool(incomplete) == (most == 60)
+    intervals = marginal_intervals(with_empty_cells, drawn, settings)
+    table = counts_table(with_empty_cells, intervals, settings.longest, incomplete)
+    rows = table.to_pylist()
+    listed = counts_of(with_empty_cells)
+    assert {key: count for key, count in listed.items() if count} == counts_of(counts)
     assert 0 in listed.values()
-    domain, measured = found.domain, found.measured or {}
-    said = [tuple(row[f"column_{i}"] for i in places) for row in rows[1:] if row["value_1"] is None]
-    assert said == [(*(domain.names[a] for a in c), None, None)[: len(places)] for c in left_out]
-    for clique in measured:
-        cells = sum(tuple(a for a, _ in key) == clique for key in listed)
-        assert clique in left_out or cells == math.prod(domain.sizes[a] for a in clique)
-    assert [row["adjusted"] for row in rows[1:] if row["value_1"] is not None] == list(listed.values())
+    assert columns_of_last_rows(rows, settings.longest) == padded_names(incomplete, counts.domain, settings.longest)
+    cells: Counter[Clique] = Counter()
+    for key in listed:
+        cells[tuple(a for a, _ in key)] += 1
+    for clique in counts.measured or {}:
+        assert clique in incomplete or cells[clique] == math.prod(counts.domain.sizes[a] for a in clique)
+    adjusted = [row["adjusted"] for row in rows[1:] if row["value_1"] is not None]
+    assert adjusted == list(listed.values())
     for row in rows[1:]:
         note = row["note"] or ""
         if row["value_1"] is None:
@@ -124,52 +162,55 @@ def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
 def test_notes_say_that_adjusted_counts_follow_from_earlier_releases_too() -> None:
     settings = config(aggregate__compress="none")
     drawn = normalize_marginals(marginals(settings, sd=40.0), settings)
-    found = marginal_counts(drawn, settings)
-    inside = marginal_intervals(found, drawn, settings)
-    alone, both = (counts_table(found, inside, settings.longest, earlier=earlier) for earlier in (False, True))
-    assert alone.drop_columns("note").equals(both.drop_columns("note"))
-    (head, *notes), (told, *others) = (table["note"].to_pylist() for table in (alone, both))
+    counts = marginal_counts(drawn, settings)
+    intervals = marginal_intervals(counts, drawn, settings)
+    table = counts_table(counts, intervals, settings.longest, earlier=False)
+    pooled_table = counts_table(counts, intervals, settings.longest, earlier=True)
+    assert table.drop_columns("note").equals(pooled_table.drop_columns("note"))
+    head, *notes = table["note"].to_pylist()
+    pooled_head, *pooled_notes = pooled_table["note"].to_pylist()
     assert "earlier" not in head
-    assert "the number of records, is of this release alone" in told
-    (apart,) = {(note, other) for note, other in zip(notes, others, strict=True) if note}
-    assert apart[0].endswith("adjusted lies outside: it follows from other counts, too")
-    assert apart[1].endswith(
+    assert "the number of records, is of this release alone" in pooled_head
+    ((note, pooled_note),) = {pair for pair in zip(notes, pooled_notes, strict=True) if pair[0]}
+    assert note.endswith("adjusted lies outside: it follows from other counts, too")
+    assert pooled_note.endswith(
         "adjusted lies outside: it follows from other counts, those of earlier releases among them"
     )
 
 
 def test_without_noise_to_speak_of_the_counts_are_those_of_the_table() -> None:
-    """Deviation 1e-6 and exact counts: what is consistent already stays, and nothing is merged that has a count."""
+    """Check, with sigma 1e-6, that consistent counts are unchanged, and that no value with a count is merged."""
     settings = config()
     exact = marginals(settings, sd=1e-6)
-    found = marginal_counts(normalize_marginals(exact, settings), settings)
-    first = found.levels[0]
-    for j, one in enumerate(exact.one_way):
-        mine = first.columns[:, 0] == j
-        expected = one.counts[: found.domain.sizes[j]]
-        assert np.array_equal(first.values[mine, 0], np.flatnonzero(expected))
-        assert np.array_equal(first.counts[mine], expected[expected > 0])
-    assert found.record_count == 900
+    counts = marginal_counts(normalize_marginals(exact, settings), settings)
+    single = counts.levels[0]
+    for j, table in enumerate(exact.one_way):
+        rows = single.columns[:, 0] == j
+        expected = table.counts[: counts.domain.sizes[j]]
+        assert np.array_equal(single.values[rows, 0], np.flatnonzero(expected))
+        assert np.array_equal(single.counts[rows], expected[expected > 0])
+    assert counts.record_count == 900
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_combination_is_more_frequent_than_a_part_of_it(seed: int) -> None:
-    """Of counts that differ in their last digits, as sums in another order do, on both sides of a half."""
+    """Check counts that differ in their last digits, as sums in another order do, on both sides of a half."""
     settings = config(aggregate__compress="none", structure={"forbidden": [{"sex": "f", "region": "north"}]})
     normalized = normalize_marginals(marginals(settings, seed=seed), settings)
     rng = np.random.default_rng(seed)
-    blurred = tuple(
-        replace(m, counts=np.floor(m.counts) + 0.5 + rng.choice([-1e-9, 1e-9], m.counts.shape))
-        for m in normalized.consistent
-    )
-    counts = counts_of(marginal_counts(replace(normalized, consistent=blurred), settings))
+    blurred = []
+    for m in normalized.consistent:
+        last_digits = rng.choice([-1e-9, 1e-9], m.counts.shape)
+        blurred.append(replace(m, counts=np.floor(m.counts) + 0.5 + last_digits))
+    blurred_marginals = replace(normalized, consistent=tuple(blurred))
+    counts = counts_of(marginal_counts(blurred_marginals, settings))
     assert any(len(combination) == 3 for combination in counts)
     for combination, count in counts.items():
         assert all(counts[part] >= count for part in parts(combination))
 
 
 def test_what_became_too_large_is_named() -> None:
-    """A declared marginal that was not measured stands in privacy.json and in the report's warnings."""
+    """Check that privacy.json and the report's warnings name a declared marginal that was not measured."""
     settings = config()
     drawn = marginals(settings)
     assert marginal_facts(drawn, settings).not_measured == ()
@@ -185,17 +226,18 @@ def test_a_resized_table_keeps_its_public_size() -> None:
     settings = config(resize={"records": 640}, **imputed)
     normalized = normalize_marginals(marginals(settings), settings)
     assert normalized.consistent[0].total == pytest.approx(640)
-    found = marginal_counts(normalized, settings)
-    assert (found.record_count, found.record_deviation) == (640, 0.0)
+    counts = marginal_counts(normalized, settings)
+    assert counts.record_count == 640
+    assert counts.record_deviation == 0.0
 
 
 def test_forbidden_values_stay_out_of_counts_and_records() -> None:
-    """Structural zeros, and no missing value where a private domain is never missing."""
+    """Check structural zeros, and that a private domain that is never missing has no missing value."""
     settings = config(structure={"forbidden": [{"region": "north", "age": ["[0, 18)", "[18, 30)"]}]})
     normalized = normalize_marginals(marginals(settings), settings)
-    found = marginal_counts(normalized, settings).levels[1]
-    pair = (found.columns == (1, 2)).all(axis=1)
-    assert not ((found.values[pair, 0] == 0) & (found.values[pair, 1] < 2)).any()
+    pairs = marginal_counts(normalized, settings).levels[1]
+    values = pairs.values[(pairs.columns == (1, 2)).all(axis=1)]
+    assert not ((values[:, 0] == 0) & (values[:, 1] < 2)).any()
     codes = synthesize_codes(normalized, settings, settings.synthesize)
     assert not ((codes[1] == 0) & (codes[2] < 2)).any()
     assert len(codes[0]) == round(normalized.consistent[0].total)
@@ -204,19 +246,22 @@ def test_forbidden_values_stay_out_of_counts_and_records() -> None:
     masks = structural_masks(config(columns__region=private), (("f", "m"), ("a", "b"), (), ()))
     (mask,) = masks
     assert isinstance(mask, Mask)
-    assert (mask.attributes, mask.allowed.tolist()) == ((1,), [True, True, False])
+    assert mask.attributes == (1,)
+    assert mask.allowed.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("compress", ["none", 3.0, 40.0])
 def test_the_measured_file_is_read_back(compress: Any) -> None:
-    """Every cell, signed, in order; merged values are told in privacy.json; a file that lacks a cell is refused."""
+    """Check every cell, signed, in order; that privacy.json lists merged values; and that a file without a cell is refused."""
     settings = config(aggregate__compress=compress)
     drawn = marginals(settings)
-    table, facts = measurements_table(drawn, settings), marginal_facts(drawn, settings)
+    table = measurements_table(drawn, settings)
+    facts = marginal_facts(drawn, settings)
     assert same(read_measurements(table, facts.marginals or (), drawn.domain, settings), drawn)
     assert bool(facts.measured_together) == (compress != "none")
+    without_last = table.slice(0, table.num_rows - 1)
     with pytest.raises(InputError, match="every cell"):
-        read_measurements(table.slice(0, table.num_rows - 1), facts.marginals or (), drawn.domain, settings)
+        read_measurements(without_last, facts.marginals or (), drawn.domain, settings)
 
 
 def test_bytes_are_read_back_and_fit_into_the_room_that_is_set_aside() -> None:
@@ -226,23 +271,25 @@ def test_bytes_are_read_back_and_fit_into_the_room_that_is_set_aside() -> None:
     packed = pack_observations(drawn.one_way)
     assert len(packed) <= observation_bytes([m.counts for m in drawn.one_way])
     assert [m.attributes for m in unpack_observations(packed)] == [(0,), (1,), (2,), (3,)]
-    many = tuple(Observation(attributes=(a,), counts=np.zeros(2, np.int64), deviation=1.5) for a in range(500))
+    zeros = np.zeros(2, np.int64)
+    many = tuple(Observation(attributes=(a,), counts=zeros, deviation=1.5) for a in range(500))
     assert len(pack_observations(many)) <= observation_bytes([m.counts for m in many])
     labels = {1: ("ä", "\x7f|", "x" * 300)}
     assert unpack_labels(pack_labels(labels)) == labels
 
 
 def test_values_are_discovered_where_they_reach_the_threshold() -> None:
-    """Noise of 1.5 (false alarm below 1e-9 at 10 deviations): 200 records are found, 10 are not, absent ones never."""
+    """Check with noise of 1.5 (false alarm below 1e-9 at 10 sigma) that 200 records are found, and 10 or none are not."""
     codes = np.repeat(np.array([0, 1, 3], np.uint8), [200, 10, 50])
     table = EncodedTable(codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w")))
     sd = noise_sigma(1.5, 1, configuration().stability)
-    assert discover_labels(count_values([table], [0]), table.labels, sd, 30, fresh_bits()) == {0: ("common",)}
-    assert discover_labels(count_values([table], [0]), table.labels, sd, -30, fresh_bits()) == {0: ("common", "rare")}
+    counts = count_values([table], [0])
+    assert discover_labels(counts, table.labels, sd, 30, fresh_bits()) == {0: ("common",)}
+    assert discover_labels(counts, table.labels, sd, -30, fresh_bits()) == {0: ("common", "rare")}
 
 
 def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> None:
-    """In rounds of up to 3 attributes the files are as wide when only pairs were chosen, and no one triple."""
+    """Check that rounds of up to 3 attributes give files of equal width when only pairs were chosen."""
     widths = set()
     for chosen in (CLIQUES, CLIQUES[:1], ()):
         settings = configuration(
@@ -251,12 +298,14 @@ def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> Non
         drawn = marginals(settings)
         drawn = replace(drawn, larger=tuple(m for m in drawn.larger if m.attributes in chosen))
         normalized = normalize_marginals(drawn, settings)
-        found = marginal_counts(normalized, settings)
-        counts = counts_table(found, marginal_intervals(found, normalized, settings), settings.longest)
-        widths.add((tuple(counts.column_names), tuple(measurements_table(drawn, settings).column_names)))
-    assert len(widths) == 1
-    counted, measured = widths.pop()
-    assert (counted[-2:], measured[-1]) == (("value_3", "note"), "value_3")
+        counts = marginal_counts(normalized, settings)
+        intervals = marginal_intervals(counts, normalized, settings)
+        published = counts_table(counts, intervals, settings.longest)
+        measurements = measurements_table(drawn, settings)
+        widths.add((tuple(published.column_names), tuple(measurements.column_names)))
+    ((published_columns, measured_columns),) = widths
+    assert published_columns[-2:] == ("value_3", "note")
+    assert measured_columns[-1] == "value_3"
 
 
 @pytest.mark.parametrize(
