@@ -55,7 +55,7 @@ class Intervals:
             impossible=impossible,
         )
 
-    def beside(self, adjusted: Integers) -> Integers:
+    def counts_to_show(self, adjusted: Integers) -> Integers:
         """Return the counts to show next to the intervals: the measured ones, or else `adjusted`, clipped to the intervals."""
         clipped = np.clip(adjusted, self.low, self.high)
         return np.where(self.measured < 0, clipped, self.measured)

@@ -30,7 +30,7 @@ def best_counts(published: PublishedRelease) -> list[tuple[Level, Intervals]]:
     """Counts of combinations with their intervals, by length: released k-tuples, or every single value that was measured."""
     if published.measured is None:
         pairs = zip(published.aggregates.levels, published.intervals, strict=True)
-        return [(level, replace(inside, measured=inside.beside(level.counts))) for level, inside in pairs]
+        return [(level, replace(inside, measured=inside.counts_to_show(level.counts))) for level, inside in pairs]
     found = []
     labels = published.aggregates.domain.labels
     for table in sorted((t for t in published.cells if len(t.attributes) == 1), key=lambda t: t.attributes):

@@ -302,7 +302,7 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
         inside = marginal_intervals(aggregates, marginals, configuration, level=1 - tail)[length - 1]
     else:
         inside = tuple_intervals(release, length, 1 - tail)
-    shown, names, labels = inside.beside(level.counts), aggregates.domain.names, aggregates.domain.labels
+    shown, names, labels = inside.counts_to_show(level.counts), aggregates.domain.names, aggregates.domain.labels
     ends = zip(shown.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
     for columns, values, (count, low, high) in zip(level.columns.tolist(), level.values.tolist(), ends, strict=True):
         value = tuple((names[j], labels[j][v]) for j, v in zip(columns, values, strict=True))
