@@ -169,7 +169,7 @@ def _print_comparison(found: ReleaseComparison, false_alarm: float) -> None:
     for line in filter(None, (found.verdict, found.backwards, found.totals, found.drawn_words)):
         out.print(line)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
-        out.print(f"  {printable(change.said)}")
+        out.print(f"  {printable(change.sentence)}")
     if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:
         out.print(f"  and {more:,} more")
     out.print(

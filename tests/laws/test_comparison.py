@@ -65,7 +65,7 @@ def test_page_and_terminal_tell_a_change_in_the_same_words(low: int, high: int, 
     one = Change(words="c1 v7", before=2000, after=1000, low=low, high=high)
     page = render_comparison(replace(compare_releases(before, after), values=(one,)), before, after).decode()
     assert f"{said}</td>" in page
-    assert one.said == f"c1 v7: {said} (from 2,000 to 1,000)"
+    assert one.sentence == f"c1 v7: {said} (from 2,000 to 1,000)"
 
 
 def test_counts_have_their_shares_and_columns_and_values_their_titles() -> None:

@@ -1,1 +1,1 @@
-"""The files and pages of a release."""
+"""Files and pages of a release."""

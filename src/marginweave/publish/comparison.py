@@ -1,4 +1,4 @@
-"""What changed between two releases of one dataset, beyond their noise: a family of tests with one false-alarm rate.
+"""Compare two releases of one dataset: find changes beyond their noise, by a family of tests with one false-alarm rate.
 
 Every count of either release gets an interval, and a value changed where its two intervals do not meet. All intervals hold
 together with probability 1 - `FALSE_ALARM` at least. Half of the rate is for the number of records and single values, half for
@@ -19,9 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
-from marginweave.estimate.intervals import censored_bound, count_interval, expected_ends, marginal_intervals
+from marginweave.domain.labels import Domain
+from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, expected_ends, marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
+from marginweave.observations.tables import Marginals
 from marginweave.prepare.chance import Chance, chance_before_counting
 from marginweave.publish.best import tuple_intervals
 from marginweave.publish.conclusions import value_words
@@ -35,9 +38,14 @@ FALSE_ALARM = 0.05
 _Value = tuple[tuple[str, str], ...]
 
 
+_SharedLabels = Mapping[str, tuple[str, ...]]
+"""Labels that both releases have, by column."""
+"""A combination of values: column and label of each."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Count:
-    """A count and the ends of its interval; None of a value that was not released."""
+    """A count and the ends of its interval; the count is None where the value was not released."""
 
     count: int | None
     low: int
@@ -56,37 +64,37 @@ class Change:
 
     @property
     def is_beyond_noise(self) -> bool:
-        """Whether it is no longer what it was."""
+        """Return whether the count changed by more than its noise can explain."""
         return self.low > 0 or self.high < 0
 
     @property
     def least(self) -> int:
-        """By how much at least, whichever way; 0 where it may be as it was."""
+        """Least amount of the change in either direction; 0 if there may be none."""
         return max(self.low, -self.high, 0)
 
     @property
     def amount(self) -> str:
-        """The least and most in words."""
+        """Least and most of the change, in words."""
         if self.low >= 0:
             return f"{self.low:,} to {self.high:,} more"
-        return (
-            f"{-self.high:,} to {-self.low:,} fewer" if self.high <= 0 else f"{-self.low:,} fewer to {self.high:,} more"
-        )
+        if self.high <= 0:
+            return f"{-self.high:,} to {-self.low:,} fewer"
+        return f"{-self.low:,} fewer to {self.high:,} more"
 
     @property
-    def said(self) -> str:
-        """The change in words."""
+    def sentence(self) -> str:
+        """Change in words, with both counts."""
         counts = ["not released" if count is None else f"{count:,}" for count in (self.before, self.after)]
         return f"{self.words}: {self.amount} (from {counts[0]} to {counts[1]})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseComparison:
-    """All counts that two releases have in common, those of `total`, `values` and `pairs` tested together.
+    """All counts that two releases have in common; `total`, `values` and `pairs` are tested as one family.
 
-    `apart` are columns that have other values in one than in the other, or are in one alone. `backwards` says so where the
-    second release was made before the first; else it is empty. `drawn` has what chance decided in either before rows were
-    counted.
+    `apart` are columns that are in one release only, or that have different values in the two. `backwards` says so if the
+    second release was made before the first; otherwise it is empty. `drawn` lists what chance decided in either release before
+    rows were counted.
     """
 
     total: Change
@@ -98,13 +106,13 @@ class ReleaseComparison:
 
     @property
     def changed(self) -> tuple[Change, ...]:
-        """The single values that changed beyond noise, the largest change first."""
-        return _beyond(self.values)
+        """Single values that changed beyond noise, the largest change first."""
+        return _beyond_noise(self.values)
 
     @property
     def changed_pairs(self) -> tuple[Change, ...]:
-        """The pairs of values, likewise."""
-        return _beyond(self.pairs)
+        """Pairs of values that changed beyond noise, the largest change first."""
+        return _beyond_noise(self.pairs)
 
     @property
     def _explained(self) -> str:
@@ -112,7 +120,7 @@ class ReleaseComparison:
 
     @property
     def totals(self) -> str:
-        """Of how many records the counts are."""
+        """A sentence on how many records each release has."""
         return (
             f"Counts are not scaled: the earlier release has about {self.total.before:,} records, the later about "
             f"{self.total.after:,}. Where they differ, compare shares."
@@ -120,7 +128,7 @@ class ReleaseComparison:
 
     @property
     def drawn_words(self) -> str:
-        """What was drawn again in each release, and what that means for ranges; empty without any."""
+        """A sentence on the random choices of each release and what they mean for ranges; empty if there are none."""
         if not self.drawn:
             return ""
         return (
@@ -130,180 +138,269 @@ class ReleaseComparison:
 
     @property
     def verdict(self) -> str:
-        """The outcome in a sentence."""
-        single, pairs = len(self.changed), len(self.changed_pairs)
-        if not single and not pairs:
+        """Outcome in a sentence."""
+        values = len(self.changed)
+        pairs = len(self.changed_pairs)
+        if values or pairs:
             return (
-                "Only the number of records changed."
-                if self.total.is_beyond_noise
-                else "No change is beyond the noise."
+                f"{values:,} of {len(self.values):,} values changed by more than {self._explained} can explain, and "
+                f"{pairs:,} of {len(self.pairs):,} pairs of values."
             )
-        return (
-            f"{single:,} of {len(self.values):,} values changed by more than {self._explained} can explain, and {pairs:,} of "
-            f"{len(self.pairs):,} pairs of values."
-        )
+        if self.total.is_beyond_noise:
+            return "Only the number of records changed."
+        return "No change is beyond the noise."
 
 
 def compare_releases(before: PublishedRelease, after: PublishedRelease) -> ReleaseComparison:
-    """What changed from one release to another of the same dataset.
+    """Return the changes from one release to another of the same dataset.
 
     Raises:
         InputError: they are of different datasets, one release twice, or of a resized table.
     """
-    datasets = [release.statement.dataset for release in (before, after)]
-    if len({*datasets}) > 1:
-        raise InputError(f"--against must name a release of {datasets[1]}; it is one of {datasets[0]}")
-    if before.statement.release == after.statement.release:
-        raise InputError("--against must name another release than RUN")
-    by_chance = [_chance(release) for release in (before, after)]
-    labels = [dict(zip(r.aggregates.domain.names, r.aggregates.domain.labels, strict=True)) for r in (before, after)]
-    private = {*before.configuration.private_columns, *after.configuration.private_columns}
-    shared = {
-        name: tuple(label for label in labels[1][name] if label in labels[0][name])
-        for name in labels[1]
-        if name in labels[0] and (name in private or labels[0][name] == labels[1][name])
-    }
-    cells = sum(len(a) * len(b) for a, b in itertools.combinations(shared.values(), 2))
-    single = FALSE_ALARM / 4 / (1 + sum(map(len, shared.values())))  # half of a half for each release
-    pair = FALSE_ALARM / 4 / max(cells, 1)
-    titles, names = _titles(after), after.configuration.titled_names
-
-    def words(value: _Value) -> str:
-        return " and ".join(value_words(names[column], titles.get((column, label), label)) for column, label in value)
-
-    both = list(zip((before, after), by_chance, strict=True))
-    totals, values = [_total(r, single) for r in (before, after)], [_single(r, c, shared, single) for r, c in both]
-    pairs = [_paired(r, c, {*shared}, pair) for r, c in both]
+    _refuse_incomparable(before.statement, after.statement)
+    chance_before = _chance(before)
+    chance_after = _chance(after)
+    shared = _shared_labels(before, after)
+    names = after.configuration.titled_names
+    words = _Words(names=names, titles=_titles(after))
+    # A half of the rate for totals and single values, a half for pairs; half of each half for each release.
+    sizes = [len(labels) for labels in shared.values()]
+    value_tail = FALSE_ALARM / 4 / (1 + sum(sizes))
+    cells = sum(a * b for a, b in itertools.combinations(sizes, 2))
+    pair_tail = FALSE_ALARM / 4 / max(cells, 1)
+    values_before = _value_counts(before, chance_before, shared, value_tail)
+    values_after = _value_counts(after, chance_after, shared, value_tail)
+    pairs_before = _pair_counts(before, chance_before, {*shared}, pair_tail)
+    pairs_after = _pair_counts(after, chance_after, {*shared}, pair_tail)
+    columns = {*before.aggregates.domain.names, *after.aggregates.domain.names}
+    apart = sorted(columns - {*shared})
     return ReleaseComparison(
-        total=_change("all records", *totals),
-        values=tuple(_change(words(value), values[0][value], found) for value, found in values[1].items()),
-        pairs=tuple(_change(words(v), pairs[0][v], found) for v, found in pairs[1].items() if v in pairs[0]),
-        apart=tuple(names.get(name, name) for name in sorted({*labels[0], *labels[1]} - {*shared})),
+        total=_change("all records", _total(before, value_tail), _total(after, value_tail)),
+        values=tuple(_changes(words, values_before, values_after)),
+        pairs=tuple(_changes(words, pairs_before, pairs_after)),
+        apart=tuple(names.get(name, name) for name in apart),
         backwards=_backwards(before.statement, after.statement),
-        drawn=tuple(dict.fromkeys(words for chance in by_chance for words in chance.words)),
+        drawn=tuple(dict.fromkeys((*chance_before.words, *chance_after.words))),
     )
 
 
-def render_comparison(found: ReleaseComparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
-    """The page on a comparison."""
+def render_comparison(comparison: ReleaseComparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
+    """Return the HTML page of a comparison."""
     rate = f"{100 * FALSE_ALARM:g}"
-    return render("comparison.html.j2", found=found, before=before, after=after, rate=rate).encode()
+    page = render("comparison.html.j2", found=comparison, before=before, after=after, rate=rate)
+    return page.encode()
 
 
-def _backwards(old: PrivacyStatement, new: PrivacyStatement) -> str:
-    times = [statement.begun for statement in (old, new)]
-    length = min(map(len, times))  # of one of them the day alone may be known
-    if times[0][:length] <= times[1][:length]:
+def _refuse_incomparable(before: PrivacyStatement, after: PrivacyStatement) -> None:
+    """Raise InputError for releases of different datasets, and for one release twice."""
+    if before.dataset != after.dataset:
+        raise InputError(f"--against must name a release of {after.dataset}; it is one of {before.dataset}")
+    if before.release == after.release:
+        raise InputError("--against must name another release than RUN")
+
+
+def _shared_labels(before: PublishedRelease, after: PublishedRelease) -> dict[str, tuple[str, ...]]:
+    """Return the labels that both releases have, by column.
+
+    A column of public values is shared only if both releases declare the same ones.
+    """
+    labels_before = _labels(before)
+    private = {*before.configuration.private_columns, *after.configuration.private_columns}
+    shared = {}
+    for name, labels in _labels(after).items():
+        if name not in labels_before:
+            continue
+        earlier = labels_before[name]
+        if name in private or earlier == labels:
+            shared[name] = tuple(label for label in labels if label in earlier)
+    return shared
+
+
+def _labels(release: PublishedRelease) -> dict[str, tuple[str, ...]]:
+    """Return the labels of each attribute by its name."""
+    domain = release.aggregates.domain
+    return dict(zip(domain.names, domain.labels, strict=True))
+
+
+def _backwards(before: PrivacyStatement, after: PrivacyStatement) -> str:
+    """Return a sentence if `after` was made before `before`; otherwise an empty text."""
+    begun_before = before.begun
+    begun_after = after.begun
+    length = min(len(begun_before), len(begun_after))  # one of them may have the day only
+    if begun_before[:length] <= begun_after[:length]:
         return ""
     return (
-        f"{new.run} ({times[1]}) was made before {old.run} ({times[0]}): "
+        f"{after.run} ({begun_after}) was made before {before.run} ({begun_before}): "
         "over time, each change below went the other way."
     )
 
 
-def _beyond(changes: Sequence[Change]) -> tuple[Change, ...]:
-    found = [change for change in changes if change.is_beyond_noise]
-    return tuple(sorted(found, key=lambda change: (-change.least, change.words)))
+def _beyond_noise(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the changes beyond noise, the largest first."""
+    beyond = [change for change in changes if change.is_beyond_noise]
+    return tuple(sorted(beyond, key=lambda change: (-change.least, change.words)))
 
 
 def _titles(release: PublishedRelease) -> dict[tuple[str, str], str]:
-    """Values with their titles, by column and label."""
+    """Return values with their titles, by column and label."""
     domain = release.aggregates.domain
-    columns = zip(domain.names, domain.labels, titled_labels(release), strict=True)
-    return {(name, v): shown for name, labels, titled in columns for v, shown in zip(labels, titled, strict=True)}
+    titles = {}
+    for name, labels, titled in zip(domain.names, domain.labels, titled_labels(release), strict=True):
+        for label, title in zip(labels, titled, strict=True):
+            titles[name, label] = title
+    return titles
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Words:
+    """Says a combination of values with the titles of columns and values."""
+
+    names: Mapping[str, str]
+    titles: Mapping[tuple[str, str], str]
+
+    def of(self, value: _Value) -> str:
+        """Return the combination in words."""
+        words = []
+        for column, label in value:
+            title = self.titles.get((column, label), label)
+            words.append(value_words(self.names[column], title))
+        return " and ".join(words)
+
+
+def _changes(words: _Words, before: Mapping[_Value, _Count], after: Mapping[_Value, _Count]) -> Iterator[Change]:
+    """Yield the change of each combination of values that both releases have."""
+    for value, count in after.items():
+        if value in before:
+            yield _change(words.of(value), before[value], count)
 
 
 def _change(words: str, before: _Count, after: _Count) -> Change:
     return Change(
-        words=words, before=before.count, after=after.count, low=after.low - before.high, high=after.high - before.low
+        words=words,
+        before=before.count,
+        after=after.count,
+        low=after.low - before.high,
+        high=after.high - before.low,
     )
 
 
 def _total(release: PublishedRelease, tail: float) -> _Count:
-    aggregates = release.aggregates
-    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=1 - tail)
-    return _Count(count=aggregates.record_count, low=int(inside.low[0]), high=int(inside.high[0]))
+    """Return the number of records with its interval."""
+    count = release.aggregates.record_count
+    intervals = count_interval(np.array([count]), release.aggregates.record_deviation, level=1 - tail)
+    return _Count(count=count, low=int(intervals.low[0]), high=int(intervals.high[0]))
 
 
 def _chance(release: PublishedRelease) -> Chance:
-    labels, bounds = release.aggregates.domain.labels, release.statement.bounds_of_lengths
-    found = chance_before_counting(release.configuration, labels, bounds)
-    if found.resized:
+    """Return what chance decides before rows are counted. Raises InputError for a resized table."""
+    labels = release.aggregates.domain.labels
+    chance = chance_before_counting(release.configuration, labels, release.statement.bounds_of_lengths)
+    if chance.resized:
         raise InputError(
             f"{release.statement.run} is of a resized table, whose records are drawn again in each release: how far that moves "
             "a count is not known, so that no change can be told from it; compare releases without resize"
         )
-    return found
+    return chance
 
 
-def _single(
-    release: PublishedRelease, chance: Chance, shared: Mapping[str, tuple[str, ...]], tail: float
+def _value_counts(
+    release: PublishedRelease, chance: Chance, shared: _SharedLabels, tail: float
 ) -> dict[_Value, _Count]:
-    """Every value of the shared columns, released or not."""
+    """Return the counts of all values of the shared columns, released or not.
+
+    Where chance decides before rows are counted, the interval is of the expected count.
+    """
     tail = tail / 2 if chance.is_any else tail
-    places = {name: place for place, name in enumerate(release.aggregates.domain.names)}
-    found = _single_drawn(release, shared, tail)
-    drawn = {value: count for value, count in found.items() if chance.decides([places[value[0][0]]])}
-    return found | {value: _expected(count, tail) for value, count in drawn.items()}
-
-
-def _expected(count: _Count, tail: float) -> _Count:
-    """The same with the ends of what it is expected to be over what chance decides before rows are counted."""
-    low, high = expected_ends(count.low, count.high, tail / 2)
-    return replace(count, low=low, high=high)
-
-
-def _single_drawn(
-    release: PublishedRelease, shared: Mapping[str, tuple[str, ...]], tail: float
-) -> dict[_Value, _Count]:
-    """The same, of what was counted."""
-    found = dict[_Value, _Count]()
     if release.marginals is None:
-        known = dict(_listed(release, 1, tail))
-        noise, private = release.aggregates.noise[0], release.configuration.private_columns
-        for name, labels in shared.items():
-            least = noise.private_threshold if name in private else noise.threshold
-            most = censored_bound(least, noise.deviation, level=1 - tail)
-            unseen = _Count(count=None, low=0, high=most)
-            found |= {((name, label),): known.get(((name, label),), unseen) for label in labels}
-        return found
-    domain, marginals = release.aggregates.domain, release.marginals
-    for name, labels, table in zip(domain.names, domain.labels, marginals.one_way, strict=True):
-        counts = np.rint(table.counts[: len(labels)]).astype(np.int64)
-        inside = count_interval(counts, table.deviation, noise=table.noise, level=1 - tail)
-        ends = zip(labels, inside.measured.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
-        kept = shared.get(name, ())
-        found |= {((name, v),): _Count(count=n, low=low, high=high) for v, n, low, high in ends if v in kept}
-    return found
+        counts = _tuple_value_counts(release, shared, tail)
+    else:
+        counts = _marginal_value_counts(release.aggregates.domain, release.marginals, shared, tail)
+    return _with_expected(release, chance, counts, tail)
 
 
-def _paired(release: PublishedRelease, chance: Chance, shared: set[str], tail: float) -> dict[_Value, _Count]:
-    """The pairs of values of shared columns that are released."""
-    tail = tail / 2 if chance.is_any else tail
+def _with_expected(
+    release: PublishedRelease, chance: Chance, counts: Mapping[_Value, _Count], tail: float
+) -> dict[_Value, _Count]:
+    """Return the counts, with the interval of the expected count where chance decides before rows are counted."""
     places = {name: place for place, name in enumerate(release.aggregates.domain.names)}
-    found = dict[_Value, _Count]()
+    changed = {}
+    for value, count in counts.items():
+        if chance.decides([places[column] for column, _ in value]):
+            low, high = expected_ends(count.low, count.high, tail / 2)
+            changed[value] = replace(count, low=low, high=high)
+        else:
+            changed[value] = count
+    return changed
+
+
+def _tuple_value_counts(release: PublishedRelease, shared: _SharedLabels, tail: float) -> dict[_Value, _Count]:
+    """Return the counts of shared values in a release of k-tuples."""
+    released = dict(_listed(release, 1, tail))
+    private = release.configuration.private_columns
+    noise = release.aggregates.noise[0]
+    counts = {}
+    for name, labels in shared.items():
+        threshold = noise.private_threshold if name in private else noise.threshold
+        most = censored_bound(threshold, noise.deviation, level=1 - tail)
+        unreleased = _Count(count=None, low=0, high=most)
+        for label in labels:
+            value = ((name, label),)
+            counts[value] = released.get(value, unreleased)
+    return counts
+
+
+def _marginal_value_counts(
+    domain: Domain, marginals: Marginals, shared: _SharedLabels, tail: float
+) -> dict[_Value, _Count]:
+    """Return the counts of shared values in a release of marginals."""
+    counts = {}
+    for name, labels, table in zip(domain.names, domain.labels, marginals.one_way, strict=True):
+        measured = np.rint(table.counts[: len(labels)]).astype(np.int64)
+        intervals = count_interval(measured, table.deviation, noise=table.noise, level=1 - tail)
+        shared_labels = shared.get(name, ())
+        for label, count in zip(labels, _counts(intervals.measured, intervals), strict=True):
+            if label in shared_labels:
+                counts[((name, label),)] = count
+    return counts
+
+
+def _counts(measured: Integers, intervals: Intervals) -> Iterator[_Count]:
+    """Yield each count with its interval."""
+    for count, low, high in zip(measured.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True):
+        yield _Count(count=count, low=low, high=high)
+
+
+def _pair_counts(release: PublishedRelease, chance: Chance, shared: set[str], tail: float) -> dict[_Value, _Count]:
+    """Return the counts of released pairs of values of shared columns.
+
+    Where chance decides before rows are counted, the interval is of the expected count.
+    """
+    tail = tail / 2 if chance.is_any else tail
+    counts = {}
     for value, count in _listed(release, 2, tail):
         columns = [column for column, _ in value]
         if shared.issuperset(columns):
-            drawn = chance.decides([places[column] for column in columns])
-            found[value] = _expected(count, tail) if drawn else count
-    return found
+            counts[value] = count
+    return _with_expected(release, chance, counts, tail)
 
 
 def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tuple[_Value, _Count]]:
-    """Released combinations of one length with their intervals."""
-    aggregates, configuration, marginals = release.aggregates, release.configuration, release.marginals
+    """Yield the released combinations of one length with their intervals."""
+    aggregates = release.aggregates
+    marginals = release.marginals
     if marginals is not None:
-        aggregates = listed_counts(marginal_counts(marginals, configuration, length), length)[0]
+        aggregates, _ = listed_counts(marginal_counts(marginals, release.configuration, length), length)
     if len(aggregates.levels) < length:
         return
-    level = aggregates.levels[length - 1]
     if marginals is not None:
-        inside = marginal_intervals(aggregates, marginals, configuration, level=1 - tail)[length - 1]
+        intervals_of_lengths = marginal_intervals(aggregates, marginals, release.configuration, level=1 - tail)
+        intervals = intervals_of_lengths[length - 1]
     else:
-        inside = tuple_intervals(release, length, 1 - tail)
-    shown, names, labels = inside.counts_to_show(level.counts), aggregates.domain.names, aggregates.domain.labels
-    ends = zip(shown.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
-    for columns, values, (count, low, high) in zip(level.columns.tolist(), level.values.tolist(), ends, strict=True):
-        value = tuple((names[j], labels[j][v]) for j, v in zip(columns, values, strict=True))
-        yield value, _Count(count=count, low=low, high=high)
+        intervals = tuple_intervals(release, length, 1 - tail)
+    level = aggregates.levels[length - 1]
+    names = aggregates.domain.names
+    labels = aggregates.domain.labels
+    counts = _counts(intervals.counts_to_show(level.counts), intervals)
+    for columns, codes, count in zip(level.columns.tolist(), level.values.tolist(), counts, strict=True):
+        value = tuple((names[j], labels[j][code]) for j, code in zip(columns, codes, strict=True))
+        yield value, count

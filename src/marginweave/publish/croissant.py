@@ -1,4 +1,4 @@
-"""croissant.json: what a catalogue of data sets reads of a release, in Croissant 1.0 (JSON-LD over schema.org)."""
+"""Writes croissant.json: the description of a release for catalogues of data sets, Croissant 1.0 (JSON-LD, schema.org)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ _TYPES |= {"timestamp": "DateTime"}
 def croissant(
     configuration: Configuration, statement: PrivacyStatement, schema: pa.Schema, digests: Mapping[str, str]
 ) -> bytes:
-    """The description of a release: its files by `digests`, and the columns of the synthetic records. DP: post-processing.
+    """Return the description of a release: its files by `digests`, and the columns of the synthetic records.
+
+    DP: post-processing.
 
     Args:
         configuration: what is declared.
@@ -62,65 +64,93 @@ def croissant(
         schema: of synthetic.parquet.
         digests: SHA-256 of each file of the release, by name.
     """
-    guarantee = statement.guarantee
-    promise = (
-        f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
-        "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
-    )
-    counted = configuration.counted_with(statement.bounds_of_lengths)
-    bounded = counted and f"Every number counts {counted}."
-    uncounted = statement.uncounted and statement.uncounted.words
-    undeclared = {one.attribute: one.words for one in statement.undeclared or () if one.found}
-    found: dict[str, Any] = {
+    promise = _promise(statement)
+    undeclared = {row.attribute: row.words for row in statement.undeclared or () if row.found}
+    fields = [_field(configuration, field, undeclared.get(field.name)) for field in schema]
+    description: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": configuration.label or statement.dataset,
-        "description": " ".join(filter(None, (configuration.description, bounded, uncounted, promise))),
+        "description": _description(configuration, statement),
         "identifier": f"urn:uuid:{statement.release}",
         "citeAs": citation(configuration, statement),
         **_publication(configuration, statement),
         "usageInfo": {"@type": "sc:CreativeWork", "name": "Privacy statement", "url": "privacy.json"},
         "rai:personalSensitiveInformation": promise,
         "distribution": [_file(name, digest) for name, digest in digests.items() if name in _FILES],
-        "recordSet": [
-            {
-                "@type": "cr:RecordSet",
-                "@id": "records",
-                "name": "records",
-                "field": [_field(configuration, one, undeclared.get(one.name)) for one in schema],
-            }
-        ],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}],
     }
-    return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(description, indent=1, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def _promise(statement: PrivacyStatement) -> str:
+    """Return the guarantee in words."""
+    guarantee = statement.guarantee
+    return (
+        f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
+        "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
+    )
+
+
+def _description(configuration: Configuration, statement: PrivacyStatement) -> str:
+    """Return the steward's description, what the numbers count, and the guarantee."""
+    sentences = [configuration.description]
+    counted = configuration.counted_with(statement.bounds_of_lengths)
+    if counted:
+        sentences.append(f"Every number counts {counted}.")
+    if statement.uncounted:
+        sentences.append(statement.uncounted.words)
+    sentences.append(_promise(statement))
+    return " ".join(filter(None, sentences))
 
 
 def _publication(configuration: Configuration, statement: PrivacyStatement) -> dict[str, Any]:
-    """Who published it, when and under which license, as far as that is known."""
-    said, found = configuration.publish, dict[str, Any]()
-    if said.publisher:
-        contact = {"contactPoint": {"@type": "sc:ContactPoint", "description": said.contact}} if said.contact else {}
-        found["publisher"] = found["creator"] = {"@type": "sc:Organization", "name": said.publisher, **contact}
-    known = {"license": said.license, "dateCreated": statement.begun, "datePublished": statement.begun}
-    return found | {name: value for name, value in known.items() if value}
+    """Return publisher, license and dates of a release, as far as they are known."""
+    publish = configuration.publish
+    facts = dict[str, Any]()
+    if publish.publisher:
+        organization: dict[str, Any] = {"@type": "sc:Organization", "name": publish.publisher}
+        if publish.contact:
+            organization["contactPoint"] = {"@type": "sc:ContactPoint", "description": publish.contact}
+        facts["publisher"] = organization
+        facts["creator"] = organization
+    if publish.license:
+        facts["license"] = publish.license
+    if statement.begun:
+        facts["dateCreated"] = statement.begun
+        facts["datePublished"] = statement.begun
+    return facts
 
 
 def _file(name: str, digest: str) -> dict[str, Any]:
+    """Return the entry of one file of the release."""
     kind, words = _FILES[name]
-    facts = {"@id": name, "name": name, "description": words, "contentUrl": name, "encodingFormat": kind}
-    return {"@type": "cr:FileObject", **facts, "sha256": digest}
+    return {
+        "@type": "cr:FileObject",
+        "@id": name,
+        "name": name,
+        "description": words,
+        "contentUrl": name,
+        "encodingFormat": kind,
+        "sha256": digest,
+    }
 
 
 def _field(configuration: Configuration, field: pa.Field, undeclared: str | None) -> dict[str, Any]:
+    """Return the entry of one column of the synthetic records."""
     column = configuration.columns[field.name]
-    kind = re.match("[a-z]+", str(cell_type(field.type)))
+    label = column.label and f"{column.label}."
     no_value = missing_words(configuration, field.name)
-    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description, no_value, undeclared)))
+    words = " ".join(filter(None, (label, column.description, no_value, undeclared)))
+    kind = re.match("[a-z]+", str(cell_type(field.type)))
+    type_name = _TYPES.get(kind[0] if kind else "", "Text")
     return {
         "@type": "cr:Field",
         "@id": f"records/{field.name}",
         "name": field.name,
         **({"description": words} if words else {}),
-        "dataType": f"sc:{_TYPES.get(kind[0] if kind else '', 'Text')}",
+        "dataType": f"sc:{type_name}",
         "source": {"fileObject": {"@id": "synthetic.parquet"}, "extract": {"column": field.name}},
     }

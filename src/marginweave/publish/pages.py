@@ -1,4 +1,4 @@
-"""The pages of a release, from what is in it alone: written with it, and written anew from a published one.
+"""Renders the pages of a release from its files only: for a new release, and again for a published one.
 
 report.html has neither scripts nor network: what was released, under which guarantee, and how good it is. explore.html has
 released counts and synthetic records to look into; it needs no network and no server.
@@ -33,13 +33,21 @@ _GRADES = {"good": ("good", "Good"), "with care": ("care", "With care"), "not": 
 
 
 def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation) -> dict[str, bytes]:
-    """report.html and explore.html of a release, what they show of its records, and its evaluation. DP: post-processing."""
-    report, explorer = render_report(published, shown, evaluation), render_explorer(published, shown)
-    return {"report.html": report.encode(), "explore.html": explorer.encode()}
+    """Return report.html and explore.html of a release. DP: post-processing.
+
+    Args:
+        published: The release.
+        shown: What the pages show of its synthetic records.
+        evaluation: The content of its evaluation.json.
+    """
+    return {
+        "report.html": render_report(published, shown, evaluation).encode(),
+        "explore.html": render_explorer(published, shown).encode(),
+    }
 
 
 def read_pages(place: Path) -> dict[str, bytes]:
-    """`release_pages` of the release in folder `place`; the bytes that were published with it. DP: post-processing.
+    """Return `release_pages` of the release in folder `place`: the bytes that were published with it. DP: post-processing.
 
     Raises:
         InputError: it is not there, or not complete.
@@ -48,7 +56,7 @@ def read_pages(place: Path) -> dict[str, bytes]:
 
 
 def internal_report(place: Path, internal: InternalEvaluation) -> bytes:
-    """The report of the release in folder `place` with the comparison `internal` in it. DP: none: for `internal/` only.
+    """Return the report of the release in `place`, with the comparison `internal`. DP: none: for `internal/` only.
 
     Raises:
         InputError: it is not there, or not complete.
@@ -58,9 +66,10 @@ def internal_report(place: Path, internal: InternalEvaluation) -> bytes:
 
 
 def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, Evaluation]:
-    """The release, what is shown of its records, read block by block, and its evaluation."""
+    """Return the release, what is shown of its records, read block by block, and its evaluation."""
     published = PublishedRelease.read(place)
-    domain, configuration = published.aggregates.domain, published.configuration
+    domain = published.aggregates.domain
+    configuration = published.configuration
 
     def codes_of(batch: pa.RecordBatch) -> RecordCodes:
         return reader.record_codes(pa.Table.from_batches([batch]), domain, configuration)
@@ -79,37 +88,38 @@ def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, Evaluation]:
 def render_report(
     published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation, internal: InternalEvaluation | None = None
 ) -> str:
-    """The page as HTML text, the same for the same release.
+    """Return the page as HTML text, the same for the same release.
 
     Args:
         published: The release.
         shown: What is shown of its synthetic records.
         evaluation: The content of its evaluation.json; a section without numbers is left out.
-        internal: The comparison with the sensitive table, for the page's internal twin alone, which says so everywhere.
+        internal: The comparison with the sensitive table, for the internal version of the page, which says so everywhere.
 
     Returns:
         HTML. DP: post-processing of released counts and records; with `internal` none.
     """
-    statement, aggregates, titled = published.statement, published.aggregates, published.configuration.titled_names
+    configuration = published.configuration
+    statement = published.statement
+    titled = configuration.titled_names
     scale = published.total / shown.records if shown.records else 1.0
     columns = distributions(published, shown, scale)
+    warnings = reader_warnings(configuration, published.aggregates, statement.mechanisms, statement.not_measured or ())
     return render(
         "report.html.j2",
         published=published,
         shown=shown,
         evaluation=evaluation,
         internal=internal,
-        warnings=reader_warnings(
-            published.configuration, aggregates, statement.mechanisms, statement.not_measured or ()
-        ),
+        warnings=warnings,
         observer=math.ceil(100 * statement.observer - 1e-9),
         shares=_shares(statement.mechanisms),
         total=best_records(published),
         scale=scale,
         marginals=_by_length(statement.marginals or ()),
-        columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(columns)],
+        columns=[(column, figures.distribution_figure(column, f"column-{j}")) for j, column in enumerate(columns)],
         conclusions=conclusions(published, columns, evaluation.verdict),
-        citation=citation(published.configuration, statement),
+        citation=citation(configuration, statement),
         missing_words=missing_words,
         pairs=_pairs(evaluation, titled),
         figures=_quality_figures(evaluation, "quality", "Released counts", titled),
@@ -118,44 +128,65 @@ def render_report(
 
 
 def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, str, list[SetVerdict]]]:
-    """The pairs of each grade: the best of the good first, of all others the worst, and those that nothing measured."""
-    sets = [one for one in evaluation.verdict.sets if len(one.attributes) == 2]
-    rows = [one.model_copy(update={"attributes": [titled[name] for name in one.attributes]}) for one in sets]
-    known = sorted((one for one in rows if one.error is not None), key=lambda one: one.error or 0.0)
-    found = [(*words, [one for one in known if one.grade == grade]) for grade, words in _GRADES.items()]
-    found = [(kind, words, some if kind == "good" else some[::-1]) for kind, words, some in found]
-    found.append(("unknown", "Not measured", [one for one in rows if one.error is None]))
-    return [(kind, words, some) for kind, words, some in found if some]
+    """Return the pairs of columns by grade, with the class and the title of each grade.
+
+    Good pairs begin with the best, those of other grades with the worst; pairs that nothing measured are the last group.
+    """
+    pairs = []
+    for verdict in evaluation.verdict.sets:
+        if len(verdict.attributes) == 2:
+            names = [titled[name] for name in verdict.attributes]
+            pairs.append(verdict.model_copy(update={"attributes": names}))
+    measured = [pair for pair in pairs if pair.error is not None]
+    measured.sort(key=lambda pair: pair.error or 0.0)
+    groups = []
+    for grade, (kind, title) in _GRADES.items():
+        graded = [pair for pair in measured if pair.grade == grade]
+        groups.append((kind, title, graded if kind == "good" else graded[::-1]))
+    unmeasured = [pair for pair in pairs if pair.error is None]
+    groups.append(("unknown", "Not measured", unmeasured))
+    return [group for group in groups if group[2]]
 
 
 def _quality_figures(
     evaluation: RecordAgreement, name: str, reference: str, titled: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The figures of what an evaluation has, by section."""
-    found: dict[str, Any] = {}
+    """Return the figures of an evaluation by section."""
+    sections: dict[str, Any] = {}
     if any(bucket.proportional_error is not None for bucket in evaluation.by_count):
-        found["errors"] = figures.error_figure(evaluation.by_count, f"{name}-errors")
+        sections["errors"] = figures.error_figure(evaluation.by_count, f"{name}-errors")
     if evaluation.marginals:
-        found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
+        sections["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
-    if names := [titled.get(own, own) for own in measure.names]:
-        sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
-        found["association"] = [
-            (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(names, of))
-            for side, of, title in sides
-        ]
-    return found
+    names = [titled.get(column, column) for column in measure.names]
+    if names:
+        heat_maps = []
+        for side, matrix, title in (
+            ("synthetic", measure.synthetic, "Synthetic records"),
+            ("reference", measure.reference, reference),
+        ):
+            figure = figures.association_figure(names, matrix, title, f"{name}-{side}")
+            heat_maps.append((title, figure, figures.strongest_pairs(names, matrix)))
+        sections["association"] = heat_maps
+    return sections
 
 
 def _by_length(marginals: Sequence[MarginalStatement]) -> list[tuple[int, list[MarginalStatement]]]:
-    lengths = sorted({len(m.attributes) for m in marginals})
-    return [(length, [m for m in marginals if len(m.attributes) == length]) for length in lengths]
+    """Return marginals grouped by their number of attributes, the fewest first."""
+    groups: dict[int, list[MarginalStatement]] = {}
+    for marginal in marginals:
+        groups.setdefault(len(marginal.attributes), []).append(marginal)
+    return sorted(groups.items())
 
 
 def _shares(mechanisms: Sequence[Mechanism]) -> list[float] | None:
-    """Each draw's share of mu², or of plain epsilon where all are charged in that; None where both are charged."""
-    charged = [[float(row.mu2) for row in mechanisms], [float(row.plain_epsilon) for row in mechanisms]]
-    charged = [amounts for amounts in charged if sum(amounts) > 0]
-    if len(charged) != 1:
-        return None
-    return [amount / sum(charged[0]) for amount in charged[0]]
+    """Return each draw's share of mu², or of plain epsilon where all are charged in that; None where both are charged."""
+    mu2 = [float(row.mu2) for row in mechanisms]
+    plain_epsilon = [float(row.plain_epsilon) for row in mechanisms]
+    total_mu2 = sum(mu2)
+    total_epsilon = sum(plain_epsilon)
+    if total_mu2 > 0 and total_epsilon <= 0:
+        return [amount / total_mu2 for amount in mu2]
+    if total_epsilon > 0 and total_mu2 <= 0:
+        return [amount / total_epsilon for amount in plain_epsilon]
+    return None

@@ -1,9 +1,9 @@
-"""What was done to the rows before they were counted, in words. Public."""
+"""Says in words what was done to the rows before they were counted. Public."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
@@ -14,18 +14,23 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]:
-    """Unit, imputation, private bounds and resize, a sentence each."""
+    """Return sentences on the unit, imputation, rules, private bounds and resize."""
     return [
         *_unit(configuration),
         *_imputations(configuration),
         *_rules(configuration),
-        *(
-            f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
-            "candidates; values beyond them count as the nearest bound."
-            for name, (low, high) in bounds.items()
-        ),
+        *_private_bounds(bounds),
         *_resize(configuration),
     ]
+
+
+def _private_bounds(bounds: Bounds) -> Iterator[str]:
+    """Yield a sentence for each column with private bounds."""
+    for name, (low, high) in bounds.items():
+        yield (
+            f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
+            "candidates; values beyond them count as the nearest bound."
+        )
 
 
 def _unit(configuration: Configuration) -> Iterator[str]:
@@ -45,7 +50,7 @@ def _unit(configuration: Configuration) -> Iterator[str]:
 
 
 def _imputations(configuration: Configuration) -> Iterator[str]:
-    """One sentence a distribution."""
+    """Yield a sentence for each distribution that values were imputed from."""
     imputed: defaultdict[str, list[str]] = defaultdict(list)
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
@@ -58,7 +63,7 @@ def _imputations(configuration: Configuration) -> Iterator[str]:
 
 
 def _rules(configuration: Configuration) -> Iterator[str]:
-    """What became of rows that break rules, whether there are any or not."""
+    """Yield sentences on the treatment of rows that break rules, whether there are any or not."""
     structure = configuration.structure
     if structure is None:
         return
@@ -67,25 +72,35 @@ def _rules(configuration: Configuration) -> Iterator[str]:
             "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
             "alone."
         )
-    if names := unkept_columns(configuration):
+    unkept = unkept_columns(configuration)
+    if unkept:
         yield (
-            f"A rule that names {', '.join(map(repr, names))} changed no row: rows that break it were counted as they are, and "
+            f"A rule that names {_quoted(unkept)} changed no row: rows that break it were counted as they are, and "
             "the records alone keep it."
         )
-    if names := configuration.missing_by_rule:
-        yield f"Where rules want a value of {', '.join(map(repr, names))}, a cell without one was counted as not as declared."
+    missing = configuration.missing_by_rule
+    if missing:
+        yield f"Where rules want a value of {_quoted(missing)}, a cell without one was counted as not as declared."
     for rule in structure.difference or ():
         yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
-    if uncounted := [repr(rule.computed) for rule in structure.computed]:
-        yield f"Not counted, but computed from other columns in the records that are made: {', '.join(uncounted)}."
+    uncounted = [rule.computed for rule in structure.computed]
+    if uncounted:
+        yield f"Not counted, but computed from other columns in the records that are made: {_quoted(uncounted)}."
+
+
+def _quoted(names: Iterable[str]) -> str:
+    """Return names in quotes, with commas between them."""
+    return ", ".join(map(repr, names))
 
 
 def _source(impute: Imputation) -> str:
+    """Return the distribution of an imputation in words."""
     if isinstance(impute, GaussianImputation):
         normal = f"a normal distribution with mean {impute.mean:g} and standard deviation {impute.deviation:g}"
         return f"{normal}, clamped to the bounds"
-    weighted = isinstance(impute, WeightedImputation)
-    return "declared values with declared weights" if weighted else "the uniform distribution"
+    if isinstance(impute, WeightedImputation):
+        return "declared values with declared weights"
+    return "the uniform distribution"
 
 
 def _resize(configuration: Configuration) -> Iterator[str]:

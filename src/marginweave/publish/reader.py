@@ -1,11 +1,11 @@
-"""Reads a published release back, and what its pages show of it and of its synthetic records; nothing private.
+"""Reads a published release back, and collects what its pages show of it and of its synthetic records; nothing private.
 
 Records are codes over the released domain, read block by block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,9 +53,9 @@ MOST_CELLS = 400_000
 class PublishedRelease:
     """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
 
-    `intervals` has one item a length, aligned with the counts of `aggregates.levels`; none for marginals. `model` is the fitted
-    mixture as a table (`model_table`); None where there is none. `measured` are the
-    marginals as they were drawn, with those of earlier releases; None for k-tuples.
+    `intervals` has an item for each length, aligned with the counts of `aggregates.levels`; it is empty for marginals. `model`
+    is the fitted mixture as a table (`model_table`), or None. `measured` are the marginals as they were drawn, with those of
+    earlier releases; None for k-tuples.
     """
 
     configuration: Configuration
@@ -68,56 +68,70 @@ class PublishedRelease:
 
     @classmethod
     def read(cls, place: Path) -> PublishedRelease:
-        """The release in folder `place` (`release/` of a run, or a copy of it).
+        """Return the release in folder `place` (`release/` of a run, or a copy of it).
 
         Raises:
             InputError: it is not there, or not complete.
         """
         try:
-            statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
-            declared = Configuration.from_canonical(statement.configuration)
-            domain = statement.released_domain
-            configuration = declared.with_bounds(statement.bounds).with_undeclared(domain.with_undeclared)
-            if configuration.marginals is None:
-                noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
-                counts = pq.read_table(place / "aggregates.parquet")
-                (aggregates, intervals), marginals, measured = read_counts(counts, domain, noise), None, None
-            else:
-                cells = pq.read_table(place / "measurements.parquet")
-                drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
-                measured, _ = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
-                drawn = with_earlier(drawn, declared, configuration, lambda name: read_file(place / name))
-                marginals = normalize_marginals(drawn, configuration)
-                aggregates, _ = listed_counts(marginal_counts(marginals, configuration, 1))
-                intervals = ()
-            model = pq.read_table(place / "model.parquet") if (place / "model.parquet").exists() else None
+            return cls._read(place)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
             raise InputError(
                 f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
             ) from None
+
+    @classmethod
+    def _read(cls, place: Path) -> PublishedRelease:
+        statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+        declared = Configuration.from_canonical(statement.configuration)
+        domain = statement.released_domain
+        configuration = declared.with_bounds(statement.bounds).with_undeclared(domain.with_undeclared)
+        marginals = None
+        measured = None
+        if configuration.marginals is None:
+            noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
+            counts = pq.read_table(place / "aggregates.parquet")
+            aggregates, intervals = read_counts(counts, domain, noise)
+        else:
+
+            def earlier_file(name: str) -> bytes | None:
+                return read_file(place / name)
+
+            cells = pq.read_table(place / "measurements.parquet")
+            drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+            measured, _ = released_tables(drawn, declared, configuration, earlier_file)
+            drawn = with_earlier(drawn, declared, configuration, earlier_file)
+            marginals = normalize_marginals(drawn, configuration)
+            aggregates, _ = listed_counts(marginal_counts(marginals, configuration, 1))
+            intervals = ()
+        model_file = place / "model.parquet"
         return cls(
             configuration=configuration,
             aggregates=aggregates,
             intervals=intervals,
             statement=statement,
             marginals=marginals,
-            model=model,
+            model=pq.read_table(model_file) if model_file.exists() else None,
             measured=measured,
         )
 
     def settings(self, records: int | None, seed: int | None) -> AnySynthesis:
-        """The settings of its synthesis with another number of records, or another seed, where these are given."""
-        changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
+        """Return the settings of its synthesis, with `records` and `seed` in place of its own where these are given."""
+        changes = {}
+        if records is not None:
+            changes["records"] = records
+        if seed is not None:
+            changes["seed"] = seed
         return self.configuration.synthesize.model_copy(update=changes)
 
     @property
     def counts(self) -> Aggregates | Marginals:
-        """What its records are made from."""
+        """Counts that its records are made from."""
         return self.marginals or self.aggregates
 
     @property
     def reach(self) -> Reach:
-        """How far the noise of measured tables goes."""
+        """Reach of the noise of measured tables."""
         return Reach(level=LEVEL, tails=frozenset() if self.measured is None else self.measured.tails)
 
     @property
@@ -131,32 +145,34 @@ class PublishedRelease:
         """Estimates of the cells of measured tables, single columns first, from all measurements; none for k-tuples."""
         if self.measured is None:
             return ()
-        sizes, possible = self.counted_sizes, PossibleCells.of(self.configuration, self.aggregates.domain.labels)
-        tables = cell_tables(self.measured, sizes, MOST_CELLS, (self.reach, self.reach.each))
-        return tuple(
-            table.without(~possible.contain(table.attributes, np.indices(table.estimates.shape), {}))
-            for table in tables
-        )
+        possible = PossibleCells.of(self.configuration, self.aggregates.domain.labels)
+        reaches = (self.reach, self.reach.each)
+        tables = []
+        for table in cell_tables(self.measured, self.counted_sizes, MOST_CELLS, reaches):
+            codes = np.indices(table.estimates.shape)
+            is_possible = possible.contain(table.attributes, codes, {})
+            tables.append(table.without(~is_possible))
+        return tuple(tables)
 
     @property
     def total(self) -> float:
-        """The best estimate of the number of records."""
+        """Best estimate of the number of records."""
         return float(self.cells[0].estimates) if self.cells else float(self.aggregates.record_count)
 
     @cached_property
     def mixture(self) -> Mixture | None:
-        """The fitted model, where the release has it. Raises InputError where its rows are others."""
+        """Fitted model of the release, None if it has none. Raises InputError where its rows are others."""
         if self.model is None or not isinstance(self.configuration.synthesize, MixtureSynthesis):
             return None
         from marginweave.publish.fitted import read_model  # numba
         from marginweave.records.release import estimation_input  # numba
 
-        known, _ = estimation_input(self.counts, self.configuration)
-        return read_model(self.model, known, self.configuration.synthesize)
+        fitted_to, _ = estimation_input(self.counts, self.configuration)
+        return read_model(self.model, fitted_to, self.configuration.synthesize)
 
     @property
     def refitted(self) -> str:
-        """What to say of the folder before records are made, where it lacks the fitted model; else nothing."""
+        """Words on a folder that lacks the fitted model, for before records are made; empty if it has what it needs."""
         if self.model is not None or self.configuration.synthesize.method != "mixture":
             return ""
         return (
@@ -165,7 +181,7 @@ class PublishedRelease:
         )
 
     def synthesize(self, settings: AnySynthesis, where: Mapping[str, Any] | None = None) -> Iterator[pa.Table]:
-        """New records from the released counts, in blocks, at least one. DP: post-processing.
+        """Yield new records from the released counts, in blocks, at least one. DP: post-processing.
 
         `where` has conditions by column, as questions have them (`Question`): records are then those of the fitted mixture
         that meet all of them, in its conditional distribution.
@@ -181,9 +197,11 @@ class PublishedRelease:
                 f"where needs a fitted mixture, and records of this release are made by {settings.method}; make them without "
                 "it and keep those that meet the condition"
             )
-        kept = Codes.of(self.configuration, self.counts.domain).meeting(where) if where else {}
-        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture, kept)
-        domain, labels, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
+        allowed = Codes.of(self.configuration, self.counts.domain).meeting(where) if where else {}
+        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture, allowed)
+        domain = self.aggregates.domain
+        labels = label_counts(self.aggregates)
+        types = self.statement.types or {}
         for block, codes in enumerate(blocks):
             table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)
             yield typed_table(table, domain, self.configuration, types)
@@ -191,11 +209,11 @@ class PublishedRelease:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShownRecords:
-    """What the pages show of the synthetic records: `records` is their number.
+    """Numbers and a sample of the synthetic records that the pages show: `records` is the number of records.
 
-    `values[j]` has how many hold each value of attribute j, a missing value last, a set once for each of its slots;
-    `empty[name]` how many have no value in a section of the report. `sample` has the codes of all, or of `MOST_RECORDS` of
-    them, drawn with the release's public seed, in their order.
+    `values[j]` is the number of records with each value of attribute j, a missing value last, a set once for each of its slots.
+    `empty[name]` is the number of records without a value in a section of the report. `sample` has the codes of all records, or
+    of `MOST_RECORDS` of them, drawn with the release's public seed, in their order.
     """
 
     records: int
@@ -207,7 +225,7 @@ class ShownRecords:
 def show_records(
     blocks: Iterable[RecordCodes], records: int, domain: Domain, configuration: Configuration
 ) -> ShownRecords:
-    """What is shown of records, of which one block at a time is in memory; the same however they are cut into blocks.
+    """Return what is shown of records, with one block at a time in memory; the same however they are cut into blocks.
 
     Args:
         blocks: Codes of each attribute, shape (n,), or (n, width) for a set; at least one block.
@@ -221,38 +239,55 @@ def show_records(
     Raises:
         StageError: there are not as many records as `records` says.
     """
-    rng, sections = np.random.default_rng(configuration.synthesize.seed), sections_of(configuration)  # post-processing
-    sampled = records > MOST_RECORDS
-    rows = np.sort(rng.choice(records, MOST_RECORDS, replace=False)) if sampled else np.arange(records)
+    rows = _sampled_rows(records, configuration.synthesize.seed)
+    sections = sections_of(configuration)
     values = [np.zeros(size + 1, np.int64) for size in domain.sizes]
-    empty, parts, seen = dict.fromkeys(sections, 0), [], 0
+    empty = dict.fromkeys(sections, 0)
+    parts = []
+    start = 0
     for block in blocks:
         for counted, codes in zip(values, block, strict=True):
             np.add(counted, np.bincount(codes.ravel(), minlength=len(counted)), out=counted)
-        for name, places in sections.items():
-            slots = [slot == domain.sizes[j] for j in places for slot in value_slots(block[j])]
-            empty[name] += int(np.logical_and.reduce(slots).sum())
-        start, seen = seen, seen + len(block[0])
-        chosen = rows[slice(*np.searchsorted(rows, (start, seen)))] - start
-        parts.append([codes[chosen] for codes in block])
-    if seen != records:
+        for name, attributes in sections.items():
+            empty[name] += _count_empty(block, attributes, domain.sizes)
+        end = start + len(block[0])
+        first, last = np.searchsorted(rows, (start, end))
+        sampled = rows[first:last] - start
+        parts.append([codes[sampled] for codes in block])
+        start = end
+    if start != records:
         raise StageError("the synthetic records are not as many as their evaluation says")
-    sample = tuple(np.concatenate(some) for some in zip(*parts, strict=True))
+    sample = tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
     return ShownRecords(records=records, values=tuple(values), empty=empty, sample=sample)
 
 
+def _sampled_rows(records: int, seed: int) -> NDArray[np.int64]:
+    """Return the rows that are shown, in order: all of them, or `MOST_RECORDS` drawn with the release's public seed."""
+    rng = np.random.default_rng(seed)  # post-processing
+    if records > MOST_RECORDS:
+        return np.sort(rng.choice(records, MOST_RECORDS, replace=False))
+    return np.arange(records)
+
+
+def _count_empty(block: RecordCodes, attributes: Sequence[int], sizes: Sequence[int]) -> int:
+    """Return the number of records of a block without a value in all of these attributes."""
+    missing = [slot == sizes[j] for j in attributes for slot in value_slots(block[j])]
+    return int(np.logical_and.reduce(missing).sum())
+
+
 def sections_of(configuration: Configuration) -> dict[str, list[int]]:
-    """Attributes by the name that they are shown under: a set whose values are attributes of their own is one column."""
+    """Return attributes by the name that they are shown under; a set with an attribute for each value is one column."""
     sections: dict[str, list[int]] = {}
     for j, attribute in enumerate(configuration.attributes):
-        sections.setdefault(attribute.column if attribute.of_set else attribute.name, []).append(j)
+        name = attribute.column if attribute.of_set else attribute.name
+        sections.setdefault(name, []).append(j)
     return sections
 
 
 def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:
-    """Codes of each attribute, shape (n,), or (n, width) for a set, whatever the block holds; its size is missing.
+    """Return codes of each attribute, shape (n,), or (n, width) for a set, whatever the block holds; its size is missing.
 
-    The values of a private domain are those that the records hold, so they are numbered anew. DP: post-processing.
+    The values of a private domain are those that the records hold, so they are numbered by `domain`. DP: post-processing.
 
     Args:
         records: The synthetic table, as it was decoded or read back.
@@ -262,19 +297,21 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
     encoded = encode_table(clean_table(records, configuration), configuration)
     codes = []
     columns = zip(encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True)
-    for own, listed, labels, attribute in columns:
-        place = {label: i for i, label in enumerate(labels)}
-        numbers = np.array([*(place[label] for label in listed), len(labels)], code_type(len(labels)))
-        slots = [(0, 0), (0, attribute.width - own.shape[-1])] if attribute.is_set else 0
-        codes.append(np.pad(numbers[own], slots, constant_values=len(labels)))
+    for record_values, listed, labels, attribute in columns:
+        places = {label: i for i, label in enumerate(labels)}
+        missing = len(labels)
+        numbers = np.array([*(places[label] for label in listed), missing], code_type(missing))
+        slots = [(0, 0), (0, attribute.width - record_values.shape[-1])] if attribute.is_set else 0
+        codes.append(np.pad(numbers[record_values], slots, constant_values=missing))
     return tuple(codes)
 
 
 def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
-    """The labels of each attribute as the pages show them: with the title of a value behind it. DP: post-processing."""
-    columns, found = published.configuration.columns, []
+    """Return the labels of each attribute as the pages show them, each with its title. DP: post-processing."""
+    columns = published.configuration.columns
+    titled = []
     for attribute, labels in zip(published.configuration.attributes, published.aggregates.domain.labels, strict=True):
         column = columns[attribute.column]
         titles = (column.titles or {}) if isinstance(column, ValuedColumn) else {}
-        found.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
-    return found
+        titled.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
+    return titled

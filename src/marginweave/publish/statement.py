@@ -1,4 +1,4 @@
-"""privacy.json: what is guaranteed, by which mechanisms, and under which assumptions."""
+"""Writes privacy.json: what is guaranteed, by which mechanisms, and under which assumptions."""
 
 from __future__ import annotations
 
@@ -101,27 +101,30 @@ def privacy_statement(
     *,
     marginals: MarginalsStatement = NO_MARGINALS,
 ) -> PrivacyStatement:
-    """privacy.json: the promise, and with what noise it was kept.
+    """Return privacy.json: the promise, and the noise by which it was kept.
 
     `bounds` are the released ones of columns with private bounds, `verdict` is that of evaluation.json. The first arguments are
     those of `promise`.
     """
     stated = promise(configuration, plan, release)
-    mechanisms = tuple(
-        row.model_copy(update=dict(measurement.noise(configuration, aggregates)))
-        for row, measurement in zip(stated.mechanisms, plan.draws, strict=True)
-    )
-    preparation = tuple(preparation_words(configuration, bounds))
-    domain, noise = aggregates.domain, aggregates.noise if configuration.marginals is None else ()
+    mechanisms = []
+    for row, measurement in zip(stated.mechanisms, plan.draws, strict=True):
+        noise = dict(measurement.noise(configuration, aggregates))
+        mechanisms.append(row.model_copy(update=noise))
+    facts = dict(stated)
+    facts["mechanisms"] = tuple(mechanisms)
+    facts["preparation"] = tuple(preparation_words(configuration, bounds))
+    levels = aggregates.noise if configuration.marginals is None else ()
+    domain = aggregates.domain
     return PrivacyStatement(
         format=3,
         **dict(release.identity),
-        **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
+        **facts,
         bounds=dict(bounds),
         domain=dict(zip(domain.names, domain.labels, strict=True)),
         undeclared=_undeclared(configuration, aggregates) or None,
         uncounted=_uncounted(configuration, aggregates),
-        noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
+        noise=tuple(LevelNoiseStatement(**asdict(level)) for level in levels),
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
         verdict=verdict,
@@ -129,66 +132,74 @@ def privacy_statement(
 
 
 def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
-    """What was counted of cells that are not as declared: what was clamped to bounds is none of these, which is said."""
-    columns = {a.name: configuration.columns[a.column] for a in configuration.attributes}
-    clamped = {name for name, column in columns.items() if isinstance(column, BinnedColumn) and column.is_clamped}
-    return tuple(
-        UndeclaredStatement(
-            attribute=one.name,
-            count=one.count,
-            deviation=one.deviation,
-            low=one.low,
-            high=one.high,
-            found=one.found,
-            words="".join(
-                [
-                    f"{one.words(aggregates.record_count, aggregates.record_deviation, one.name)}.",
-                    MISSING_BY_RULE if one.name in configuration.missing_by_rule else "",
-                    CLAMPED if one.name in clamped else "",
-                ]
-            ),
-            kept=one.kept,
-            of_set=one.of_set or None,
+    """Return the counts of cells that are not as declared, and say that values clamped to bounds are not among them."""
+    clamped = set()
+    for attribute in configuration.attributes:
+        column = configuration.columns[attribute.column]
+        if isinstance(column, BinnedColumn) and column.is_clamped:
+            clamped.add(attribute.name)
+    statements = []
+    for row in aggregates.domain.undeclared:
+        words = f"{row.words(aggregates.record_count, aggregates.record_deviation, row.name)}."
+        if row.name in configuration.missing_by_rule:
+            words += MISSING_BY_RULE
+        if row.name in clamped:
+            words += CLAMPED
+        statement = UndeclaredStatement(
+            attribute=row.name,
+            count=row.count,
+            deviation=row.deviation,
+            low=row.low,
+            high=row.high,
+            found=row.found,
+            words=words,
+            kept=row.kept,
+            of_set=row.of_set or None,
         )
-        for one in aggregates.domain.undeclared
-    )
+        statements.append(statement)
+    return tuple(statements)
 
 
 def _uncounted(configuration: Configuration, aggregates: Aggregates) -> UncountedStatement | None:
-    """What was counted of rows that are not counted otherwise."""
-    uncounted, subject = aggregates.domain.uncounted, configuration.privacy.subject
+    """Return the count of rows that are not counted otherwise; None if there is none."""
+    uncounted = aggregates.domain.uncounted
+    subject = configuration.privacy.subject
     if uncounted is None or subject is None:
         return None
-    records = aggregates.record_count, aggregates.record_deviation
-    words = f"{uncounted.words(*records, subject.column)}."
-    return UncountedStatement(**asdict(uncounted), column=subject.column, words=words)
+    words = uncounted.words(aggregates.record_count, aggregates.record_deviation, subject.column)
+    return UncountedStatement(**asdict(uncounted), column=subject.column, words=f"{words}.")
 
 
 def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:
-    """The statement with the types of the source, and the assumption that they were public; as it is without any."""
-    facts = {"types": dict(types), "assumptions": (*statement.assumptions, TYPED)} if types else {}
+    """Return the statement with the types of the source, and the assumption that they were public; unchanged if empty."""
+    if not types:
+        return statement
+    facts = {"types": dict(types), "assumptions": (*statement.assumptions, TYPED)}
     return statement.model_copy(update=facts)
 
 
 def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> Promise:
-    """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw."""
+    """Return the part of privacy.json that follows from configuration, plan and ledger, and from no draw."""
+    mechanisms = [_planned(draw, returned=draw.name in release.returned) for draw in plan.prices.charges]
+    earlier = [EarlierStatement.of(release_before) for release_before in configuration.earlier]
     return Promise(
         guarantee=_guarantee(configuration, plan),
         observer=_observer(plan, _mu(plan)),
         preparation=tuple(preparation_words(configuration, {})),
-        mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.prices.charges),
+        mechanisms=tuple(mechanisms),
         composition=_composition(configuration, plan) + earlier_words(configuration),
         assumptions=_assumptions(configuration, release),
-        not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
+        not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, from_these_rows=True)),
         invariants=_invariants(configuration),
-        earlier=tuple(EarlierStatement.of(known) for known in configuration.earlier) or None,
+        earlier=tuple(earlier) or None,
         configuration=configuration.canonical(),
     )
 
 
 def _guarantee(configuration: Configuration, plan: Plan) -> Guarantee:
-    """The planned guarantee, by which the release was admitted; `mu` and `rho` are None for (epsilon, delta) alone."""
-    privacy, mu = configuration.privacy, _mu(plan)
+    """Return the planned guarantee, by which the release was admitted; `mu` and `rho` are None for (epsilon, delta) alone."""
+    privacy = configuration.privacy
+    mu = _mu(plan)
     return Guarantee(
         unit=privacy.unit_words,
         neighbors=privacy.neighbors,
@@ -208,20 +219,23 @@ def _mu(plan: Plan) -> float | None:
 
 
 def _assumptions(configuration: Configuration, release: ReleaseFacts) -> tuple[str, ...]:
-    approved = APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED
-    return (
-        unit_assumption(configuration),
-        *ASSUMPTIONS,
-        *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
-        *_stated_facts(configuration),
-        *known_words(configuration, own=False),
-        *([CONFIGURED_AFTER_CHECK] if release.identity.configured_after_check else []),
-        *([DRAFTED_FROM_TABLE] if release.identity.drafted_from_table else []),
-        *([approved] if configuration.publish.approval else []),
-    )
+    """Return the assumptions of the guarantee, a sentence each."""
+    private = configuration.private_columns
+    assumptions = [unit_assumption(configuration), *ASSUMPTIONS]
+    assumptions += [f"The values of column {name!r} were discovered under the budget." for name in private]
+    assumptions += _stated_facts(configuration)
+    assumptions += known_words(configuration, from_these_rows=False)
+    if release.identity.configured_after_check:
+        assumptions.append(CONFIGURED_AFTER_CHECK)
+    if release.identity.drafted_from_table:
+        assumptions.append(DRAFTED_FROM_TABLE)
+    if configuration.publish.approval:
+        assumptions.append(APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED)
+    return tuple(assumptions)
 
 
 def _composition(configuration: Configuration, plan: Plan) -> str:
+    """Return how the costs of the draws add up, in words."""
     if configuration.resize is not None and configuration.resize.amplify:
         return AMPLIFIED
     noise = plan.pure_noise
@@ -236,8 +250,9 @@ def _composition(configuration: Configuration, plan: Plan) -> str:
 
 
 def _functional(configuration: Configuration) -> EpsilonDelta | None:
-    """The (epsilon, delta) towards the sampled table of an amplified resize, which the noise of its draws adds up to."""
-    privacy, resize = configuration.privacy, configuration.resize
+    """Return the (epsilon, delta) towards the sampled table of an amplified resize, to which the noise of its draws adds up."""
+    privacy = configuration.privacy
+    resize = configuration.resize
     if resize is None or not resize.amplify:
         return None
     formula = resize.formula or "tight"
@@ -246,25 +261,35 @@ def _functional(configuration: Configuration) -> EpsilonDelta | None:
 
 
 def _observer(plan: Plan, mu: float | None) -> float:
-    """The largest probability that a best guess whether one unit is in the data is right.
+    """Return the largest probability that a best guess whether one unit is in the data is right.
 
     Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the discovery
     of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone.
     """
     if mu is not None:
         return min(1.0, float(ndtr(mu / 2)) + plan.delta_threshold)
-    return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
+    # (e^epsilon + delta)/(1 + e^epsilon) = (1 + delta e^-epsilon)/(1 + e^-epsilon)
+    shrunk = math.exp(-plan.epsilon)
+    return min(1.0, (1 + plan.delta * shrunk) / (1 + shrunk))
 
 
 def _invariants(configuration: Configuration) -> tuple[Invariant, ...] | None:
-    """The exact tables of these rows; None where there are none."""
-    own = [known for known in configuration.totals if known.exact and known.table.origin == "these-rows"]
-    tables = [(known.table, round(known.total)) for known in own]
-    return tuple(Invariant(attributes=table.columns, records=n, published=table.public) for table, n in tables) or None
+    """Return the exact tables of these rows; None where there are none."""
+    invariants = []
+    for known_total in configuration.totals:
+        if known_total.exact and known_total.table.origin == "these-rows":
+            table = known_total.table
+            records = round(known_total.total)
+            invariant = Invariant(attributes=table.columns, records=records, published=table.public)
+            invariants.append(invariant)
+    return tuple(invariants) or None
 
 
 def _stated_facts(configuration: Configuration) -> list[str]:
-    """Where each column's facts are published, by the steward's word; a draft's private line keeps its kind and form."""
+    """Return where each column's facts are published, by the steward's word.
+
+    For a private line of a draft it is the column's kind and form that are taken for public.
+    """
     stated = []
     for name, column in configuration.columns.items():
         if column.public is not None:
@@ -276,7 +301,7 @@ def _stated_facts(configuration: Configuration) -> list[str]:
 
 
 def _planned(draw: Charge, *, returned: bool) -> Mechanism:
-    """A draw as it was planned: the parameter of its mechanism, and its cost."""
+    """Return a draw as it was planned: the parameter of its mechanism, and its cost."""
     gaussian = MECHANISMS[draw.mechanism].parameter == "noise_multiplier"
     return Mechanism(
         draw=draw.name,

@@ -1,4 +1,4 @@
-"""The files of the synthetic records, written block by block; in the CSV file a missing number or date is an empty cell."""
+"""Writes the files of the synthetic records, block by block; a missing number or date is an empty cell of the CSV file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
 
 
 def missing_text(configuration: Configuration, name: str) -> str:
-    """What stands for "no value" in a column of the CSV file: an empty cell, but for texts and sets that have a text for it.
+    """Return the text for "no value" in a column of the CSV file: empty, except for texts and sets that have a text for it.
 
-    A number or a date that means "no value" would be averaged, and so would a numeric code beside values that are numbers.
+    A number or a date that means "no value" would be averaged, and so would a numeric code among values that are numbers.
     The text is not true of cells that are not as declared: where some are found, all without a value are empty.
     """
     column = configuration.columns[name]
@@ -38,11 +38,14 @@ def missing_text(configuration: Configuration, name: str) -> str:
     if name in configuration.counted_undeclared:
         return ""
     texts = [text.strip() for text in configuration.missing_texts(name)]
-    return texts[0] if len(texts) == 1 and (column.is_set or number(texts[0]) is None) else ""
+    if len(texts) != 1:
+        return ""
+    is_numeric = number(texts[0]) is not None
+    return texts[0] if column.is_set or not is_numeric else ""
 
 
 def missing_words(configuration: Configuration, name: str) -> str:
-    """How the files of the records show that a column has no value: a sentence, empty where that cannot be."""
+    """Return a sentence on how the record files show that a column has no value; empty where every record has one."""
     if not has_gaps(configuration, name):
         return ""
     text = missing_text(configuration, name)
@@ -55,32 +58,41 @@ def write_synthetic(
 ) -> dict[str, str]:
     """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
 
-    The same bytes however the records are cut into tables, of which there is one at least. The CSV file is spelled as the
-    configuration says that the source is, and what is missing as `missing_text` says. The Parquet file has the schema that
+    The bytes are the same however the records are cut into tables, of which there is at least one. The CSV file is spelled as
+    the configuration says that the source is, and missing values as `missing_text` says. The Parquet file has the schema that
     `typed_table` gave to the records where the source had `types`; otherwise that of `parquet_bytes`. DP: post-processing.
 
     Raises:
-        MachineError: the disk refuses; what stood there stands.
+        MachineError: the disk refuses; earlier files are unchanged.
     """
-    texts = {name: missing_text(configuration, name) for name in configuration.output_names}
-    missing = {name: text for name, text in texts.items() if text}
+    missing = {}
+    for name in configuration.output_names:
+        text = missing_text(configuration, name)
+        if text:
+            missing[name] = text
     options = {**PARQUET_OPTIONS, "store_schema": bool(types)}
-    pairs = (
-        (stored_table(rows, configuration, types), as_written(spelled_table(rows, configuration), missing))
-        for rows in in_blocks(tables, ROW_GROUP)
-    )
+    blocks = in_blocks(tables, ROW_GROUP)
+    pairs = (_file_tables(rows, configuration, types, missing) for rows in blocks)
     first = next(pairs)
     with ExitStack() as files:
         streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
-        parquet = pq.ParquetWriter(streams[0], first[0].schema, **options)
-        text = pa_csv.CSVWriter(streams[1], first[1].schema, write_options=CSV_OPTIONS)
-        for stored, spelled in chain([first], pairs):
+        parquet_writer = pq.ParquetWriter(streams[0], first[0].schema, **options)
+        csv_writer = pa_csv.CSVWriter(streams[1], first[1].schema, write_options=CSV_OPTIONS)
+        for parquet_table, csv_table in chain([first], pairs):
             writes = (
-                partial(parquet.write_table, stored.combine_chunks(), row_group_size=ROW_GROUP),
-                partial(text.write_table, spelled),
+                partial(parquet_writer.write_table, parquet_table.combine_chunks(), row_group_size=ROW_GROUP),
+                partial(csv_writer.write_table, csv_table),
             )
-            for _ in LocalEngine().map(lambda write: write(), writes):  # side by side
+            for _ in LocalEngine().map(lambda write: write(), writes):  # both files at the same time
                 pass
-        parquet.close()
-        text.close()
+        parquet_writer.close()
+        csv_writer.close()
         return {name: stream.digest for name, stream in zip(SYNTHETIC, streams, strict=True)}
+
+
+def _file_tables(
+    rows: pa.Table, configuration: Configuration, types: Mapping[str, str], missing: Mapping[str, str]
+) -> tuple[pa.Table, pa.Table]:
+    """Return a block of records as the Parquet file has it, and as the CSV file has it."""
+    spelled = spelled_table(rows, configuration)
+    return stored_table(rows, configuration, types), as_written(spelled, missing)

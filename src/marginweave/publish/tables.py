@@ -1,4 +1,4 @@
-"""Released tables and their files: canonical order and sizes, no statistics, the same bytes for the same rows."""
+"""Builds released tables and their files: canonical order and sizes, no statistics, the same bytes for the same rows."""
 
 from __future__ import annotations
 
@@ -54,61 +54,87 @@ def counts_table(
     coarse: bool = False,
     of: str | None = None,
 ) -> pa.Table:
-    """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
+    """Return counts of combinations, one a row.
+
+    The columns are `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`, and `note`.
 
     `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
     noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
     Where a rule allows no record, all of these are 0, and the note says so. `adjusted` is the count that agrees with others:
-    where it lies outside, `note`, the last column, says so, and where a rule that changed no row allows no such record. The row
-    of length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
-    are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
-    only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
-    releases, too, and the rows that they changed say so. With `coarse` the first note says where counts in coarser bins are,
+    where it lies outside, `note` says so, and where a rule that changed no row allows no such record. The row of length 0 is
+    the empty combination: its count is the protected number of records, and its note explains the columns. There are `longest`
+    positions, or R if that is more; those beyond are null. At the end, each set of columns of `left_out`, of which only
+    combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts also follow from those of earlier
+    releases, and the rows that they changed say so. With `coarse` the first note says where counts in coarser bins are,
     and with the sentence `of` what every count is of, where that is not the table.
     """
-    domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
-    nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
-    sigma = aggregates.record_deviation
-    names = domain.names
-    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}{_COARSE if coarse else ''}."
-    key += f" {of[0].upper()}{of[1:]}." if of else ""
-    head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
-    parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
-    for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
-        sigmas = np.full(len(level), noise.deviation)
-        if aggregates.measured is not None:
-            for columns, rows in level.by_columns():
-                sigmas[rows] = aggregates.measured[columns]
-        parts.append(_rows(domain, level, sigmas, inside, positions))
-    measured = aggregates.measured or {}
-    rest = [
-        {"length": len(columns), "noise_sd": measured[columns], "adjusted": 0, "note": _LEFT_OUT}
-        | {f"column_{i}": names[a] for i, a in enumerate(columns, start=1)}
-        for columns in left_out
-    ]
-    parts.append(pa.Table.from_pylist(rest, schema=parts[0].schema))
+    domain = aggregates.domain
+    positions = max(longest, aggregates.reporting_length)
+    key = _key(aggregates, coarse=coarse, of=of)
+    parts = [_total_row(aggregates, positions, key)]
+    for level, noise, level_intervals in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
+        sigmas = _noise_of_rows(level, noise, aggregates.measured)
+        parts.append(_rows(domain, level, sigmas, level_intervals, positions))
+    last_rows = []
+    for clique in left_out:
+        row = {"length": len(clique), "noise_sd": (aggregates.measured or {})[clique], "adjusted": 0, "note": _LEFT_OUT}
+        for i, attribute in enumerate(clique, start=1):
+            row[f"column_{i}"] = domain.names[attribute]
+        last_rows.append(row)
+    parts.append(pa.Table.from_pylist(last_rows, schema=parts[0].schema))
     table = pa.concat_tables(parts).combine_chunks()
     notes = table.column("note")
-    for words, instead in _WITH_EARLIER.items() if earlier else ():
-        notes = pc.replace_substring(notes, words, instead)
+    if earlier:
+        for words, instead in _WITH_EARLIER.items():
+            notes = pc.replace_substring(notes, words, instead)
     return table.set_column(table.num_columns - 1, "note", notes)
+
+
+def _key(aggregates: Aggregates, *, coarse: bool, of: str | None) -> str:
+    """Return the explanation of the columns, the note of the first row."""
+    listed = _TUPLES if aggregates.measured is None else _ALL
+    key = f"{_KEY}{listed}{_COARSE if coarse else ''}."
+    if of:
+        key += f" {of[0].upper()}{of[1:]}."
+    return key
+
+
+def _total_row(aggregates: Aggregates, positions: int, note: str) -> pa.Table:
+    """Return the row of length 0: the number of records."""
+    count = np.array([aggregates.record_count], np.int64)
+    level = Level.join(0, [((), np.zeros((1, 0), np.int64), count)])
+    sigma = aggregates.record_deviation
+    row = _rows(aggregates.domain, level, np.array([sigma]), count_interval(level.counts, sigma), positions)
+    return row.set_column(row.num_columns - 1, "note", [[note]])
+
+
+def _noise_of_rows(level: Level, noise: LevelNoise, measured: Mapping[Clique, float] | None) -> Floats:
+    """Return the standard deviation of the noise of each combination of a level, shape (combinations,)."""
+    sigmas = np.full(len(level), noise.deviation)
+    if measured is not None:
+        for columns, rows in level.by_columns():
+            sigmas[rows] = measured[columns]
+    return sigmas
 
 
 def with_combinations(
     numbers: dict[str, pa.Array], pairs: Sequence[tuple[pa.Array, pa.Array]], positions: int
 ) -> pa.Table:
-    """The columns of `numbers`, then `column_i` and `value_i` of each position: those of `pairs`, null beyond them."""
-    nothing = pa.nulls(len(next(iter(numbers.values()))), pa.string())
+    """Return the columns of `numbers`, then `column_i` and `value_i` of each position: from `pairs`, null beyond them."""
+    length = len(next(iter(numbers.values())))
+    nothing = pa.nulls(length, pa.string())
     columns = dict(numbers)
     for i in range(positions):
-        columns[f"column_{i + 1}"], columns[f"value_{i + 1}"] = pairs[i] if i < len(pairs) else (nothing, nothing)
+        name, value = pairs[i] if i < len(pairs) else (nothing, nothing)
+        columns[f"column_{i + 1}"] = name
+        columns[f"value_{i + 1}"] = value
     return pa.table(columns)
 
 
 def read_counts(
     table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
 ) -> tuple[Aggregates, tuple[Intervals, ...]]:
-    """The aggregates and the intervals of their counts that `counts_table` wrote.
+    """Return the aggregates and the intervals of their counts that `counts_table` wrote.
 
     Raises:
         InputError: a column or value that the domain does not have, or no row of length 0.
@@ -117,34 +143,38 @@ def read_counts(
     lengths = table.column("length").to_numpy()
     if not (lengths == 0).any():
         raise InputError("aggregates must have one row of length 0, the protected record count")
-    head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
+    total = table.filter(pa.array(lengths == 0))
+    parts = [table.filter(pa.array(lengths == level.length)) for level in noise]
     aggregates = Aggregates(
         domain=domain,
-        record_count=head.column("count")[0].as_py(),
-        record_deviation=head.column("noise_sd")[0].as_py(),
-        levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
+        record_count=total.column("count")[0].as_py(),
+        record_deviation=total.column("noise_sd")[0].as_py(),
+        levels=tuple(_read_level(part, domain, level.length) for part, level in zip(parts, noise, strict=True)),
         noise=noise,
     )
-    return aggregates, tuple(
-        Intervals(low=_numbers(part, "low"), high=_numbers(part, "high"), measured=_numbers(part, "count"))
-        for part in parts
-    )
+    intervals = []
+    for part in parts:
+        low = _numbers(part, "low")
+        high = _numbers(part, "high")
+        intervals.append(Intervals(low=low, high=high, measured=_numbers(part, "count")))
+    return aggregates, tuple(intervals)
 
 
 def _numbers(table: pa.Table, column: str) -> Integers:
+    """Return a column of whole numbers, -1 for null."""
     numbers: Integers = table.column(column).fill_null(-1).to_numpy().astype(np.int64)
     return numbers
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """A Parquet file with fixed row groups and without column statistics."""
+    """Return a Parquet file with fixed row groups and without column statistics."""
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=ROW_GROUP, **PARQUET_OPTIONS)
     return sink.getvalue()
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """A UTF-8 CSV file with a header; null is the empty field, the empty text is quoted.
+    """Return a UTF-8 CSV file with a header; null is the empty field, the empty text is quoted.
 
     In a table of one column null is quoted as well, and so are numbers: most readers skip an empty line.
     """
@@ -154,55 +184,66 @@ def csv_bytes(table: pa.Table) -> bytes:
 
 
 def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
-    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls.
+    """Return the table that `csv_bytes` writes for a table: itself, or one of one column as texts without nulls.
 
-    Columns of `missing` are texts, too, in which that text stands where there is no value.
+    Columns of `missing` become texts, too, with that text where there is no value.
     """
     if table.num_columns == 1:
         missing = {table.column_names[0]: "", **missing}
     for name, text in missing.items():
         place = table.column_names.index(name)
-        table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(text))
+        texts = table.column(name).cast(pa.string()).fill_null(text)
+        table = table.set_column(place, name, texts)
     return table
 
 
 def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
-    impossible = np.zeros(len(level), np.bool_) if intervals.impossible is None else intervals.impossible
+    """Return the rows of one level; `sigmas` is the standard deviation of the noise of each, shape (combinations,)."""
+    nowhere = np.zeros(len(level), np.bool_)
+    impossible = nowhere if intervals.impossible is None else intervals.impossible
+    unkept = nowhere if intervals.unkept is None else intervals.unkept
+    is_merged = intervals.measured < 0
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
-        "count": pa.array(intervals.measured, pa.int64(), mask=intervals.measured < 0),
+        "count": pa.array(intervals.measured, pa.int64(), mask=is_merged),
         "noise_sd": pa.array(np.where(impossible, 0.0, sigmas), pa.float64()),
         "low": pa.array(intervals.low, pa.int64()),
         "high": pa.array(intervals.high, pa.int64()),
         "adjusted": pa.array(np.where(impossible, 0, level.counts), pa.int64()),
     }
     names = pa.array(domain.names, pa.string())
-    pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
-    unkept = np.zeros(len(level), np.bool_) if intervals.unkept is None else intervals.unkept
+    pairs = []
+    for i in range(level.length):
+        columns = names.take(pa.array(level.columns[:, i]))
+        pairs.append((columns, _labels(domain, level, i)))
     outside = (level.counts < intervals.low) | (level.counts > intervals.high)
-    notes = pa.array(_NOTES, pa.string()).take(
-        pa.array(np.where(impossible, 4, np.where(unkept, 5, outside + 2 * (intervals.measured < 0))))
-    )
+    note_numbers = outside + 2 * is_merged  # places in _NOTES
+    note_numbers = np.where(unkept, 5, note_numbers)
+    note_numbers = np.where(impossible, 4, note_numbers)
+    notes = pa.array(_NOTES, pa.string()).take(pa.array(note_numbers))
     return with_combinations(numbers, pairs, positions).append_column("note", notes)
 
 
 def _labels(domain: Domain, level: Level, position: int) -> pa.Array:
-    """Labels of the values at one position: all labels in one array, addressed by column and value."""
+    """Return the labels of the values at one position: all labels are in one array, addressed by column and value."""
     starts = np.concatenate(([0], np.cumsum(domain.sizes)))
-    everything = pa.array([label for labels in domain.labels for label in labels], pa.string())
-    return everything.take(pa.array(starts[level.columns[:, position]] + level.values[:, position]))
+    labels = pa.array([label for labels in domain.labels for label in labels], pa.string())
+    places = starts[level.columns[:, position]] + level.values[:, position]
+    return labels.take(pa.array(places))
 
 
 def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
+    """Return the combinations of one length with their adjusted counts. Raises InputError for unknown columns or values."""
     columns = np.zeros((table.num_rows, length), np.int64)
     values = np.zeros((table.num_rows, length), np.int64)
-    place = {name: j for j, name in enumerate(domain.names)}
-    code = {(j, label): v for j, labels in enumerate(domain.labels) for v, label in enumerate(labels)}
+    attributes = {name: j for j, name in enumerate(domain.names)}
+    codes = [dict(zip(labels, range(len(labels)), strict=True)) for labels in domain.labels]
     for i in range(length):
         try:
-            columns[:, i] = [place[name] for name in table.column(f"column_{i + 1}").to_pylist()]
+            places = [attributes[name] for name in table.column(f"column_{i + 1}").to_pylist()]
             labels = table.column(f"value_{i + 1}").to_pylist()
-            values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
+            columns[:, i] = places
+            values[:, i] = [codes[j][label] for j, label in zip(places, labels, strict=True)]
         except KeyError:
             raise InputError("aggregates name a column or value that their configuration does not have") from None
     return Level(length=length, columns=columns, values=values, counts=_numbers(table, "adjusted"))

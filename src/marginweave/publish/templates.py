@@ -1,4 +1,4 @@
-"""The templates beside this module, rendered with everything escaped that is not markup of our own."""
+"""Renders the templates of this folder; everything is escaped except this package's own markup."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 
 def read_text(name: str) -> str:
-    """The text of a file of this package."""
+    """Return the text of a file of this package."""
     return files("marginweave.publish").joinpath(name).read_text(encoding="utf-8")
 
 
 def render(name: str, **context: object) -> str:
-    """The template `name` with `context`; a name that is not given is an error."""
+    """Render the template `name` with `context`; a name that the context lacks is an error."""
     return _environment().get_template(name).render(context)
 
 

@@ -1,7 +1,4 @@
-"""What a release says in plain words, from what is released alone.
-
-What was bought, how sure the counts are, and where they are weak.
-"""
+"""Says in plain words, from released facts only, what was bought, how sure the counts are, and where they are weak."""
 
 from __future__ import annotations
 
@@ -37,47 +34,50 @@ _MEASURED = (
 
 
 def unit_assumption(configuration: Configuration) -> str:
-    """What has to be true for the guarantee to be about people."""
+    """Return the assumption under which the guarantee is about people."""
     subject = configuration.privacy.subject
     if subject is None:
         return "One row is one person, as `unit` says; a person with several rows is protected less."
-    alone = "; a row without one is a separate person" if subject.missing_subject == "own" else ""
+    separate = "; a row without one is a separate person" if subject.missing_subject == "own" else ""
     return (
-        f"All rows of one person have one value of column {subject.column!r}{alone}; "
+        f"All rows of one person have one value of column {subject.column!r}{separate}; "
         "a person with several values is protected less."
     )
 
 
-def known_words(configuration: Configuration, *, own: bool) -> list[str]:
-    """What is stated of known tables: of those from these rows (`own`) what no guarantee covers, of others the assumption."""
-    said = []
-    for known in configuration.totals:
-        if own != (known.table.origin == "these-rows"):
+def known_words(configuration: Configuration, *, from_these_rows: bool) -> list[str]:
+    """Return sentences on the known tables.
+
+    With `from_these_rows` they are on tables made from the source's rows, and say what no guarantee covers. Without, they are
+    on other tables, and say that these were not made from the rows: an assumption.
+    """
+    words = []
+    for known_total in configuration.totals:
+        if from_these_rows != (known_total.table.origin == "these-rows"):
             continue
-        table = f"The counts of {known.table.words}"
-        if not own:
-            said.append(f"{table} were not made from these rows.")
-        elif known.exact:
-            said.append(
+        table = f"The counts of {known_total.table.words}"
+        if not from_these_rows:
+            words.append(f"{table} were not made from these rows.")
+        elif known_total.exact:
+            words.append(
                 f"{table} were made from these rows, and the synthetic records keep them exactly: an invariant. Together with "
                 "all rows but one they tell that one, whatever epsilon is."
             )
         else:
-            said.append(f"{table} were made from these rows; this guarantee does not cover what they tell.")
-    return said
+            words.append(f"{table} were made from these rows; this guarantee does not cover what they tell.")
+    return words
 
 
 def stated_confidence(configuration: Configuration, plan: Plan, aggregates: Aggregates) -> Confidence:
-    """For privacy.json: the level, how intervals are meant, and what bounding may have taken from each count.
+    """Return for privacy.json the level, the meaning of intervals, and what bounding may have taken from each count.
 
     DP: post-processing.
     """
+    epsilons = {bound.length: bound.epsilon for bound in plan.of(ContributionBound)}
     return Confidence(
         level=LEVEL,
         intervals=(_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED),
-        bounding=bounding_biases(
-            configuration, {bound.length: bound.epsilon for bound in plan.of(ContributionBound)}, aggregates
-        ),
+        bounding=bounding_biases(configuration, epsilons, aggregates),
     )
 
 
@@ -87,7 +87,7 @@ def reader_warnings(
     mechanisms: Sequence[Mechanism],
     not_measured: Sequence[Sequence[str]],
 ) -> tuple[str, ...]:
-    """Warnings, a sentence each, from public and released facts only; the last two arguments are those of privacy.json.
+    """Return warnings, a sentence each, from public and released facts only; the last two arguments are from privacy.json.
 
     DP: post-processing.
     """
@@ -95,24 +95,27 @@ def reader_warnings(
         *_weak_guarantee(configuration, aggregates.record_count),
         *_weak_percentiles(configuration, aggregates.record_count, mechanisms),
         *_weak_counts(configuration, aggregates),
-        *_too_many(configuration, aggregates),
-        *_left_out([" x ".join(attributes) for attributes in not_measured]),
+        *_raised_thresholds(configuration, aggregates),
+        *_not_measured(not_measured),
     )
 
 
 def invented(candidates: int, released: int, sigma: float, threshold: int) -> float:
-    """About how many released combinations no record has, at most `released`.
+    """Return about how many released combinations no record has, at most `released`.
 
     An empty candidate is released with probability q = P(noise >= threshold). Were every candidate that is not released
     empty, they would be (1 - q) E of E empty ones; so E is about (candidates - released) / (1 - q), and q E of them are
     among the released. DP: post-processing.
     """
     q = float(ndtr(-(threshold - 0.5) / sigma)) if sigma > 0 else 0.0
-    return min(float(released), q * max(0, candidates - released) / (1 - q))
+    unreleased = max(0, candidates - released)
+    return min(float(released), q * unreleased / (1 - q))
 
 
 def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
-    epsilon, delta = configuration.privacy.epsilon, configuration.privacy.delta
+    """Yield warnings of a large epsilon or delta, and of an unprotected number of records."""
+    epsilon = configuration.privacy.epsilon
+    delta = configuration.privacy.delta
     if epsilon > 5:
         yield f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak."
     if count > 1 and delta * count >= 1:
@@ -128,17 +131,18 @@ def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
 
 
 def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]) -> Iterator[str]:
-    """Contribution bounds whose rank may be off by more records than lie above it."""
+    """Yield a warning of contribution bounds whose rank may be off by more records than lie above it."""
     percentile = configuration.percentile if configuration.marginals is None else None
     if percentile is None:
         return
-    bought = {row.length: row.epsilon or 0.0 for row in mechanisms if row.draw.startswith("percentile-")}
     above = (1 - percentile / 100) * count
-    lengths = [
-        str(length)
-        for length, epsilon in bought.items()
-        if rank_error(percentile, configuration.stability, epsilon, configuration.contribution_cap(length)) > above
-    ]
+    lengths = []
+    for row in mechanisms:
+        if not row.draw.startswith("percentile-"):
+            continue
+        cap = configuration.contribution_cap(row.length)
+        if rank_error(percentile, configuration.stability, row.epsilon or 0.0, cap) > above:
+            lengths.append(str(row.length))
     if lengths:
         yield (
             f"The automatic cap on contributions (percentile {percentile:g}, combinations of {', '.join(lengths)}) is "
@@ -148,28 +152,38 @@ def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequ
 
 
 def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
-    """Lengths of which half of what was released may be noise; of length 1 the public domains alone, where one is private."""
+    """Yield a warning for each length of which half of the released counts may be noise.
+
+    For single values with a private domain, it is on the public domains only.
+    """
     levels = [level.positive(level.counts) for level in aggregates.levels]
     if not any(map(len, levels)):
         yield "No combination was released: the noise is larger than the table."
     for level, noise in zip(levels, aggregates.noise, strict=True):
-        released, candidates, whose = len(level), noise.candidates, ""
+        released = len(level)
+        candidates = noise.candidates
+        whose = ""
         if candidates is None and level.length == 1:
             public = np.array([not attribute.private for attribute in configuration.attributes])
             released = int(public[level.columns[:, 0]].sum())
-            candidates = sum(len(a.labels) for a in configuration.attributes if not a.private)
+            candidates = sum(len(attribute.labels) for attribute in configuration.attributes if not attribute.private)
             whose = " with public domains"
         if candidates is None or not released:
             continue
-        wrong = invented(candidates, released, noise.deviation, noise.threshold)
-        about, half = ("About", "half of them or more") if noise.exact else ("Up to", "perhaps half of them or more")
-        if 2 * wrong >= released:
-            counts = f"{released:,} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
-            yield f"{about} {round(wrong):,} of the {counts} may be noise only: {half}. Do not use them one by one."
+        noise_only = invented(candidates, released, noise.deviation, noise.threshold)
+        if 2 * noise_only < released:
+            continue
+        counts = f"{released:,} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
+        about = "About" if noise.exact else "Up to"
+        half = "half of them or more" if noise.exact else "perhaps half of them or more"
+        yield f"{about} {round(noise_only):,} of the {counts} may be noise only: {half}. Do not use them one by one."
 
 
-def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
-    """Lengths of which more might have been released than are kept, or more drawn than there is room for to choose from."""
+def _raised_thresholds(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Yield a warning for each length whose threshold was raised.
+
+    More combinations might have been released than are kept, or more drawn than there is room for to choose from.
+    """
     if configuration.marginals is not None:
         return
     most = configuration.tuples.max_combinations
@@ -181,7 +195,8 @@ def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[
             )
 
 
-def _left_out(sets: Sequence[str]) -> Iterator[str]:
-    """Marginals that the configuration asks for and that the discovered values made too large."""
-    if sets:
-        yield f"Not measured, because they have too many cells with the values that were discovered: {', '.join(sets)}."
+def _not_measured(cliques: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a warning of marginals that the configuration asks for and that the discovered values made too large."""
+    if cliques:
+        sets = ", ".join(" x ".join(attributes) for attributes in cliques)
+        yield f"Not measured, because they have too many cells with the values that were discovered: {sets}."

@@ -17,8 +17,8 @@ FAULTS = (
     Fault(
         name="an invariant is stated as the table of another source",
         file="src/marginweave/publish/statement.py",
-        text='if known.exact and known.table.origin == "these-rows"',
-        instead='if known.exact and known.table.origin == "other-source"',
+        text='if known_total.exact and known_total.table.origin == "these-rows"',
+        instead='if known_total.exact and known_total.table.origin == "other-source"',
         killed_by=("tests/unit/configuration/test_known.py::test_what_is_known_of_these_rows_is_told",),
     ),
     Fault(

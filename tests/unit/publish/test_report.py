@@ -438,7 +438,7 @@ def test_names_and_values_are_whole_and_have_room() -> None:
     long = ("the first of the names", "another name, which is longer than a line", "a third")
     rows = [MarginalDistance(attributes=long, tvd=0.5, noise=None)] * 10
     one = ValueCounts(label="Codes of the International Classification", synthetic=7, reported=1234, low=1, high=1300)
-    columns = Distribution(name="c", kind="category", values=(one, one), more=0, missing=0)
+    columns = Distribution(name="c", kind="category", values=(one, one), left_out=0, missing=0)
     matrix = [[1.0, 0.5], [0.5, 1.0]]
     for figure, label, number in (
         (worst_marginals_figure(rows, "f"), ", ".join(long), "0.500"),
@@ -506,7 +506,7 @@ def test_of_many_values_the_most_frequent_are_drawn() -> None:
     counts = np.repeat(np.arange(MOST_VALUES + 5), np.arange(1, MOST_VALUES + 6))
     release, codes = published([counts.astype(np.uint8)], columns=columns)
     (found,) = distributions(release, shown(release, codes), 1.0)
-    assert found.more == 5
+    assert found.left_out == 5
     assert [v.label for v in found.values] == [str(v) for v in range(MOST_VALUES + 4, 4, -1)]
 
 
@@ -518,7 +518,7 @@ def test_no_bin_is_left_out_between_others(bins: int, first: int, left_out: int)
     release, codes = published([values], columns=columns)
     (found,) = distributions(release, shown(release, codes), 1.0)
     assert [v.label for v in found.values] == list(release.aggregates.domain.labels[0][first:])
-    assert found.more == left_out
+    assert found.left_out == left_out
 
 
 def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
