@@ -44,22 +44,32 @@ class Tables(NamedTuple):
         """Return the counts of these marginals, scaled to `total` records each, without the cells that `masks` forbid."""
         shapes = [m.counts.shape for m in measurements]
         axes = max(map(len, shapes))
-        possible = [allowed_cells(m.attributes, m.counts.shape, masks).ravel() for m in measurements]
-        allowed = np.concatenate(possible)
-        scaled = [m.counts * m.scale(total) for m in measurements]
-        counts = [table.ravel() for table in scaled]
         padded_shapes = []
         for shape in shapes:
             padding = [1] * (axes - len(shape))
             padded_shapes.append([*padding, *shape])
+        allowed = _allowed_in_tables(measurements, masks)
+        counts = _scaled_counts(measurements, total)
         precision = [m.deviation**-2 for m in measurements]
         return cls(
-            values=np.where(allowed, np.concatenate(counts), 0.0),
+            values=np.where(allowed, counts, 0.0),
             allowed=allowed,
             starts=np.cumsum([0, *map(math.prod, shapes)]),
             shapes=np.array(padded_shapes, np.int64),
             precision=np.array(precision, np.float64),
         )
+
+
+def _allowed_in_tables(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]) -> Flags:
+    """Return whether masks allow each cell, for all tables end to end."""
+    allowed = [allowed_cells(m.attributes, m.counts.shape, masks) for m in measurements]
+    return np.concatenate([cells.ravel() for cells in allowed])
+
+
+def _scaled_counts(measurements: Sequence[Observation], total: float) -> NDArray[np.floating]:
+    """Return the counts of all tables end to end, scaled to `total` records each."""
+    scaled = [m.counts * m.scale(total) for m in measurements]
+    return np.concatenate([table.ravel() for table in scaled])
 
 
 class Shared(NamedTuple):

@@ -108,9 +108,11 @@ def find_rows(
     """Return the row of `level` that has each combination, or -1; shape (n,). DP: post-processing."""
     if not len(level):
         return np.full(len(columns), -1)
-    all_columns = np.concatenate([level.columns, columns])
-    all_values = np.concatenate([level.values, values])
-    keys = combination_keys(all_columns, all_values, sizes)
+    keys = combination_keys(
+        np.concatenate([level.columns, columns]),
+        np.concatenate([level.values, values]),
+        sizes,
+    )
     level_keys = keys[: len(level)]
     searched_keys = keys[len(level) :]
     rows = np.searchsorted(level_keys, searched_keys)

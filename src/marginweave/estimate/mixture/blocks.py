@@ -45,7 +45,7 @@ class Block:
 
         An attribute in `coarser` has the coarser code of each of its codes, and `sizes` of these.
         """
-        columns = []
+        columns: list[Integers] = []
         for a in attributes:
             codes = self.cells[:, self.attributes.index(a)]
             columns.append(coarser[a][codes] if a in coarser else codes)

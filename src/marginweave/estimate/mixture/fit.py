@@ -321,8 +321,7 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Observation]) -> Mi
         return model
     single = [m for m in measurements if len(m.attributes) == 1]
     # copies are in C order: the memory layout decides in which order numpy adds up shares, and so the last digits
-    copies = tuple(shares.copy() for shares in model.shares)
-    calibrated = replace(model, shares=copies)
+    calibrated = replace(model, shares=tuple(shares.copy() for shares in model.shares))
     for _ in range(_CALIBRATIONS):
         for measurement in single:
             calibrated = _calibrated(calibrated, measurement, trust[measurement.attributes[0]])

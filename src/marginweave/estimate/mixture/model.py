@@ -114,7 +114,7 @@ class Mixture:
         return len(self.weights)
 
     def block_of(self, attribute: int) -> tuple[int, Block]:
-        """Return the block of an attribute, and its number."""
+        """Return the number of the block of an attribute, and the block."""
         numbers = [b for b, block in enumerate(self.blocks) if attribute in block.attributes]
         return numbers[0], self.blocks[numbers[0]]
 

@@ -228,14 +228,16 @@ class TargetCells:
                 matrices.append(np.concatenate(parts, axis=1).ravel())
             return np.concatenate(matrices)
 
+        def of_hidden(value: Callable[[FeatureTarget], float]) -> Floats:
+            all_cells: Floats = flat(lambda t: np.full(t.counts.shape, value(t)))
+            return all_cells[self._hidden]
+
         self.features = len(targets[0].features)
         self._counts = flat(lambda t: t.counts)
         self._weight = flat(lambda t: t.weight)
         self._hidden = np.flatnonzero(flat(lambda t: t.hidden))
-        cuts = flat(lambda t: np.full(t.counts.shape, t.cut))
-        sigmas = flat(lambda t: np.full(t.counts.shape, t.sigma))
-        self._cut = cuts[self._hidden]
-        self._sigma = sigmas[self._hidden]
+        self._cut = of_hidden(lambda t: t.cut)
+        self._sigma = of_hidden(lambda t: t.sigma)
         leads = [_lead_rows(layout, group) for group in groups]
         self._leads = np.concatenate(leads)
         bounds = [_bounds(layout, block, group) for group in groups]
