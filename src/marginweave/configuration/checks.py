@@ -1,8 +1,6 @@
-"""Rules between sections: what does not go together is refused, by the key to change."""
+"""Rules between sections: settings that do not fit together are refused, with the key to change."""
 
 from __future__ import annotations
-
-import math
 
 from marginweave.configuration.attributes import check_records
 from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn, SetColumn
@@ -19,22 +17,17 @@ _PURE = "write aggregate: {method: marginals, cliques: {all: 2}, noise: laplace}
 def check_preparation(configuration: Sections) -> None:
     """Refuse a unit, an imputation, a resize, forbidden combinations or private bounds that do not fit; raises ValueError."""
     subject = configuration.privacy.subject
-    named = None if subject is None else configuration.columns.get(subject.column)
-    if subject is not None and named is not None and not isinstance(named, IdentifierColumn):
-        raise ValueError(
-            f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
-        )
+    if subject is not None:
+        column = configuration.columns.get(subject.column)
+        if column is not None and not isinstance(column, IdentifierColumn):
+            raise ValueError(
+                f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
+            )
     structure = configuration.structure or Structure()
-    forbidden = configuration.excluded_by(structure)
-    check_records(configuration.attributes, forbidden)
+    check_records(configuration.attributes, configuration.excluded_by(structure))
     _check_exact(configuration, structure)
-    if not configuration.synthesize.complete and any(
-        None in labels for box in configuration.forbidden for _, labels in box
-    ):
-        raise ValueError(
-            "structure.forbidden names a missing value, which synthesize.relax: false leaves in records that cannot grow; "
-            "leave relax out"
-        )
+    if not configuration.synthesize.complete:
+        _check_no_missing_forbidden(configuration)
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
@@ -43,22 +36,37 @@ def check_preparation(configuration: Sections) -> None:
     _check_filled_sets(configuration)
 
 
+def _check_no_missing_forbidden(configuration: Sections) -> None:
+    """Refuse a forbidden missing value where records may stay incomplete (ValueError)."""
+    for box in configuration.forbidden:
+        if any(None in labels for _, labels in box):
+            raise ValueError(
+                "structure.forbidden names a missing value, which synthesize.relax: false leaves in records that cannot "
+                "grow; leave relax out"
+            )
+
+
 def _check_filled_sets(configuration: Sections) -> None:
-    """Refuse min_values where a set can be empty all the same, or is counted as one attribute (ValueError)."""
+    """Refuse min_values where a set can still be empty, or is counted as one attribute (ValueError)."""
     for name, column in configuration.columns.items():
-        if isinstance(column, SetColumn) and column.min_values is not None:
-            why = ["aggregate: {method: marginals}"] if configuration.marginals is None else []
-            why += ["missing: [], as no text of it means “no value”"] if configuration.missing_texts(name) else []
-            why += ["a table without resize, whose added records have no values"] if configuration.resize else []
-            if why:
-                raise ValueError(f"column {name!r} has min_values, which needs {why[0]}")
+        if not isinstance(column, SetColumn) or column.min_values is None:
+            continue
+        needed = None
+        if configuration.marginals is None:
+            needed = "aggregate: {method: marginals}"
+        elif configuration.missing_texts(name):
+            needed = "missing: [], as no text of it means “no value”"
+        elif configuration.resize:
+            needed = "a table without resize, whose added records have no values"
+        if needed:
+            raise ValueError(f"column {name!r} has min_values, which needs {needed}")
 
 
 def _check_exact(configuration: Sections, structure: Structure) -> None:
     """Refuse columns that an order, a difference or a sum needs and that can be read back as missing (ValueError)."""
-    named = {("ordered", name) for pair in structure.orders for name in pair}
-    named |= {(rule.key, rule.computed) for rule in structure.totals}
-    for key, name in sorted(named):
+    exact = {("ordered", name) for pair in structure.orders for name in pair}
+    exact |= {(rule.key, rule.computed) for rule in structure.totals}
+    for key, name in sorted(exact):
         column = configuration.columns[name]
         if isinstance(column, BinnedColumn) and column.runs(configuration.missing_texts(name)) is not None:
             raise ValueError(
@@ -73,7 +81,9 @@ def _check_exact(configuration: Sections, structure: Structure) -> None:
 
 
 def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn) -> None:
-    place, impute = f"columns.{name}.impute", column.impute
+    """Refuse an imputation that the kind of column cannot have, or weights of other values (ValueError)."""
+    place = f"columns.{name}.impute"
+    impute = column.impute
     structure = configuration.structure
     if structure and structure.rule_of(name):
         raise ValueError(f"{place} must not stand in a computed column: its values come from others")
@@ -90,7 +100,10 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
 
 
 def _check_resize(configuration: Sections) -> None:
-    """Added records need values: what `impute` says, or any, where none is declared missing; a set of theirs is empty."""
+    """Refuse a resize without values for the added records, or with amplification where its formulas do not hold (ValueError).
+
+    An added record has an imputed value, or any value of a column without declared missing values; its sets are empty.
+    """
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.column]
         undeclared = attribute.name in configuration.undeclared and not attribute.optional
@@ -98,10 +111,9 @@ def _check_resize(configuration: Sections) -> None:
             raise ValueError(
                 f"resize needs impute for column {attribute.column!r}: records that are added have no other value"
             )
-    resize, privacy = configuration.resize, configuration.privacy
-    if resize is None or not resize.amplify:
+    if configuration.resize is None or not configuration.resize.amplify:
         return
-    if privacy.stability.records > 1:
+    if configuration.privacy.stability.records > 1:
         raise ValueError(
             "resize.amplify (true) must be false where a subject has several records: its formulas are for one"
         )
@@ -113,50 +125,57 @@ def _check_resize(configuration: Sections) -> None:
 
 def check_privacy(configuration: Sections) -> None:
     """Refuse a delta of 0 where a draw needs more; raises ValueError."""
-    privacy = configuration.privacy
-    if not privacy.delta:
-        needs = _needs_delta(configuration)
-        if needs is not None:
-            raise ValueError(f"privacy.delta (0) must be positive {needs}; for 0 {_PURE}")
-
-
-def check_automatic_privacy(configuration: Sections, maker: str) -> None:
-    """Refuse a delta of 0 where `auto`, or the `maker` of records, decides what is counted; raises ValueError."""
     if configuration.privacy.delta:
         return
-    is_needed = maker in NEEDED
-    reason = f"with synthesize.method: {maker}" if is_needed else "where aggregate is left to auto"
+    reason = _reason_for_delta(configuration)
+    if reason is not None:
+        raise ValueError(f"privacy.delta (0) must be positive {reason}; for 0 {_PURE}")
+
+
+def check_automatic_privacy(configuration: Sections, synthesis: str) -> None:
+    """Refuse a delta of 0 where `auto`, or the method of `synthesis`, decides what is counted; raises ValueError."""
+    if configuration.privacy.delta:
+        return
+    if synthesis in NEEDED:
+        reason = f"with synthesize.method: {synthesis}"
+        advice = f"leave the method out and {_PURE}"
+    else:
+        reason = "where aggregate is left to auto"
+        advice = _PURE
     raise ValueError(
         f"privacy.delta (0) must be positive {reason}, whose counts have Gaussian noise; write a small one such as 1e-6, or "
-        f"for 0 {'leave the method out and ' if is_needed else ''}{_PURE}"
+        f"for 0 {advice}"
     )
 
 
-def _needs_delta(configuration: Sections) -> str | None:
-    """What is drawn that has no pure epsilon, in words; None for nothing."""
-    settings, resize = configuration.marginals, configuration.resize
+def _reason_for_delta(configuration: Sections) -> str | None:
+    """Return words for a draw that has no pure epsilon; None if every draw has one."""
+    settings = configuration.marginals
+    resize = configuration.resize
+    reason = None
     if settings is None:
-        return "where k-tuples are counted, with Gaussian noise"
-    if settings.noise == "gaussian":
-        return "with aggregate.noise: gaussian"
-    for needed, words in (
-        (bool(configuration.private_columns), "with a private domain"),
-        (bool(configuration.private_bounds), "with private bounds"),
-        (settings.selects(len(configuration.attributes)), "where marginals are selected"),
-        (resize is not None and resize.amplify, "with resize.amplify"),
-    ):
-        if needed:
-            return words
-    return None
+        reason = "where k-tuples are counted, with Gaussian noise"
+    elif settings.noise == "gaussian":
+        reason = "with aggregate.noise: gaussian"
+    elif configuration.private_columns:
+        reason = "with a private domain"
+    elif configuration.private_bounds:
+        reason = "with private bounds"
+    elif settings.selects(len(configuration.attributes)):
+        reason = "where marginals are selected"
+    elif resize is not None and resize.amplify:
+        reason = "with resize.amplify"
+    return reason
 
 
 MAX_PAIRS = 5_000_000
-"""Pairs of values that aggregate-seeded synthesis has of marginals; 4.9 million took 1.2 GB, and 49 s of 200,000 records."""
+"""Most pairs of values of marginals for aggregate-seeded synthesis; 4.9 million took 1.2 GB, and 49 s for 200,000 records."""
 
 
 def check_marginals(configuration: Sections) -> None:
-    """Refuse methods that do not go together, and marginals that the attributes do not have; raises ValueError."""
-    settings, method = configuration.marginals, configuration.synthesize.method
+    """Refuse methods that do not fit together, and marginals that the attributes do not have; raises ValueError."""
+    settings = configuration.marginals
+    method = configuration.synthesize.method
     sets = [f"column {attribute.name!r}, a set" for attribute in configuration.attributes if attribute.is_set]
     if settings is None:
         if method != "aggregate-seeded" and sets:
@@ -167,7 +186,7 @@ def check_marginals(configuration: Sections) -> None:
         return
     if method == "aggregate-seeded":
         _check_pairs(configuration)
-    if sets:  # of the others each value is an attribute
+    if sets:  # each value of a set with a public domain is an attribute
         raise ValueError(
             f"aggregate.method (marginals) cannot measure {sets[0]} with a private domain: each value is a separate "
             "attribute; declare the values, or use k-tuples"
@@ -182,62 +201,69 @@ def check_marginals(configuration: Sections) -> None:
 
 
 def _check_pairs(configuration: Sections) -> None:
-    """Refuse marginals whose pairs of values, measured or not, are too many to be looked up one by one."""
-    what = "synthesize.method (aggregate-seeded) cannot make records of marginals with"
+    """Refuse marginals of private domains, or with too many pairs of values, for aggregate-seeded synthesis (ValueError)."""
+    beginning = "synthesize.method (aggregate-seeded) cannot make records of marginals with"
     for name in configuration.private_columns:
         raise ValueError(
-            f"{what} the private domain {name!r}, as it needs every pair of values; use k-tuples, mixture or gum"
+            f"{beginning} the private domain {name!r}, as it needs every pair of values; use k-tuples, mixture or gum"
         )
     sizes = [len(attribute.labels) for attribute in configuration.attributes]
+    # The sum of n_i n_j over i < j is ((sum of n_i)^2 - sum of n_i^2) / 2.
     pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     if pairs > MAX_PAIRS:
         raise ValueError(
-            f"{what} {pairs} pairs of values, more than {MAX_PAIRS}, as it needs each of them; use k-tuples, mixture or gum"
+            f"{beginning} {pairs} pairs of values, more than {MAX_PAIRS}, as it needs each of them; use k-tuples, mixture "
+            "or gum"
         )
 
 
 def _check_cliques(configuration: Sections, settings: MarginalSettings, names: list[str]) -> None:
-    chosen = settings.cliques
-    if isinstance(chosen, AdaptiveCliques) and settings.noise not in ("gaussian", "auto"):
+    """Refuse cliques that do not fit the noise, the synthesis or the attributes, which have these names (ValueError)."""
+    cliques = settings.cliques
+    if isinstance(cliques, AdaptiveCliques) and settings.noise not in ("gaussian", "auto"):
         raise ValueError(f"aggregate.noise ({settings.noise}) must be gaussian with adaptive cliques")
-    if chosen != "selected" and settings.merge_cells != "none" and settings.preset == "default":
+    if cliques != "selected" and settings.merge_cells != "none" and settings.preset == "default":
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
         )
-    method = configuration.synthesize.method
-    least = 3 if method == "mixture" else math.inf
-    if isinstance(chosen, AllCliques) and chosen.coarsen and chosen.all < least:
-        raise ValueError(
-            "aggregate.cliques.coarsen needs triples and synthesize.method: mixture, which alone takes coarser bins beside "
-            f"fine ones; with {method} and all: {chosen.all} leave coarsen out"
-        )
-    if isinstance(chosen, AllCliques) and chosen.all > len(names):
-        raise ValueError(
-            f"aggregate.cliques.all ({chosen.all}) must be at most the number of attributes ({len(names)})"
-        )
-    if isinstance(chosen, tuple):
-        _check_list(configuration, chosen, names)
+    if isinstance(cliques, AllCliques):
+        method = configuration.synthesize.method
+        if cliques.coarsen and (method != "mixture" or cliques.all < 3):
+            raise ValueError(
+                "aggregate.cliques.coarsen needs triples and synthesize.method: mixture, which alone takes coarser bins "
+                f"beside fine ones; with {method} and all: {cliques.all} leave coarsen out"
+            )
+        if cliques.all > len(names):
+            raise ValueError(
+                f"aggregate.cliques.all ({cliques.all}) must be at most the number of attributes ({len(names)})"
+            )
+    if isinstance(cliques, tuple):
+        _check_list(configuration, cliques, names)
 
 
-def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], names: list[str]) -> None:
-    for clique in chosen:
+def _check_list(configuration: Sections, cliques: tuple[tuple[str, ...], ...], names: list[str]) -> None:
+    """Refuse a list of marginals with a single, unknown or repeated attribute, or a repeated marginal (ValueError)."""
+    for clique in cliques:
         if len(clique) < 2:
             raise ValueError(
                 "aggregate.cliques must have two and more attributes each; single ones are always measured"
             )
         for name in clique:
             if name not in names:
-                raise _unknown(configuration, name)
+                raise _unknown_attribute(configuration, name)
         if len(set(clique)) < len(clique):
             raise ValueError(f"aggregate.cliques has an attribute twice in [{', '.join(clique)}]")
-    if len({frozenset(clique) for clique in chosen}) < len(chosen):
+    if len({frozenset(clique) for clique in cliques}) < len(cliques):
         raise ValueError("aggregate.cliques has a marginal twice")
 
 
-def _unknown(configuration: Sections, name: str) -> ValueError:
-    values = [a.name for a in configuration.attributes if a.of_set and a.column == name]
-    hint = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
-    return ValueError(f"aggregate.cliques names {name!r}, {hint or 'which is no attribute that is counted'}")
+def _unknown_attribute(configuration: Sections, name: str) -> ValueError:
+    """Return the error for a name that is no attribute."""
+    for attribute in configuration.attributes:
+        if attribute.of_set and attribute.column == name:
+            reason = f"a set that is measured value by value; name its values, as {attribute.name!r}"
+            return ValueError(f"aggregate.cliques names {name!r}, {reason}")
+    return ValueError(f"aggregate.cliques names {name!r}, which is no attribute that is counted")
 
 
 def check_evaluation(configuration: Sections) -> None:

@@ -1,4 +1,4 @@
-"""Which sets of all columns are counted together, and in which bins."""
+"""Sets of columns that are counted together where `auto` measures all triples, and the bins of these sets."""
 
 from __future__ import annotations
 
@@ -13,58 +13,76 @@ from marginweave.configuration.default_records import fitting_seconds, marginal_
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.sections import Sections
 
-# Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
+# Most seconds (`fitting_seconds`) that triples may take; measured times were a tenth to two fifths of the estimate.
 _TRIPLES_SECONDS = 250.0
+# Most columns.
 _TRIPLES_COLUMNS = 40
 
 
 def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]:
-    """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing.
+    """Yield the section `aggregate` of all triples, or of triples with few cells where all take too long to be fitted.
 
-    Pairs that have more cells than the triples are measured as well, and take their time. `rows` is how many times as
-    many rows there are as the noise of a pair. DP: a function of public facts alone.
+    With two columns it is their pair. Nothing is yielded where no such section fits. Pairs that have more cells than the
+    triples are measured as well, and their time counts. `rows` is the number of rows divided by the noise of a pair.
+    DP: a function of public facts alone.
     """
     sizes = tuple(public_codes(configuration.attributes).values())
     length = min(3, len(sizes))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
-    if coarsen := _coarsen(configuration, length, rows):
+    coarsen = _coarsen_above(configuration, length, rows)
+    if coarsen:
         yield from _triples_in_bins(configuration, length, coarsen)
         return
-    found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
-    so_far = list(itertools.accumulate(map(fitting_seconds, found)))
-    if so_far[-1] <= _TRIPLES_SECONDS:
+    cells = _sorted_cells(sizes, length)
+    total_seconds = list(itertools.accumulate(map(fitting_seconds, cells)))
+    if total_seconds[-1] <= _TRIPLES_SECONDS:
         yield {"method": "marginals", "cliques": {"all": length}}
         return
-    for fitted in range(bisect.bisect_right(so_far, _TRIPLES_SECONDS), 0, -1):
-        most = found[fitted] - 1  # as many cells as the first that is too much are too many
-        wide = sum(map(fitting_seconds, pairs[bisect.bisect_right(pairs, most) :]))
-        if found[fitted - 1] <= most and so_far[fitted - 1] + wide <= _TRIPLES_SECONDS:
+    pairs = _sorted_cells(sizes, 2)
+    for number in range(bisect.bisect_right(total_seconds, _TRIPLES_SECONDS), 0, -1):
+        most = cells[number] - 1  # less than the cells of the first triple that is too much
+        larger_pairs = pairs[bisect.bisect_right(pairs, most) :]
+        seconds = total_seconds[number - 1] + sum(map(fitting_seconds, larger_pairs))
+        if cells[number - 1] <= most and seconds <= _TRIPLES_SECONDS:
             yield {"method": "marginals", "cliques": {"all": length, "max_cells": most}}
             return
 
 
-# Triples are coarsened where there are at most so many times as many rows as the noise of a pair, and no other sets.
-_FEW_ROWS, _COARSENED = 2_000.0, 3
+def _sorted_cells(sizes: tuple[int, ...], length: int) -> list[int]:
+    """Return the cells of each table of `length` attributes, from few to many."""
+    return sorted(map(math.prod, itertools.combinations(sizes, length)))
 
 
-def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
-    """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help.
+# Most rows, divided by the noise of a pair, with which triples have coarser bins.
+_FEW_ROWS = 2_000.0
+# Sets of fewer columns never have coarser bins.
+_COARSENED = 3
 
-    A table is counted as fine as leaves the noise of all its cells together below the rows.
+
+def _coarsen_above(configuration: Sections, length: int, rows: float) -> int | None:
+    """Return the number of cells beyond which sets have coarser bins; None where that changes nothing or may not help.
+
+    Bins of a table are so fine that the noise of all its cells stays below the rows.
     """
+    if length < _COARSENED or rows > _FEW_ROWS:
+        return None
     columns = len(configuration.attributes)
-    most = max(1, round(rows * math.sqrt(max(1, math.comb(columns, 2)) / math.comb(columns, length))))
+    # rows sqrt(C(columns, 2) / C(columns, length))
+    pairs = max(1, math.comb(columns, 2))
+    most = max(1, round(rows * math.sqrt(pairs / math.comb(columns, length))))
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    sets = itertools.combinations(range(columns), length)
-    helps = length >= _COARSENED and rows <= _FEW_ROWS and any(levels.within(places, most) != places for places in sets)
-    return most if helps else None
+    for places in itertools.combinations(range(columns), length):
+        if levels.within(places, most) != places:
+            return most
+    return None
 
 
 def _triples_in_bins(configuration: Sections, length: int, coarsen: int) -> Iterator[Mapping[str, Any]]:
-    """In coarser bins beyond `coarsen` cells, and as many as can be fitted."""
+    """Yield the section `aggregate` with coarser bins beyond `coarsen` cells, of as many triples as can be fitted in time."""
     sizes = public_codes(configuration.attributes)
-    for most in (None, *(round(8192 * 0.75**step) for step in range(20))):
+    limits = [round(8192 * 0.75**step) for step in range(20)]
+    for most in (None, *limits):
         cliques = AllCliques(all=length, max_cells=most, coarsen=coarsen).model_dump(exclude_none=True)
         section = {"method": "marginals", "cliques": cliques}
         cells = marginal_cells(MarginalSettings.model_validate(section), sizes, configuration.attributes)

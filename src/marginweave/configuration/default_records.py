@@ -1,7 +1,7 @@
-"""What makes the records where nobody says it: `synthesize.method: auto`.
+"""Default method of synthesis: `synthesize.method: auto`.
 
 In our benchmarks (`benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the most accurate;
-what is public of the domain decides whether one can be fitted, in time and memory.
+public facts about the domain decide whether it can be fitted, in time and memory.
 """
 
 from __future__ import annotations
@@ -20,58 +20,61 @@ from marginweave.configuration.synthesis import SYNTHESES
 from marginweave.configuration.values import MAX_TABLE
 
 MOST_SECONDS = 600.0
-"""CPU seconds that all fits of a mixture may take at their most iterations; most end much earlier."""
+"""CPU seconds that all fits of a mixture may take at their most iterations; most fits end much earlier."""
 
 
-# CPU seconds of all default fits at their most iterations, on one core of an AMD EPYC: what each cell takes, and each table
-# beside. Measured: 1,160 tables of 142,600 cells together 84 s, 29 of 374,411 152 s, 3,486 of 341,130 145 s, 1,355 of 1,020,740
+# CPU seconds of all default fits at their most iterations, on one core of an AMD EPYC: for each cell, and in addition for each
+# table. Measured: 1,160 tables of 142,600 cells in all 84 s, 29 of 374,411 152 s, 3,486 of 341,130 145 s, 1,355 of 1,020,740
 # 287 s; small sets of tables take 5 to 15 s.
-_FITTED_CELL, _FITTED_TABLE = 6e-4, 0.01
+_FITTED_CELL = 6e-4
+_FITTED_TABLE = 0.01
 
 
-# The same of looking once whether a table tells anything, with room: 19,900 tables of 9 cells took 4 s.
-_SEEN_CELL, _SEEN_TABLE = 2e-7, 1e-3
+# CPU seconds of one check whether a table is worth fitting, rounded up: 19,900 tables of 9 cells took 4 s.
+_SEEN_CELL = 2e-7
+_SEEN_TABLE = 1e-3
 
 Counting = AggregateSettings | MarginalSettings
 """The section `aggregate`, of either method."""
 Method = Literal["aggregate-seeded", "gum", "mixture"]
 
 
-# Keys that not every method has, and a method that has it.
-_OWN = {
+_COMMON_KEYS = set.intersection(*(set(model.model_fields) for model in SYNTHESES))
+# Keys that not every method has, with a method that has them.
+_OWN_KEYS = {
     key: f"method: {model.model_fields['method'].default}"
     for model in SYNTHESES
     for key in model.model_fields
-    if not all(key in other.model_fields for other in SYNTHESES)
+    if key not in _COMMON_KEYS
 }
 
 
-# What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
+# Methods where no mixture can be fitted: both make records from the released counts, value by value or row by row.
 _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
 
 
 ASSUMED_VALUES = 100
-"""Values that a private domain is taken to have before it is discovered: each is released of a hundred records or so."""
+"""Values that a private domain is assumed to have before it is discovered; a value needs about 100 records to be released."""
 
 
-# A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
+# A model has a share of each code in each component: 2400 x 8 bytes, and half of that in every fit that is running.
 _MOST_CODES = 10_000
 
 
-# So many sets of columns are looked at in less than a second; far fewer can be measured.
+# This many sets of columns are listed in less than a second; far fewer can be measured.
 _MOST_SETS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutomaticMethod:
-    """The method that `auto` stands for, and why, in words."""
+    """The method that `auto` becomes, and the reason in words."""
 
     method: Method
     reason: str
 
 
 def automatic_method(aggregate: Counting, attributes: Sequence[Attribute]) -> AutomaticMethod:
-    """The mixture wherever it can be fitted to the counts, else what goes without dense tables of all values.
+    """Return the mixture wherever it can be fitted to the counts, otherwise a method that needs no dense tables of all values.
 
     DP: a function of public facts alone, of the settings and the declared domains.
     """
@@ -81,40 +84,47 @@ def automatic_method(aggregate: Counting, attributes: Sequence[Attribute]) -> Au
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
-def resolve_method(given: Mapping[str, Any], aggregate: Counting, attributes: Sequence[Attribute]) -> dict[str, Any]:
-    """The section `synthesize` with the method that `auto` stands for in the place of `auto`.
+def resolve_method(section: Mapping[str, Any], aggregate: Counting, attributes: Sequence[Attribute]) -> dict[str, Any]:
+    """Return the section `synthesize` with the method that `auto` becomes; `section` has no method.
 
     Raises:
         ValueError: a key, or a value, that only some methods have.
     """
-    for key in given:
-        if key in _OWN:
-            raise ValueError(f"synthesize has {key}, which not every method has; name the method, such as {_OWN[key]}")
+    for key in section:
+        if key in _OWN_KEYS:
+            raise ValueError(
+                f"synthesize has {key}, which not every method has; name the method, such as {_OWN_KEYS[key]}"
+            )
     method = automatic_method(aggregate, attributes).method
-    if given.get("records") == "exhaust" and method == "aggregate-seeded":  # the others have it not at all
+    if section.get("records") == "exhaust" and method == "aggregate-seeded":  # models of other methods refuse it
         raise ValueError(f"synthesize has records: exhaust, which not every method has; name the method, {method}")
-    return {**given, "method": method}
+    return {**section, "method": method}
 
 
 def in_marginals(configuration: Sections) -> Sections:
-    """The same with marginals for counts, in which each declared value of a set is an attribute of its own."""
+    """Return the configuration with marginals for counts, in which each declared value of a set is a separate attribute."""
     fields = {name: getattr(configuration, name) for name in Sections.model_fields}
     return Sections.model_construct(**{**fields, "aggregate": MarginalSettings()})
 
 
 def ordinary_pairs(attributes: Sequence[Attribute]) -> Mapping[str, Any]:
-    """All pairs of columns that are no values of sets; these are measured by themselves."""
-    ordinary = [attribute.name for attribute in attributes if not attribute.of_set]
-    return {"method": "marginals", "cliques": [*map(list, itertools.combinations(ordinary, 2))] or {"all": 1}}
+    """Return the section `aggregate` of all pairs of columns; values of sets are only measured by themselves."""
+    columns = [attribute.name for attribute in attributes if not attribute.of_set]
+    pairs = [list(pair) for pair in itertools.combinations(columns, 2)]
+    return {"method": "marginals", "cliques": pairs or {"all": 1}}
 
 
 def public_codes(attributes: Sequence[Attribute]) -> dict[str, int]:
-    """Codes of each attribute, missing included; of a private domain as many as are assumed (`ASSUMED_VALUES`)."""
-    return {a.name: (ASSUMED_VALUES if a.private else len(a.labels)) + a.optional for a in attributes}
+    """Return the number of codes of each attribute, missing included; a private domain has `ASSUMED_VALUES` values."""
+    codes = dict[str, int]()
+    for attribute in attributes:
+        values = ASSUMED_VALUES if attribute.private else len(attribute.labels)
+        codes[attribute.name] = values + attribute.optional
+    return codes
 
 
 def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> str | None:
-    """What is public and forbids a mixture, in the plural."""
+    """Return the public fact that forbids a mixture, in the plural, or None."""
     if any(attribute.is_set and attribute.private for attribute in attributes):
         return "sets with a private domain"
     if isinstance(aggregate, AggregateSettings) and any(a.is_set or a.private for a in attributes):
@@ -125,56 +135,63 @@ def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> s
     cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
     if isinstance(cliques, AllCliques) and cliques.count_sets(len(sizes)) > _MOST_SETS:
         return "so many sets of columns"
-    so_far = itertools.accumulate(_seconds(aggregate, sizes, attributes))
-    if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
+    total_seconds = itertools.accumulate(_seconds(aggregate, sizes, attributes))
+    if any(seconds > MOST_SECONDS for seconds in total_seconds):  # stops early: there may be millions of tables
         return "so many columns and values"
     return None
 
 
 def _seconds(aggregate: Counting, sizes: Mapping[str, int], attributes: Sequence[Attribute]) -> Iterator[float]:
-    """What each table takes, from short ones to long ones.
+    """Yield the seconds that each table takes, from short ones to long ones.
 
-    All of the longest k-tuples are looked at, and fitted as many as there is time for. Marginals that are still to
-    be selected may be all.
+    All of the longest k-tuples are checked, and as many are fitted as there is time for. Of marginals that are not selected
+    yet, all are counted.
     """
     if isinstance(aggregate, MarginalSettings):
         yield from map(fitting_seconds, marginal_cells(aggregate, sizes, attributes))
         return
     longest = aggregate.reporting_length or min(3, len(sizes))
     for length in range(1, longest + 1):
-        takes = fitting_seconds if length == 1 or length < longest else looking_seconds
-        yield from map(takes, table_cells(sizes, length, MAX_TABLE))
+        seconds_of = fitting_seconds if length == 1 or length < longest else looking_seconds
+        yield from map(seconds_of, table_cells(sizes, length, MAX_TABLE))
 
 
 def marginal_cells(
     aggregate: MarginalSettings, sizes: Mapping[str, int], attributes: Sequence[Attribute]
 ) -> Iterator[int]:
-    """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
+    """Yield the cells of each marginal, single attributes first.
+
+    Marginals that are not selected yet are all pairs; those that are chosen in rounds count as the largest.
+    """
     yield from sizes.values()
-    if isinstance(aggregate.cliques, tuple):
-        # a name that is no attribute is refused elsewhere
-        yield from (math.prod(sizes.get(name, 1) for name in clique) for clique in aggregate.cliques)
+    cliques = aggregate.cliques
+    if isinstance(cliques, tuple):
+        for clique in cliques:
+            yield math.prod(sizes.get(name, 1) for name in clique)  # a name that is no attribute is refused elsewhere
         return
-    if isinstance(aggregate.cliques, AdaptiveCliques):
-        rounds, widest = aggregate.cliques, sorted(sizes.values())
-        most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
-        yield from itertools.repeat(most, rounds.most_chosen(len(sizes)))
+    if isinstance(cliques, AdaptiveCliques):
+        largest = sorted(sizes.values())[-cliques.adaptive :]
+        most = min(cliques.max_cells, math.prod(largest))
+        yield from itertools.repeat(most, cliques.most_chosen(len(sizes)))
         return
-    chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
-    if chosen.all > 1:
-        yield from chosen.cells(aggregate.levels(tuple(sizes.values()), attributes))
+    measured = cliques if isinstance(cliques, AllCliques) else AllCliques(all=2)
+    if measured.all > 1:
+        yield from measured.cells(aggregate.levels(tuple(sizes.values()), attributes))
 
 
 def table_cells(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:
-    """Cells of each table of so many attributes that has at most `most`."""
-    return (cells for cells in map(math.prod, itertools.combinations(sizes.values(), length)) if cells <= most)
+    """Yield the cells of each table of `length` attributes that has at most `most` cells."""
+    for table in itertools.combinations(sizes.values(), length):
+        cells = math.prod(table)
+        if cells <= most:
+            yield cells
 
 
 def fitting_seconds(cells: int) -> float:
-    """At most so long are mixtures fitted to a table of so many cells."""
+    """Return the most seconds that the fit of mixtures to a table of this many cells takes."""
     return _FITTED_TABLE + _FITTED_CELL * cells
 
 
 def looking_seconds(cells: int) -> float:
-    """About so long it takes to see whether a table of so many cells is worth fitting."""
+    """Return about how many seconds it takes to check whether a table of this many cells is worth fitting."""
     return _SEEN_TABLE + _SEEN_CELL * cells
