@@ -22,6 +22,7 @@ from marginweave.estimate.earlier import with_earlier
 from marginweave.estimate.marginals import compression_of, measured_marginals
 from marginweave.forecast.account import account_forecast
 from marginweave.forecast.earlier import earlier_forecast
+from marginweave.inference import regression
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
@@ -334,3 +335,16 @@ def test_a_private_domain_is_left_out(home: Path) -> None:
     request = read_request(path, run="another", source=None, home=home)
     assert [len(earlier.marginals) for earlier in request.earlier] == [10]
     assert "4 single columns" in earlier_forecast(request)[0]
+
+
+def test_a_regression_uses_what_an_earlier_release_measured(home: Path) -> None:
+    """Also where estimates leave out the code of cells that are not as declared, which tables of both releases have."""
+    changes = {"columns__region__missing": [], "columns__grade__missing": []}
+    first = run_plainly(home, people(home, 300, **MARGINALS, **changes), "alone") / "release"
+    path = asked(home, "runs/alone/release", description="second", **changes)
+    second = run_plainly(home, path, "together") / "release"
+    scores = {"sex": {"f": 0.0, "m": 1.0, "(missing)": 0.0}}
+    alone, together = (
+        regression(place, "grade", ["sex"], values=scores, of="table").table for place in (first, second)
+    )
+    assert (together["sd"] < alone["sd"]).all()

@@ -17,7 +17,7 @@ from marginweave.configuration.marginals import COMPRESS
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
-from marginweave.estimate.marginals import drawn_compression_of
+from marginweave.estimate.marginals import drawn_compression_of, estimated_marginals, ignored_codes
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.observations.tables import Marginals, Observation
 from marginweave.observations.undeclared import ignored_attributes
@@ -123,15 +123,22 @@ def _merged_below(
 
 
 def released_tables(
-    marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read
+    marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read, *, as_drawn: bool = True
 ) -> tuple[PartTables, list[Observation]]:
-    """All tables of a release, and those among them that earlier releases measured; arguments as of `with_earlier`.
+    """Return all tables of a release, and those among them that earlier releases measured.
+
+    `marginals` are as they were drawn; the other arguments as of `with_earlier`. Tables are as they were drawn as well, or
+    without the codes that estimates ignore.
 
     Raises:
         StageError: a file of an earlier release is missing or was changed.
     """
-    earlier, resize = earlier_tables(declared, read), resolved.resize
-    total = total_of_rows(resolved) if resize is None else float(resize.records)
+    earlier = earlier_tables(declared, read)
+    if not as_drawn:
+        ignored = ignored_codes(marginals, resolved)
+        earlier = [table.without_last(ignored) for table in earlier]
+        marginals = estimated_marginals(marginals, resolved)
+    total = total_of_rows(resolved) if resolved.resize is None else float(resolved.resize.records)
     return part_tables(marginals, resolved, earlier, total), earlier
 
 

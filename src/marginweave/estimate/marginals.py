@@ -74,7 +74,7 @@ def compression_of(
     single = estimated_marginals(marginals, configuration).measured[0]
     all_ignored = configuration.with_undeclared(())
     coded = ignored_attributes(all_ignored, labels, marginals.one_way)
-    undeclared = coded - _ignored(marginals, configuration)
+    undeclared = coded - ignored_codes(marginals, configuration)
     declared = declared_compression(configuration, labels, marginals.one_way)
     merged = declared.with_last(dict.fromkeys(undeclared, 0.0))
     counts = tuple(np.asarray(m.counts, np.float64) for m in single)
@@ -87,14 +87,14 @@ def drawn_compression_of(marginals: Marginals, configuration: Configuration) -> 
     """Return the compression over all codes of tables as they were drawn; codes that estimates ignore come last."""
     _, merged = compression_of(marginals, configuration)
     one_way = marginals.measured[0]
-    ignored = _ignored(marginals, configuration)
+    ignored = ignored_codes(marginals, configuration)
     last_counts = {a: float(one_way[a].counts[-1]) for a in ignored}
     return merged.with_last(last_counts)
 
 
 def estimated_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
     """Return the marginals without the codes that estimates ignore (`UndeclaredCells`). DP: post-processing."""
-    ignored = _ignored(marginals, configuration)
+    ignored = ignored_codes(marginals, configuration)
 
     def without_ignored(measured: Sequence[Observation]) -> tuple[Observation, ...]:
         return tuple(m.without_last(ignored) for m in measured)
@@ -113,7 +113,7 @@ def _estimated(configuration: Configuration, marginals: Marginals) -> Configurat
     return configuration.with_undeclared(marginals.domain.with_undeclared)
 
 
-def _ignored(marginals: Marginals, configuration: Configuration) -> frozenset[int]:
+def ignored_codes(marginals: Marginals, configuration: Configuration) -> frozenset[int]:
     """Return the attributes whose tables have one code more than estimates have: the last."""
     estimated = _estimated(configuration, marginals)
     return ignored_attributes(estimated, marginals.domain.labels, marginals.one_way)

@@ -21,7 +21,6 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import counted_masks, never_counted, uncounted_codes
 from marginweave.estimate.earlier import read_measurements
-from marginweave.estimate.marginals import estimated_marginals
 from marginweave.observations.combinations import LevelNoise
 from marginweave.observations.tables import Observation
 from marginweave.publish.tables import read_counts
@@ -69,12 +68,13 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
             return _tuple_answers(pq.read_table(place / "aggregates.parquet"), statement, codes)
         cells = pq.read_table(place / "measurements.parquet")
         drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
-        drawn = drawn if as_drawn else estimated_marginals(drawn, configuration)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
         raise InputError(
             f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
         ) from None
-    measured, earlier = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
+    measured, earlier = released_tables(
+        drawn, declared, configuration, lambda name: read_file(place / name), as_drawn=as_drawn
+    )
 
     @cache
     def model() -> ModelAnswers | None:
