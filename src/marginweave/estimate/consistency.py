@@ -100,10 +100,11 @@ def make_consistent(
 
     A shared set A of attributes gets T_A = sum_i w_i M_i[A], w_i proportional to 1 / (g_i sigma_i^2), g_i the cells of
     marginal i that add up to one of A; each such cell takes (T_A - M_i[A]) / g_i. Sets go from small to large, the empty
-    one first; without structural zeros no step undoes another, with them it may, as g_i then differs from cell to cell. Then
-    the simplex (from turn 30 on by `Nearest`); again, until averaging leaves at most 1e-8 of the count below zero, and apart in
-    any shared sum, or `rounds` are over. Consistent marginals are returned as they are. A total or a cell below zero becomes
-    0, incomplete marginals are first scaled up to the record count.
+    one first. Without structural zeros no step undoes another; with them it may, as g_i then differs from cell to cell.
+    Then every table is projected onto the simplex (from turn 30 on by `Nearest`). These turns are repeated until averaging
+    leaves at most 1e-8 of the count below zero, and between sums over the same shared set, or until `rounds` are over.
+    Consistent marginals are returned as they are. A total or a cell below zero becomes 0, incomplete marginals are first
+    scaled up to the record count.
 
     T_A of single attributes remains what it was before the first cell was clipped: the nearest without a negative count.
     Clipped tables of many cells that are mostly noise overestimate all rare values, and would move the sums with them. Any

@@ -75,11 +75,10 @@ def count_interval(
     1 - (1 - level)/2: exact, rounding included, with coverage at least `level`, and the more so the smaller sd. A sum of g
     cells has g - 1 rounding errors more, of variance 1/12 each: 1/2 + z sqrt(g sd^2 + (g - 1)/12), in good approximation.
     Discrete Laplace noise has P(|X - m| > h) = 2 p^(h + 1) / (1 + p), of which h is the least that is at most 1 - level; of
-    a sum of g cells the larger of z sqrt(g) sd and h sqrt(g): its tails lie between the two kinds.
-    No true count is negative, so a count below 0 has the interval of 0, [0, h], however far noise took it
-    below, and `low` is at least 0. Both only ever add to [x - h, x + h] what is not negative, or take away what is,
-    so that nothing less is covered; and no interval is narrower because a count is far below 0. Without noise the count itself.
-    DP: post-processing.
+    a sum of g cells the larger of z sqrt(g) sd and h sqrt(g): its tails lie between the two kinds. No true count is
+    negative, so a count below 0 has the interval of 0, [0, h], however far noise took it below, and `low` is at least 0.
+    Both rules only add numbers that are not negative to [x - h, x + h], or remove negative ones, so the coverage is not
+    smaller. No interval is narrower because a count is far below 0. Without noise the count itself. DP: post-processing.
 
     Args:
         counts: noisy counts, before any threshold; any shape.
@@ -113,12 +112,12 @@ def selected_interval(
     """Return intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
-    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, inverted
-    on integers): selection lifts what is released, and this takes it back. Their `high`, just above T, is below x itself: a
-    count that barely reached T would look like the surest of all, and would be covered least often, as what lies there is
-    mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more. Whatever m, a
-    released count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that far tails keep
-    their digits. DP: post-processing.
+    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016,
+    inverted on integers): selection lifts what is released, and this takes it back. Their `high`, just above T, is below x
+    itself. A count that barely reached T would then look like the surest of all, and would be covered least often, as the
+    counts there are mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more.
+    Whatever m, a released count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that
+    far tails keep their digits. DP: post-processing.
 
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).
@@ -251,7 +250,7 @@ def _lowest(
     tail: float,
 ) -> Integers:
     """Return the smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection."""
-    below = np.full(counts.shape, -1)  # too small: no m below 0 is looked at
+    below = np.full(counts.shape, -1)  # below every possible m
     above = counts.copy()  # large enough
     while (above - below > 1).any():
         middle = np.maximum((below + above) // 2, 0)

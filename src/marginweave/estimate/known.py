@@ -55,10 +55,10 @@ def with_known(
 
     An exact table replaces what was drawn of its columns. A drawn and a known table of the same columns become their mean,
     weighted by precision, except for tables with suppressed cells. No table counts as more exact than the most exact drawn
-    one: a fit by descent hardly notices tables that weigh many times less than others. With exact counts at a quarter of the
-    noise, pairs of a known column were 8 to 18 % farther from the table than without it; at all of the noise they were 5 to
-    9 % closer (four columns, 2,000 records, sigma 30, mixtures of 20 to 300 components, 16 draws). So a known table has less
-    noise than it counts for, and a fit that ends at its noise needs the share that is returned.
+    one: a fit by descent hardly notices tables that weigh many times less than others. With exact counts at a quarter of
+    the noise, pairs of a known column were 8 to 18 % farther from the table than without it. At all of the noise they were
+    5 to 9 % closer (four columns, 2,000 records, sigma 30, mixtures of 20 to 300 components, 16 draws). So a known table
+    has less noise than it counts for, and a fit that ends at its noise needs the share that is returned.
     """
     if not configuration.totals:
         return tuple(drawn), 1.0

@@ -358,8 +358,8 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     """Count single values and all pairs, and longer sets up to the longest length of which all lie in marginals.
 
     Counts of a set inside marginals are their sums, no more than any part of it has. A pair of columns in no marginal has
-    the counts that independence implies, n_ab = n_a n_b / n; where neither value is without a record, at least 1, as nothing
-    was measured that would rule the combination out. DP: post-processing.
+    the counts that independence implies, n_ab = n_a n_b / n. Where both values have records, the count is at least 1, as
+    nothing was measured that would rule the combination out. DP: post-processing.
 
     Args:
         marginals: normalized ones.

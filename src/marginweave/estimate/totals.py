@@ -1,9 +1,10 @@
 """Exact known tables as whole numbers of records: one count for every combination of all columns that they tie together.
 
-Tables without a common column, and without a structural zero that connects them, are solved separately. One table is its own
-solution. For several, the combinations of all their columns get whole numbers that keep every table and every structural zero,
-and are as near as can be to what records have (L1): an integer program, whose only wide part is its equalities (HiGHS, by
-scipy). Public facts decide whether there is a solution, so that `plan` finds out before anything is charged.
+Tables without a common column, and without a structural zero that connects them, are solved separately. One table is its
+own solution. For several, the combinations of all their columns get whole numbers that keep every table and every
+structural zero. These are as near as can be to what records have (L1): an integer program, whose only wide part is its
+equalities (HiGHS, by scipy). Public facts decide whether there is a solution, so that `plan` finds out before anything is
+charged.
 """
 
 from __future__ import annotations

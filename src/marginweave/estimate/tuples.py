@@ -107,11 +107,11 @@ def tuple_marginals(
     """Return marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
 
     From short sets to long ones. What the parts of a set imply is the table of maximum entropy with their counts (iterative
-    proportional fitting: Deming and Stephan 1940). Where the released counts differ from it by more than their noise, the
-    estimate is theirs: a step fills in what suppressed counts are expected to be given the last estimate (EM of a censored
-    Gaussian: Dempster, Laird, Rubin 1977), then takes the nearest table without negative cells whose sums are those of the
-    parts, a cell moving in proportion to its variance: that of the noise, or its own square where nothing was counted. So
-    missing values, and what was suppressed, get what the other cells leave.
+    proportional fitting: Deming and Stephan 1940). Where the released counts differ from it by more than their noise, they
+    are estimated in steps. A step fills in what suppressed counts are expected to be given the last estimate (EM of a
+    censored Gaussian: Dempster, Laird, Rubin 1977). It then takes the nearest table without negative cells whose sums are
+    those of the parts. A cell moves in proportion to its variance: that of the noise, or its own square where nothing was
+    counted. So missing values, and what was suppressed, get what the other cells leave.
 
     Args:
         aggregates: normalized k-tuples, without sets of values.

@@ -149,9 +149,10 @@ class Descent:
     def balance(self) -> None:
         """Scale the weights of the components of each box to where the objective is least, the shares given.
 
-        It is quadratic in the scales s of the boxes: with the derivatives g of the components' log weights and the curvature
-        n w_k n w_l sum_t v_t prod_f G_f[k, l], both summed over the components of a box, 1/2 (s - 1)'H(s - 1) + g'(s - 1) is
-        least for s >= 0 that keep the number of records. Targets count that have an attribute which boxes tell apart.
+        It is quadratic in the scales s of the boxes: with the derivatives g of the components' log weights and the
+        curvature n w_k n w_l sum_t v_t prod_f G_f[k, l], both summed over the components of a box, 1/2 (s - 1)'H(s - 1) +
+        g'(s - 1) is least for s >= 0 that keep the number of records. Only targets count that have an attribute whose codes
+        differ between boxes.
         """
         supports, box_of = self._boxes
         is_member = box_of[:, None] == np.arange(len(supports))

@@ -79,10 +79,10 @@ def fit_mixture(
 ) -> Mixture:
     """Fit a mixture of products to marginals, each with the weight of its precision.
 
-    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over the shares of equal components, block after block and
-    component after component (`Descent`), p as in `Mixture` (mixtures of products: McKenna's `mbi`). Several fits, each from
-    the records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes
-    are then calibrated to their own counts (`calibrate_one_way`).
+    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over the shares of equal components, block after block
+    and component after component (`Descent`), p as in `Mixture` (mixtures of products: McKenna's `mbi`). Several fits are
+    averaged. Each starts from the records of a tree (`TreeStart`) and ends when the counts are as near as their noise
+    allows. Single attributes are then calibrated to their own counts (`calibrate_one_way`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.

@@ -66,11 +66,11 @@ class Curvature(NamedTuple):
     `begins` has the first row of each, and at its end the number of rows. `spread` is the largest number of cells that share a
     row.
 
-    Of the features of other blocks in a target, all but the first are its tail: a row of `tails`, padded with the number of all
-    features. Targets with the same feature of the block (its place in it) and the same first other feature are a group: these
-    two features, and the range of its targets, are a row of `groups`. Of each target `tail_rows` has the row of `tails`, and
-    `precision` its v, or the largest of its cells. Few of all combinations are targets where a column is counted in several
-    coarser ways.
+    Of the features of other blocks in a target, all but the first are its tail: a row of `tails`, padded with the number of
+    all features. Targets with the same feature of the block (its place in it) and the same first other feature are a group.
+    These two features, and the range of the targets, are a row of `groups`. Of each target `tail_rows` has the row of
+    `tails`, and `precision` its v, or the largest of its cells. Few of all combinations are targets where a column is
+    counted in several coarser ways.
     """
 
     places: Integers
@@ -375,8 +375,8 @@ def _back(
 ) -> None:  # pragma: no cover - compiled
     """Add the derivatives of sum_i slope[i] times what `_predict` finds without weights, by the factors of one feature.
 
-    Of a matrix S of slopes, with the products A of the leads and the last factors F: S'A by F, and S F by A; of that a factor
-    of the lead gets its product with the others.
+    Of a matrix S of slopes, with the products A of the leads and the last factors F, the derivatives are S'A by F, and S F
+    by A. A factor of the lead gets S F times the other factors of the lead.
     """
     products = np.empty((_ROWS, factors.shape[1]), np.float32)
     row = 0
