@@ -1,1 +1,1 @@
-"""What the configuration file says: parsed, completed with defaults, and checked."""
+"""Configurations: parsed from their files, completed with defaults, and checked."""

@@ -24,7 +24,10 @@ from marginweave.configuration.values import FrozenModel
 _KEYS = frozenset({"file", "value", "label", "column"})
 # Columns of a data dictionary. It has a row for each value, whose title is its `label`, and a row without a value for each
 # column of the table.
-_NAME, _VALUE, _LABEL, _DESCRIPTION = "name", "value", "label", "description"
+_NAME = "name"
+_VALUE = "value"
+_LABEL = "label"
+_DESCRIPTION = "description"
 
 Codes = dict[str, str | None]
 
@@ -208,8 +211,13 @@ def _rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         raise ValueError("cannot be parsed") from None
     if not lines:
         return [], []
-    first, *others = ([cell.strip() for cell in line] for line in lines)
-    return first, [dict(zip(first, line, strict=False)) for line in others]
+    header = _trimmed(lines[0])
+    rows = [dict(zip(header, _trimmed(line), strict=False)) for line in lines[1:]]
+    return header, rows
+
+
+def _trimmed(cells: Iterable[str]) -> list[str]:
+    return [cell.strip() for cell in cells]
 
 
 def _text(path: Path) -> str:

@@ -42,11 +42,11 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
     if len(drafted) <= 1:
         return InputError(join_messages(messages))
     number = len(messages) - len(drafted)
-    more = f" (and {number} more)" if number else ""
+    ending = f" (and {number} more)" if number else ""
     lines = lines_of(text)
     drafted.sort(key=lambda place: lines.get(place, 0))
     places = [f"{place} (line {lines[place]})" if place in lines else place for place in drafted]
-    return InputError(f"{messages[0]}{more}. {len(drafted)} questions are open: {listed(places, 10)}")
+    return InputError(f"{messages[0]}{ending}. {len(drafted)} questions are open: {listed(places, 10)}")
 
 
 def broken_rules(errors: Iterable[dict[str, Any]], root: type[BaseModel]) -> list[str]:
@@ -72,12 +72,12 @@ def broken_rules(errors: Iterable[dict[str, Any]], root: type[BaseModel]) -> lis
 
 def join_messages(messages: list[str]) -> str:
     """Return the first four messages as one line, and the number of the others."""
-    first, *others = messages
-    if not others:
+    first = messages[0]
+    if len(messages) == 1:
         return first
-    more = f" (and {len(others) - 3} more)" if len(others) > 3 else ""
-    end = "" if first.endswith("?") else "."
-    return f"{first}{end} Also: {'; '.join(others[:3])}{more}"
+    mark = "" if first.endswith("?") else "."
+    ending = f" (and {len(messages) - 4} more)" if len(messages) > 4 else ""
+    return f"{first}{mark} Also: {'; '.join(messages[1:4])}{ending}"
 
 
 def written(value: Any) -> str:

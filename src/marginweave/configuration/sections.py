@@ -1,8 +1,7 @@
-"""The sections of a configuration, and what follows from them: attributes, lengths, shares, sensitivity."""
+"""Sections of a configuration, and values that follow from them: attributes, lengths, shares, sensitivity."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Annotated, Literal, Self
@@ -37,16 +36,17 @@ from marginweave.configuration.rules.conditions import Condition, labels_of
 from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
 
-# A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
+# A block is in memory as read, as cleaned and as encoded, each with room to convert it; the allocator keeps freed memory.
 _BYTES_A_CELL = 64
 INDICATOR = ("as declared",)
-"""The label of a record of which no value of a set is left out; the code of others is one past it, as of a missing value."""
+"""The label of a record of which no value of a set is left out; other records have the code behind it, of a missing value."""
 _SHARE = 8
-_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
+_LEAST_ROWS = 1 << 10
+_MOST_ROWS = 1 << 18
 
 
 COMBINATIONS_CUT = "only some combinations of records that hold many"
-"""What counts of k-tuples are of where contributions were bounded, after "counts"."""
+"""Words for the counts of k-tuples where contributions were bounded, after "counts"."""
 
 
 class Sections(Execution):
@@ -54,7 +54,7 @@ class Sections(Execution):
 
     `rows`: about how many records are counted, where that is public: rows of the table, or people where `join: true` makes
     one record of each. `auto` chooses by it, and `plan` and the report use it.
-    `label` and `description` are what people call the data and what they are, for the pages of a release.
+    `label` is a name of the data for people, and `description` says what they are, for the pages of a release.
     """
 
     dataset: Annotated[str, AfterValidator(check_name)]
@@ -79,35 +79,37 @@ class Sections(Execution):
 
     @property
     def marginals(self) -> MarginalSettings | None:
-        """The settings of marginals, or None where k-tuples are counted."""
+        """Settings of marginals, or None where k-tuples are counted."""
         return self.aggregate if isinstance(self.aggregate, MarginalSettings) else None
 
     @property
     def marginal_settings(self) -> MarginalSettings:
-        """The same; only where marginals are counted."""
+        """Settings of marginals, for a caller who knows that marginals are counted."""
         assert isinstance(self.aggregate, MarginalSettings)
         return self.aggregate
 
     @property
     def rounds(self) -> AdaptiveCliques | None:
-        """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
+        """Settings of the choice of marginals in rounds; None without rounds, or with a single attribute."""
         settings = self.marginals
-        return settings.adaptive if settings is not None and settings.selects(len(self.attributes)) else None
+        if settings is None or not settings.selects(len(self.attributes)):
+            return None
+        return settings.adaptive
 
     @property
     def tuples(self) -> AggregateSettings:
-        """The settings of k-tuples; only where these are counted."""
+        """Settings of k-tuples, for a caller who knows that k-tuples are counted."""
         assert isinstance(self.aggregate, AggregateSettings)
         return self.aggregate
 
     def missing_texts(self, column: str) -> tuple[str, ...]:
-        """The texts that mean "no value" in `column`."""
+        """Return the texts that mean "no value" in `column`."""
         declared = self.columns[column]
-        own = () if isinstance(declared, ConstantColumn) else declared.missing
-        return self.missing if own is None else own
+        texts = () if isinstance(declared, ConstantColumn) else declared.missing
+        return self.missing if texts is None else texts
 
     def lacks_values(self, column: str) -> bool:
-        """Whether a cell of a measured column can have no value as it is declared, from public facts alone."""
+        """Return whether a cell of a measured column can have no value as it is declared, from public facts alone."""
         declared = self.columns[column]
         if isinstance(declared, SetColumn):
             return declared.min_values is None  # the cell without a single value
@@ -122,39 +124,39 @@ class Sections(Execution):
         return self.privacy.subject is not None and self.privacy.subject.join
 
     def _cells_of(self, column: str) -> tuple[str, ...]:
-        """The columns of the source whose cells decide whether a cell of a measured column has a value."""
+        """Return the columns of the source whose cells decide whether a cell of a measured column has a value."""
         rule = self.structure.difference_of(column) if self.structure else None
         return (column,) if rule is None else (rule.of, rule.since)
 
     def _has_gaps(self, column: str) -> bool:
-        """Whether a cell of the source may have no value; a column that is not declared is refused elsewhere."""
+        """Return whether a cell of the source may have no value; a column that is not declared is refused elsewhere."""
         declared = self.columns.get(column)
         if not isinstance(declared, MeasuredColumn):
             return False
         return declared.private or declared.outside == "null" or bool(self.missing_texts(column))
 
     def may_be_undeclared(self, column: str) -> bool:
-        """Whether a cell of a measured column without a value is not as declared: nothing says what such a cell is.
+        """Return whether a cell of a measured column without a value is not as declared: no declaration covers it.
 
-        So it is also where the column can be missing, but not beside every value of others (`missing_by_rule`).
+        This includes columns that can be missing, but not together with every value of others (`missing_by_rule`).
 
-        Not of sets, whose cell without a value is a value; nor of private domains, which have a level for what is not released,
-        nor where rows of one subject can disagree.
+        It excludes sets, whose cell without a value is a value; private domains, which have a label for cells whose value is
+        not released; and columns in which rows of one subject can disagree.
         """
         if column in self.missing_by_rule:
             return True
         declared = self.columns[column]
         if not isinstance(declared, MeasuredColumn) or declared.impute is not None or self.lacks_values(column):
             return False
-        read = [self.columns.get(name) for name in (column, *self._cells_of(column))]
-        return any(isinstance(one, MeasuredColumn) and one.outside is None for one in read)
+        sources = [self.columns.get(name) for name in (column, *self._cells_of(column))]
+        return any(isinstance(source, MeasuredColumn) and source.outside is None for source in sources)
 
     @cached_property
     def missing_by_rule(self) -> tuple[str, ...]:
-        """The columns that can be missing, but not beside some values of others, as `applies` or `forbidden` say.
+        """Columns that can be missing, but not together with some values of others, as `applies` or `forbidden` say.
 
-        K-tuples have no count of a missing value, so that there they are those of which counts of other columns tell where they
-        apply.
+        K-tuples have no count of a missing value: there they are the columns for which counts of other columns reveal where
+        they apply.
         """
         rules = self.structure or Structure()
         if self.marginals:
@@ -164,133 +166,143 @@ class Sections(Execution):
 
     @property
     def uncounted_gaps(self) -> tuple[str, ...]:
-        """Such columns of which nobody counts the cells that are missing against a rule: those of k-tuples."""
-        return tuple(
-            name for name in self._missing_by(self.structure or Structure()) if name not in self.missing_by_rule
-        )
+        """Columns that are missing by a rule, but whose cells that are missing against it are not counted: in k-tuples."""
+        names = self._missing_by(self.structure or Structure())
+        return tuple(name for name in names if name not in self.missing_by_rule)
 
     def _missing_by(self, rules: Structure) -> tuple[str, ...]:
-        named = [name for rule in rules.applies or () if self._is_missing_elsewhere(rule) for name in rule.columns]
+        """Return the columns with one public value a cell that `rules` let be missing only with some values of others."""
+        names = set[str]()
+        for rule in rules.applies or ():
+            if self._is_missing_elsewhere(rule):
+                names.update(rule.columns)
         for entry in rules.forbidden:
-            named += [name for name, what in entry.items() if None in self._labels_of(name, what)]
-        return tuple(a.name for a in self.attributes if a.name in named and a.optional and not (a.is_set or a.private))
+            names.update(name for name, values in entry.items() if None in self._labels_of(name, values))
+        return tuple(a.name for a in self.attributes if a.name in names and a.optional and not (a.is_set or a.private))
 
     def _is_missing_elsewhere(self, rule: AppliesRule) -> bool:
-        """Whether the columns are missing where they do not apply."""
+        """Return whether the columns are missing where they do not apply."""
         otherwise = rule.otherwise
         return otherwise is None or all(None in self._labels_of(name, (otherwise,)) for name in rule.columns)
 
     def codes_of(self, where: Mapping[str, Condition | Texts]) -> dict[int, list[int]]:
-        """By place of an attribute, the codes of values that meet conditions on columns with one public value a cell."""
+        """Return the codes that meet conditions, by place of the attribute; each column has one public value a cell."""
         places = {attribute.name: place for place, attribute in enumerate(self.attributes)}
-        found = dict[int, list[int]]()
-        for name, what in where.items():
-            held = self._labels_of(name, what)
-            labels = self.attributes[places[name]].labels
-            found[places[name]] = [code for code, label in enumerate(labels) if label in held]
-        return found
+        codes = dict[int, list[int]]()
+        for name, values in where.items():
+            place = places[name]
+            allowed = self._labels_of(name, values)
+            labels = self.attributes[place].labels
+            codes[place] = [code for code, label in enumerate(labels) if label in allowed]
+        return codes
 
-    def _labels_of(self, name: str, asked: Condition | Texts) -> tuple[str | None, ...]:
-        return labels_of(name, self.columns[name], asked, self.missing_texts(name))
+    def _labels_of(self, name: str, values: Condition | Texts) -> tuple[str | None, ...]:
+        return labels_of(name, self.columns[name], values, self.missing_texts(name))
 
     @cached_property
     def undeclared(self) -> tuple[str, ...]:
-        """The attributes a cell of which may be found not to be as declared."""
-        return tuple(
-            attribute.name
-            for attribute in self.attributes
-            if not (attribute.of_set or attribute.is_set or attribute.private)
-            and self.may_be_undeclared(attribute.name)
-        )
+        """Names of the attributes that may have cells that are not as declared."""
+        names = list[str]()
+        for attribute in self.attributes:
+            is_single = not (attribute.of_set or attribute.is_set or attribute.private)
+            if is_single and self.may_be_undeclared(attribute.name):
+                names.append(attribute.name)
+        return tuple(names)
 
     @cached_property
     def indicated_sets(self) -> tuple[str, ...]:
-        """The sets of which it is counted how many records hold a value that is not declared.
+        """Names of the sets for which the records that hold a value that is not declared are counted.
 
-        Each has one table more among those of single attributes (`indicators`), and no code in any other table: such values
+        Each has one more table among those of single attributes (`indicators`), and no code in any other table: such values
         are left out of records.
         """
-        return self._sets_with_more if self.marginals else ()
+        return self._open_sets if self.marginals else ()
 
     @property
     def uncounted_sets(self) -> tuple[str, ...]:
-        """The sets of which nobody counts how many records hold a value that is not declared: those of k-tuples."""
-        return () if self.marginals else self._sets_with_more
+        """Names of the sets for which records that hold a value that is not declared are not counted: in k-tuples."""
+        return () if self.marginals else self._open_sets
 
     @property
-    def _sets_with_more(self) -> tuple[str, ...]:
-        """The sets of which nothing declares what a value outside the domain is."""
-        return tuple(name for name, one in self.columns.items() if isinstance(one, SetColumn) and one.marks_undeclared)
+    def _open_sets(self) -> tuple[str, ...]:
+        """Names of the sets that do not declare how to treat a value outside the domain."""
+        columns = self.columns.items()
+        return tuple(name for name, column in columns if isinstance(column, SetColumn) and column.marks_undeclared)
 
     @property
     def indicators(self) -> tuple[Attribute, ...]:
-        """What is counted of `indicated_sets`, behind the attributes: the missing code has records that hold such a value."""
+        """Tables of `indicated_sets`, as attributes behind the others: the missing code counts records with such a value."""
         return tuple(Attribute(name=name, column=name, labels=INDICATOR) for name in self.indicated_sets)
 
     @cached_property
     def counted_undeclared(self) -> Collection[str]:
-        """Those of `undeclared` whose cells that are not as declared have a code; none but by `with_undeclared`."""
+        """Names of the attributes in which cells that are not as declared have a code; none unless `with_undeclared` set it."""
         return ()
 
     def with_undeclared(self, names: Collection[str]) -> Self:
-        """The same, in which the missing code of these attributes stands for cells that are not as declared.
+        """Return the configuration in which the last code of these attributes means cells that are not as declared.
 
-        While tables are counted all have it (`undeclared`), then those in which such cells were found.
+        While tables are counted all attributes of `undeclared` have it, and later those in which such cells were found.
         """
-        return self if set(names) == set(self.counted_undeclared) else self._with(counted_undeclared=tuple(names))
+        if set(names) == set(self.counted_undeclared):
+            return self
+        return self._with_cached(counted_undeclared=tuple(names))
 
-    def _with(self, **kept: object) -> Self:
+    def _with_cached(self, **values: object) -> Self:
+        """Return a copy in which these cached properties have these values."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        found = self.model_construct(_fields_set=self.model_fields_set, **fields)
-        vars(found).update(kept)  # where cached properties are kept
-        return found
+        copy = self.model_construct(_fields_set=self.model_fields_set, **fields)
+        vars(copy).update(values)  # where cached properties are stored
+        return copy
 
     @cached_property
     def has_one_gap(self) -> bool:
-        """Whether an empty cell does not say if it is missing or not as declared: in k-tuples, and in records.
+        """Return whether an empty cell does not say if it is missing or not as declared: in k-tuples, and in records.
 
-        Then rules say nothing of empty cells in columns of `counted_undeclared`.
+        Then rules do not apply to empty cells in columns of `counted_undeclared`.
         """
         return self.marginals is None
 
     @property
     def as_recorded(self) -> Self:
-        """The same as records have it: an empty cell is missing or not as declared."""
-        return self._with(counted_undeclared=self.counted_undeclared, has_one_gap=True)
+        """Configuration for records, in which an empty cell is missing or not as declared."""
+        return self._with_cached(counted_undeclared=self.counted_undeclared, has_one_gap=True)
 
     @property
     def imputed_columns(self) -> tuple[str, ...]:
-        """The columns in which a draw may have taken the place of a cell without a value, as `impute` says."""
-        found = list[str]()
+        """Names of the columns in which a draw may have replaced a cell without a value, as `impute` says."""
+        names = list[str]()
         for name, column in self.columns.items():
             if isinstance(column, MeasuredColumn) and column.impute is not None:
                 has_outside = column.private or column.outside in (None, "null")
                 if has_outside or self._joins or self.missing_texts(name):
-                    found.append(name)
-        return tuple(found)
+                    names.append(name)
+        return tuple(names)
 
     def can_be_missing(self, column: str) -> bool:
-        """Whether the output can lack a value of `column`, from public facts alone."""
-        if rule := self.structure.rule_of(column) if self.structure else None:
+        """Return whether the output can lack a value of `column`, from public facts alone."""
+        rule = self.structure.rule_of(column) if self.structure else None
+        if rule is not None:
             return rule.leaves_gaps or any(map(self.can_be_missing, rule.sources))
-        declared = isinstance(self.columns[column], MeasuredColumn)
-        return declared and (self.lacks_values(column) or column in self.counted_undeclared)
+        if not isinstance(self.columns[column], MeasuredColumn):
+            return False
+        return self.lacks_values(column) or column in self.counted_undeclared
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
-        """What is counted, in the order of the columns.
+        """Attributes that are counted, in the order of the columns.
 
         In marginals each declared value of a set is a separate attribute.
         """
         structure = self.structure or Structure()
-        found: dict[str, tuple[Attribute, ...]] = {}
+        attributes = list[Attribute]()
         for name, column in self.columns.items():
             if isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
-                found[name] = self._of_column(name, column)
-        return tuple(itertools.chain.from_iterable(found.values()))
+                attributes += self._of_column(name, column)
+        return tuple(attributes)
 
     def _of_column(self, name: str, column: MeasuredColumn) -> tuple[Attribute, ...]:
-        """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
+        """Return the attribute of a column; for a set in marginals, one for each value, which a record has or lacks."""
         if self.marginals and column.is_set and not column.private:
             values = column.labels
             return tuple(Attribute(name=f"{name}={v}", column=name, labels=(v,), of_set=True) for v in values)
@@ -315,21 +327,25 @@ class Sections(Execution):
 
     @property
     def empty_sets(self) -> tuple[Forbidden, ...]:
-        """Of each set that is never empty the combination in which a record lacks all of its values."""
-        filled = [name for name, column in self.columns.items() if isinstance(column, SetColumn) and column.min_values]
-        counted = {name: [j for j, a in enumerate(self.attributes) if a.of_set and a.column == name] for name in filled}
-        return tuple(tuple((place, (None,)) for place in places) for places in counted.values() if places)
+        """For each set that is never empty, the combination in which a record lacks all of its values."""
+        boxes = list[Forbidden]()
+        for name, column in self.columns.items():
+            if isinstance(column, SetColumn) and column.min_values:
+                places = [j for j, a in enumerate(self.attributes) if a.of_set and a.column == name]
+                if places:
+                    boxes.append(tuple((place, (None,)) for place in places))
+        return tuple(boxes)
 
     def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:
-        """The combinations that cannot be by some of the rules. Raises ValueError for a value that a column does not have."""
-        found = forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
+        """Return the combinations that cannot be by `rules`. Raises ValueError for a value that a column does not have."""
+        combinations = forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
         if not self.has_one_gap:
-            return found
-        open_gaps = {j for j, a in enumerate(self.attributes) if a.name in self.counted_undeclared}
-        return without_gaps(found, open_gaps)
+            return combinations
+        open_gaps = {place for place, a in enumerate(self.attributes) if a.name in self.counted_undeclared}
+        return without_gaps(combinations, open_gaps)
 
     def contribution_cap(self, length: int) -> int:
-        """The public cap of Delta_k: how many combinations of `length` one record can hold."""
+        """Return the public cap of Delta_k: the most combinations of `length` that one record can hold."""
         return most_combinations((attribute.width for attribute in self.attributes), length)
 
     @cached_property
@@ -339,9 +355,9 @@ class Sections(Execution):
 
     @cached_property
     def ordered(self) -> tuple[int, ...]:
-        """Places of the attributes whose labels stand in the order of their values: numbers, dates, and what is declared so."""
-        declared = self.evaluate.ordered or ()
-        ordered = {*declared, *(name for name, column in self.columns.items() if column.ordered)}
+        """Places of the attributes whose labels are in the order of their values: numbers, dates, and those declared so."""
+        ordered = {name for name, column in self.columns.items() if column.ordered}
+        ordered.update(self.evaluate.ordered or ())
         return tuple(place for place, attribute in enumerate(self.attributes) if attribute.name in ordered)
 
     @cached_property
@@ -352,46 +368,53 @@ class Sections(Execution):
 
     @cached_property
     def raw_names(self) -> tuple[str, ...]:
-        """Names of the columns whose cells are read: those that count, or make up what does; in declared order."""
+        """Names of the columns whose cells are read: counted ones, or those of counted differences; in declared order."""
         structure = self.structure or Structure()
-        differences = structure.difference or ()
-        read = {*self.names, *(rule.of for rule in differences)} - {rule.column for rule in differences}
+        read = set(self.names)
+        for rule in structure.difference or ():
+            read.add(rule.of)
+        for rule in structure.difference or ():
+            read.discard(rule.column)
         return tuple(name for name in self.columns if name in read)
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:
-        """Names of the columns that are read from the source: those that count, and the one of the privacy unit."""
+        """Names of the columns that are read from the source: `raw_names`, and the column of the privacy unit."""
         subject = self.privacy.subject
         return self.raw_names if subject is None else (*self.raw_names, subject.column)
 
     @cached_property
     def spelled_names(self) -> tuple[str, ...]:
-        """Names of the columns whose cells are known by their texts: of private domains, and the one of the privacy unit.
+        """Names of the columns whose texts matter: those of private domains, and the column of the privacy unit.
 
-        Their texts are released or tell persons apart, so they need a type in which a cell has one faithful text.
+        Their texts are released or identify people, so they need a type in which a cell has one faithful text.
         """
         subject = self.privacy.subject
-        private = {name for name in self.raw_names if isinstance(c := self.columns[name], MeasuredColumn) and c.private}
-        return tuple(n for n in self.source_names if n in private or (subject is not None and n == subject.column))
+        spelled = set[str]() if subject is None else {subject.column}
+        for name in self.raw_names:
+            column = self.columns[name]
+            if isinstance(column, MeasuredColumn) and column.private:
+                spelled.add(name)
+        return tuple(name for name in self.source_names if name in spelled)
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the columns of the synthetic table, in declared order: all but identifiers."""
+        """Names of the columns of the synthetic table, in declared order: all except identifiers."""
         return tuple(name for name, column in self.columns.items() if not isinstance(column, IdentifierColumn))
 
     @cached_property
     def reporting_length(self) -> int:
-        """R, the longest combination of k-tuples: declared, or min(3, number of attributes)."""
+        """Length R of the longest combination of k-tuples: declared, or min(3, number of attributes)."""
         return self.tuples.reporting_length or min(3, len(self.attributes))
 
     @cached_property
     def longest(self) -> int:
-        """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
+        """Most attributes of a released combination: the files have columns for this number, whatever was drawn."""
         return self.reporting_length if self.marginals is None else self.marginals.longest(len(self.attributes))
 
     @cached_property
     def percentile(self) -> float | None:
-        """The percentile of the contribution bound of k-tuples, or None where it is its public cap."""
+        """Percentile of the contribution bound of k-tuples, or None where the bound is its public cap."""
         declared = self.tuples.percentile
         if declared is None:
             return 99.0 if any(self.optional) else None
@@ -399,64 +422,68 @@ class Sections(Execution):
 
     @cached_property
     def private_columns(self) -> tuple[str, ...]:
-        """Attributes whose values are discovered under the budget."""
+        """Names of the attributes whose values are discovered under the budget."""
         return tuple(attribute.name for attribute in self.attributes if attribute.private)
 
     @cached_property
     def private_values(self) -> int:
-        """The most values of private domains that one record can hold."""
+        """Most values of private domains that one record can hold."""
         return sum(attribute.width for attribute in self.attributes if attribute.private)
 
     @cached_property
     def private_bounds(self) -> tuple[str, ...]:
-        """Number columns whose bounds are bought from the budget."""
+        """Names of the number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
 
     @property
     def block_rows(self) -> int:
         """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), 1024 to 262144. DP: from public numbers."""
-        fitting = self.memory // (_SHARE * _BYTES_A_CELL * max(1, len(self.source_names)))
+        columns = max(1, len(self.source_names))
+        fitting = self.memory // (_SHARE * _BYTES_A_CELL * columns)
         return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
 
     @property
     def bounds_share(self) -> float:
-        """The share of the budget that all private bounds together get."""
+        """Share of the budget that all private bounds have in all."""
         return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
 
     @cached_property
     def cut_sets(self) -> Mapping[str, str]:
-        """At most how many values of a cell are counted, for a reader, by column; of sets whose cells may hold more."""
-        sets = ((name, column) for name, column in self.columns.items() if isinstance(column, SetColumn))
-        cut = ((name, one.max_values) for name, one in sets if one.private or one.max_values < len(one.labels))
-        return {name: f"at most {most} value{'' if most == 1 else 's'} of {name} in each cell" for name, most in cut}
+        """Words for the number of values of a cell that are counted, by column: sets whose cells may hold more."""
+        words = dict[str, str]()
+        for name, column in self.columns.items():
+            if isinstance(column, SetColumn) and (column.private or column.max_values < len(column.labels)):
+                values = "1 value" if column.max_values == 1 else f"{column.max_values} values"
+                words[name] = f"at most {values} of {name} in each cell"
+        return words
 
     @property
     def counted_words(self) -> str | None:
-        """What every number is of, for a reader, after "counts"; None where that is the whole table."""
+        """Words for the part of the table that numbers are of, after "counts"; None for the whole table."""
         return self.counted_among(self.cut_sets)
 
     def counted_with(self, bounds: Mapping[int, int]) -> str | None:
-        """`counted_words`, with a word on combinations where a record may hold more of a length than `bounds` has counted."""
+        """Return `counted_words`, and words for k-tuples of which fewer were counted (`bounds`) than a record may hold."""
         cut = COMBINATIONS_CUT if self.cuts_any(bounds) else None
-        return " and ".join(filter(None, (self.counted_words, cut))) or None
+        return _joined(self.counted_words, cut)
 
     def count_note(self, bounds: Mapping[int, int]) -> str | None:
-        """Return a sentence on what counts are of, by `counted_with`, and what that leaves open of the table."""
+        """Return a sentence on the part of the table that counts are of (`counted_with`), or None for the whole table."""
         counted = self.counted_with(bounds)
         return f"counts are of {counted}; {self.uncounted_words}" if counted else None
 
     def cuts_any(self, bounds: Mapping[int, int]) -> bool:
         """Return whether k-tuples counted, of some length, fewer combinations than a record may hold; no record is left out."""
-        return any(map(self.is_cut, bounds, bounds.values()))
+        return any(self.is_cut(length, bound) for length, bound in bounds.items())
 
     def is_cut(self, length: int, bound: int) -> bool:
-        """Whether a record may hold more combinations of a length than the `bound` that k-tuples counted of each."""
+        """Return whether a record may hold more combinations of a length than the `bound` that k-tuples counted of each."""
         return self.marginals is None and bound < self.contribution_cap(length)
 
     def counted_among(self, columns: Collection[str]) -> str | None:
-        """What a number is of that looks at some columns alone, as `counted_words`."""
-        cut = (words for name, words in self.cut_sets.items() if name in columns)
-        bounded = " and ".join(filter(None, (self.privacy.counted_words, *cut))) or None
+        """Return words for the part of the table that a number of some columns is of, as `counted_words`."""
+        cut = [words for name, words in self.cut_sets.items() if name in columns]
+        bounded = _joined(self.privacy.counted_words, *cut)
         if self.resize is None:
             return bounded
         rows = f" ({bounded})" if bounded else ""
@@ -464,11 +491,16 @@ class Sections(Execution):
 
     @property
     def uncounted_words(self) -> str:
-        """What such numbers leave open of the table."""
+        """Words for the rest of the table, where numbers are of a part."""
         return f"the table may have more{' or fewer' if self.resize else ''}"
 
     @cached_property
     def stability(self) -> Stability:
-        """How far one unit moves the encoded table, resize included."""
+        """Number of records of the encoded table that one unit changes, and whether they are replaced; after resize."""
         unit = self.privacy.stability
         return unit if self.resize is None else self.resize.stability(unit)
+
+
+def _joined(*words: str | None) -> str | None:
+    """Return the words that are not None or empty, joined by "and"; None for none."""
+    return " and ".join(filter(None, words)) or None
