@@ -291,7 +291,7 @@ def compare_tables(survey: Survey, seed: int) -> None:
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
     for table in cell_tables(squares.measured, survey.sizes, 10**6, [REACH, REACH.each]):
         shape = [survey.sizes[a] for a in table.attributes]
-        assert table.estimates.shape == table.variances.shape == table.known.shape == tuple(shape)
+        assert table.estimates.shape == table.variances.shape == table.is_measured.shape == tuple(shape)
         for cell in itertools.product(*map(range, shape)):
             own = {a: np.arange(survey.sizes[a]) == v for a, v in zip(table.attributes, cell, strict=True)}
             asked = [own, *({**own, axis: np.ones_like(codes)} for axis, codes in own.items())]
@@ -299,7 +299,7 @@ def compare_tables(survey: Survey, seed: int) -> None:
             try:
                 solved = squares.solve(weights)
             except NotMeasuredError:
-                assert not table.known[cell]
+                assert not table.is_measured[cell]
                 assert table.merged is not None
                 one = {axis: vectors[:1] for axis, vectors in weights.items()}
                 for merged, reach in zip(table.merged, (REACH, REACH.each), strict=True):
@@ -307,7 +307,7 @@ def compare_tables(survey: Survey, seed: int) -> None:
                     ends = [expected.estimate or 0, expected.low, expected.high]
                     assert np.allclose(merged[(..., *cell)], ends, atol=1)
                 continue
-            assert table.known[cell]
+            assert table.is_measured[cell]
             found = [table.variances[cell], *(shared[cell] for shared in table.shared)]
             assert np.isclose(table.estimates[cell], solved.values[0], rtol=1e-9, atol=1e-7)
             assert np.allclose(found, solved.covariance[0], rtol=1e-8, atol=1e-9)

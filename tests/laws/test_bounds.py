@@ -216,20 +216,20 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     where, numbers = [(axis, np.array([0.0, 1.0])) for axis in range(1, 4)], np.array([3.0, 7.0])
     all_four = [(0, np.array([0.0, 1.0])), *where]
     count, share = (
-        answers.said(Question.model_validate(asked), all_four, [], None)
+        answers.answer_group(Question.model_validate(asked), all_four, [], None)
         for asked in ({}, {"share": True, "where": ALL_C})
     )
     values = ValueRange(place=0, low=numbers, high=numbers)
     median, mean = (
-        answers.said(question, where, [], values) for question in (Question(median="c"), Question(mean="c"))
+        answers.answer_group(question, where, [], values) for question in (Question(median="c"), Question(mean="c"))
     )
     assert [one.how for one in (count, share, median, mean)] == ["bounds", "bounds", "bounds", "model"]
     assert [one.claimed for one in (count, share, median, mean)] == [True, True, True, False]
     assert "nothing says how often" in mean.flag
-    assert count.found is not None
-    assert count.found.low <= 200 <= count.found.high
-    assert median.found is not None
-    assert (median.found.low, median.found.high) == (3, 7)
+    assert count.interval is not None
+    assert count.interval.low <= 200 <= count.interval.high
+    assert median.interval is not None
+    assert (median.interval.low, median.interval.high) == (3, 7)
     assert median.flag == "do not use: it may be anything"
 
 
@@ -241,10 +241,11 @@ def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_one
     table, rng = np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(9)
     all_four = [(axis, np.array([0.0, 1.0])) for axis in range(4)]
     triples, singles = (
-        _answers(survey.measure(table, rng), spread).said(Question(), all_four, [], None) for survey in (TRIPLES, alone)
+        _answers(survey.measure(table, rng), spread).answer_group(Question(), all_four, [], None)
+        for survey in (TRIPLES, alone)
     )
-    assert triples.found is not None
-    assert (triples.found.low, triples.claimed) == (0, True)
+    assert triples.interval is not None
+    assert (triples.interval.low, triples.claimed) == (0, True)
     assert triples.flag.startswith("not measured: low and high follow")
     assert triples.flag.endswith("; there may be none")
     assert singles.flag == "do not use: it may be anything that its single columns allow"
@@ -258,9 +259,9 @@ def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
     table = np.full((2, 2, 2, 2), 1997.5)
     table[1] = 2.5
     squares = alone.measure(table, np.random.default_rng(11))
-    said = _answers(squares, spread).said(Question(), [(a, np.array([0.0, 1.0])) for a in range(4)], [], None)
-    assert said.found is not None
-    assert said.found.low == 0 < said.found.high < 100
+    said = _answers(squares, spread).answer_group(Question(), [(a, np.array([0.0, 1.0])) for a in range(4)], [], None)
+    assert said.interval is not None
+    assert said.interval.low == 0 < said.interval.high < 100
     assert said.flag.endswith("; there may be none, or as many as its single columns allow")
 
 

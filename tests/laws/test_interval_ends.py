@@ -76,7 +76,9 @@ def test_no_answer_has_its_ends_reversed(
     where = [(axis, (rng.random(SIZES[axis]) < 0.6).astype(np.float64)) for axis in rng.permutation([0, 2, 3]).tolist()]
     where = [(axis, codes) for axis, codes in where if codes.any()][: int(rng.integers(1, 4))]
     numbers = ValueRange(place=1, **NUMBERS) if asked.keys() & {"mean", "sum", "median", "quantile"} else None
-    found = answers.said(Question.model_validate({**asked, "level": level}), where[:1], where[1:], numbers).found
+    found = answers.answer_group(
+        Question.model_validate({**asked, "level": level}), where[:1], where[1:], numbers
+    ).interval
     assert found is not None
     assert found.low <= found.high
     assert found.estimate is None or found.low <= found.estimate <= found.high

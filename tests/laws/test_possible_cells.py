@@ -171,7 +171,7 @@ def test_the_explorer_and_the_report_have_0_there(noisy: Marginals) -> None:
         there = cells_with_records(records, table.attributes, COUNTED_SIZES)
         assert not table.estimates[~there].any()
         assert not table.variances[~there].any()
-        assert table.variances[there & table.known].all()
+        assert table.variances[there & table.is_measured].all()
 
 
 def test_k_tuples_neither_count_nor_answer_such_a_pair() -> None:

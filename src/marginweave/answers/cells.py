@@ -1,4 +1,4 @@
-"""Every cell of every measured set of columns at once: what `LeastSquares` answers to each by itself, with whole arrays.
+"""Estimates of every cell of every measured set of columns at once, the same as `LeastSquares` gives for each by itself.
 
 DP: post-processing of released counts.
 """
@@ -6,17 +6,18 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.answers.intervals import Reach
-from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.least_squares import LeastSquares, Signature
 from marginweave.answers.merged import between, weights_around
 from marginweave.answers.tables import FEWEST, Part, PartTables
 from marginweave.base.arrays import Flags, Floats, Integers
@@ -29,9 +30,10 @@ LONGEST = 3
 class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
-    `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), once
-    for each reach, and the other numbers mean nothing. `wholes[:, i]` are estimate and variance of the sum of the table over
-    the values of attribute i, of which the cell is a share, and `shared[i]` is the covariance of the cell with it.
+    `is_measured` says which cells were measured by themselves. Of the others `merged` has estimate, low and high
+    (`count_between`), once for each reach, and the other numbers mean nothing. `wholes[:, i]` are estimate and variance of the
+    sum of the table over the values of attribute i, of which the cell is a share, and `shared[i]` is the covariance of the
+    cell with it.
     """
 
     attributes: tuple[int, ...]
@@ -39,17 +41,17 @@ class CellTable:
     variances: Floats
     shared: Floats
     wholes: Floats
-    known: Flags
+    is_measured: Flags
     merged: Floats | None = None
 
     def without(self, impossible: Flags) -> CellTable:
-        """The same with 0, exactly, in cells where a rule allows no record."""
+        """Return this table with 0, exactly, in cells where a rule allows no record."""
         return replace(
             self,
             estimates=np.where(impossible, 0.0, self.estimates),
             variances=np.where(impossible, 0.0, self.variances),
             shared=np.where(impossible, 0.0, self.shared),
-            known=self.known | impossible,
+            is_measured=self.is_measured | impossible,
         )
 
 
@@ -67,126 +69,209 @@ class _Around:
     ends: Floats
 
 
-def cell_tables(measured: PartTables, sizes: Sequence[int], most: int, reaches: Sequence[Reach]) -> Iterator[CellTable]:
-    """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Reading:
+    """Estimates and variances of the cells of a table, as they are read in the parts of one measured table.
+
+    `sums`, shape (3, attributes, …), has for the sum of the table over each attribute the covariance of the cell with it, its
+    estimate and its variance.
+    """
+
+    estimates: Floats
+    variances: Floats
+    sums: Floats
+    is_measured: Flags
+
+
+def cell_tables(
+    measured: PartTables,
+    sizes: Sequence[int],
+    most: int,
+    reaches: Sequence[Reach],
+) -> Iterator[CellTable]:
+    """Yield the tables of no attributes, of each attribute, and of those measured together.
+
+    Smaller ones come first. Tables of several attributes end where all tables would have more than `most` cells.
+    """
     squares = LeastSquares(measured)
-    readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
-    for attribute, whole in measured.full_parts.items():
-        readings[attribute,].add((whole,))
-    readings[()].add(())
+    weights = {axis: np.eye(sizes[axis], size) for axis, size in measured.sizes.items()}
+    around = cache(lambda axis, number: _around(squares, measured.parts[number], weights[axis]))
+    signatures_of = _signatures_of_tables(measured)
+    cells = dict[tuple[int, ...], int]()
+    for axes in signatures_of:
+        cells[axes] = math.prod(sizes[axis] for axis in axes)
+    for axes in sorted(signatures_of, key=lambda axes: (len(axes), cells[axes], axes)):
+        most -= cells[axes]
+        if most < 0 and len(axes) > 1:
+            return
+        readings = [_read(squares, signature, weights, axes) for signature in sorted(signatures_of[axes])]
+        table = _best(axes, readings)
+        if table.is_measured.all():
+            yield table
+            continue
+        signature = tuple(measured.parts.index(part) for part in squares.finest_parts(axes))
+        number_of = {measured.parts[number].axis: number for number in signature}
+        around_axes = [around(axis, number_of[axis]) for axis in axes]
+        yield replace(table, merged=_merged(squares, axes, signature, around_axes, reaches))
+
+
+def _signatures_of_tables(measured: PartTables) -> dict[tuple[int, ...], set[Signature]]:
+    """Return for each set of axes the signatures in which its table can be read, at most `LONGEST` axes."""
+    signatures_of = defaultdict[tuple[int, ...], set[Signature]](set)
+    for axis, number in measured.full_parts.items():
+        signatures_of[axis,].add((number,))
+    signatures_of[()].add(())
     for table in measured.tables:
         for length in range(2, LONGEST + 1):
-            for inside in itertools.combinations(table.parts, length):
-                readings[tuple(sorted(measured.parts[part].axis for part in inside))].add(inside)
-    weights = {j: np.eye(sizes[j], size) for j, size in measured.sizes.items()}
-    around = cache(lambda attribute, number: _around(squares, measured.parts[number], weights[attribute]))
-    cells = {chosen: int(np.prod([sizes[j] for j in chosen])) for chosen in readings}
-    for chosen, own in sorted(readings.items(), key=lambda one: (len(one[0]), cells[one[0]], one[0])):
-        most -= cells[chosen]
-        if most < 0 and len(chosen) > 1:
-            return
-        found = _best(chosen, [_table(squares, signature, weights, chosen) for signature in sorted(own)])
-        if found.known.all():
-            yield found
-            continue
-        signature = tuple(measured.parts.index(part) for part in squares.finest_parts(chosen))
-        places = {measured.parts[number].axis: number for number in signature}
-        own_around = [around(j, places[j]) for j in chosen]
-        yield replace(found, merged=_merged(squares, chosen, signature, own_around, reaches))
+            for signature in itertools.combinations(table.parts, length):
+                axes = sorted(measured.parts[number].axis for number in signature)
+                signatures_of[tuple(axes)].add(signature)
+    return signatures_of
 
 
-def _around(squares: LeastSquares, part: Part, asked: Floats) -> _Around:
-    least, most, _ = every = weights_around(part, asked, squares.counts(part.axis))
-    ends = np.zeros((2, 2, len(asked)))
-    for i, beside in enumerate((most - asked, asked - least)):
-        solved = squares.solve({part.axis: beside})
-        ends[:, i] = solved.values, np.sqrt(np.maximum(np.diagonal(solved.covariance), 0)) * beside.any(axis=1)
-    scales = np.maximum(every.max(axis=2), FEWEST)
-    rows, numbers = np.unique((every / scales[..., None]).reshape(-1, every.shape[2]), axis=0, return_inverse=True)
-    return _Around(rows=rows, numbers=numbers.reshape(scales.shape), scales=scales, ends=ends)
+def _around(squares: LeastSquares, part: Part, weights: Floats) -> _Around:
+    """Return the weights around each row of `weights`, shape (values, codes)."""
+    around = weights_around(part, weights, squares.counts(part.axis))
+    least, most, _ = around
+    ends = np.zeros((2, 2, len(weights)))
+    for side, differences in enumerate((most - weights, weights - least)):
+        solved = squares.solve({part.axis: differences})
+        deviations = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0))
+        ends[0, side] = solved.values
+        ends[1, side] = deviations * differences.any(axis=1)
+    scales = np.maximum(around.max(axis=2), FEWEST)
+    scaled = (around / scales[..., None]).reshape(-1, around.shape[2])
+    rows, numbers = np.unique(scaled, axis=0, return_inverse=True)
+    return _Around(
+        rows=rows,
+        numbers=numbers.reshape(scales.shape),
+        scales=scales,
+        ends=ends,
+    )
 
 
 def _merged(
     squares: LeastSquares,
-    order: Sequence[int],
-    signature: tuple[int, ...],
+    axes: Sequence[int],
+    signature: Signature,
     around: Sequence[_Around],
     reaches: Sequence[Reach],
 ) -> Floats:
-    """`count_between` of all cells: for each reach estimates, low and high."""
+    """Return `count_between` of all cells: for each reach estimates, low and high."""
+    length = len(axes)
+    rows = {axis: around_axis.rows for axis, around_axis in zip(axes, around, strict=True)}
+    reading = _read(squares, signature, rows, axes)
+    places = tuple(_along(place, around_axis.numbers, length) for place, around_axis in enumerate(around))
+    scale = _along(0, around[0].scales, length)
+    ends = _along(0, around[0].ends, length)
+    for place, around_axis in enumerate(around[1:], 1):
+        scale = scale * _along(place, around_axis.scales, length)
+        ends = ends + _along(place, around_axis.ends, length)
+    counts = reading.estimates[places] * scale
+    variances = reading.variances[places][:2] * scale[:2] ** 2
+    return np.stack([between(counts, variances, ends, reach) for reach in reaches])
 
-    def along(place: int, values: Floats | Integers) -> NDArray[Any]:
-        return values.reshape(*values.shape[:-1], *(-1 if i == place else 1 for i in range(len(order))))
 
-    rows = {axis: own.rows for axis, own in zip(order, around, strict=True)}
-    estimates, variances, *_ = _table(squares, signature, rows, order)
-    places = tuple(along(i, own.numbers) for i, own in enumerate(around))
-    scale = reduce(np.multiply, (along(i, own.scales) for i, own in enumerate(around)))
-    ends = reduce(np.add, (along(i, own.ends) for i, own in enumerate(around)))
-    counts, spread = estimates[places] * scale, variances[places][:2] * scale[:2] ** 2
-    return np.stack([between(counts, spread, ends, reach) for reach in reaches])
-
-
-def _best(chosen: tuple[int, ...], read: Sequence[tuple[Floats, Floats, Floats, Flags]]) -> CellTable:
-    """Of what a table is read in, for each cell that with the least variance."""
-    estimates, variances, beside, known = read[0]
-    for others in read[1:]:
-        better = others[3] & (~known | (others[1] < variances))
-        estimates, variances = np.where(better, others[0], estimates), np.where(better, others[1], variances)
-        beside, known = np.where(better, others[2], beside), known | others[3]
+def _best(axes: tuple[int, ...], readings: Sequence[_Reading]) -> CellTable:
+    """Return for each cell the reading with the least variance among those that measure it."""
+    estimates = readings[0].estimates
+    variances = readings[0].variances
+    sums = readings[0].sums
+    is_measured = readings[0].is_measured
+    for reading in readings[1:]:
+        is_better = reading.is_measured & (~is_measured | (reading.variances < variances))
+        estimates = np.where(is_better, reading.estimates, estimates)
+        variances = np.where(is_better, reading.variances, variances)
+        sums = np.where(is_better, reading.sums, sums)
+        is_measured = is_measured | reading.is_measured
     return CellTable(
-        attributes=chosen, estimates=estimates, variances=variances, shared=beside[0], wholes=beside[1:], known=known
+        attributes=axes,
+        estimates=estimates,
+        variances=variances,
+        shared=sums[0],
+        wholes=sums[1:],
+        is_measured=is_measured,
     )
 
 
-def _table(
-    squares: LeastSquares, signature: tuple[int, ...], by_axis: Mapping[int, Floats], order: Sequence[int]
-) -> tuple[Floats, Floats, Floats, Flags]:
-    """Estimates, variances, `shared` and `wholes`, and what is measured, of all products of weights, read in these parts."""
+def _read(
+    squares: LeastSquares,
+    signature: Signature,
+    weights_of: Mapping[int, Floats],
+    axes: Sequence[int],
+) -> _Reading:
+    """Return estimates of all products of weights, read in the parts of a signature, with the axes in this order."""
     parts = [squares.measured.parts[number] for number in signature]
-    length, weights = len(parts), [by_axis[part.axis] for part in parts]
-    values = [part.values(own) for part, own in zip(parts, weights, strict=True)]
-    means = [own.mean(axis=1) for own in values]
-    centered = [own - mean[:, None] for own, mean in zip(values, means, strict=True)]
-
-    def along(place: int, vector: Floats) -> Floats:
-        return vector.reshape([-1 if i == place else 1 for i in range(length)])
-
-    def scale(inside: Sequence[int]) -> Floats:
-        found = np.ones([1] * length)
-        for place in range(length):
-            if place not in inside:
-                found = found * along(place, means[place])
-        return found
-
-    shape = [len(own) for own in weights]
-    estimates, variances, beside = np.zeros(shape), np.zeros(shape), np.zeros((3, length, *shape))
-    slopes = scale(())
-    sums = [scale((place,)) for place in range(length)]  # the slopes of the sums over a place
-    for inside in (some for k in range(1, length + 1) for some in itertools.combinations(range(length), k)):
-        own, (residuals, variance, slope) = scale(inside), squares.products(signature, inside, centered)
-        estimates = estimates + own * residuals
-        variances = variances + own**2 * variance
-        slopes = slopes + own * slope
+    length = len(parts)
+    weights = [weights_of[part.axis] for part in parts]
+    values = [part.values(vectors) for part, vectors in zip(parts, weights, strict=True)]
+    means = [vectors.mean(axis=1) for vectors in values]
+    centered = [vectors - mean[:, None] for vectors, mean in zip(values, means, strict=True)]
+    shape = [len(vectors) for vectors in weights]
+    sums = np.zeros((3, length, *shape))
+    estimates = np.zeros(shape)
+    variances = np.zeros(shape)
+    slopes = _means_outside(means, ())
+    sum_slopes = [_means_outside(means, (place,)) for place in range(length)]  # of the sums over a place
+    for inside in _nonempty_subsets(length):
+        residuals, variance, slope = squares.products(signature, inside, centered)
+        scale = _means_outside(means, inside)
+        estimates = estimates + scale * residuals
+        variances = variances + scale**2 * variance
+        slopes = slopes + scale * slope
         for place in set(range(length)) - set(inside):
-            summed = scale((*inside, place))
-            more = own * summed * variance, summed * residuals, summed**2 * variance
-            beside[:, place] += np.stack(np.broadcast_arrays(*more))
-            sums[place] = sums[place] + summed * slope
-    total, spread = squares.total
-    estimates, variances = estimates + slopes * total, variances + slopes**2 * spread
-    for place in range(length):
-        of_all = np.broadcast_arrays(slopes * spread, total, sums[place] * spread)
-        beside[:, place] += np.stack(of_all) * sums[place]
-    turned = [[part.axis for part in parts].index(axis) for axis in order]
-    beside = beside[:, turned].transpose(0, 1, *(2 + place for place in turned))
-    known = _known(parts, values, weights)
-    return estimates.transpose(turned), variances.transpose(turned), beside, known.transpose(turned)
-
-
-def _known(parts: Sequence[Part], values: Sequence[Floats], weights: Sequence[Floats]) -> Flags:
-    """Which products of weights are measured: of weights that are the same in each block, whose `values` are of blocks."""
-    apart = (
-        (own[:, part.blocks] == asked).all(axis=1) for part, own, asked in zip(parts, values, weights, strict=True)
+            sum_scale = _means_outside(means, (*inside, place))
+            covariance = scale * sum_scale * variance
+            sums[:, place] += _stacked(covariance, sum_scale * residuals, sum_scale**2 * variance)
+            sum_slopes[place] = sum_slopes[place] + sum_scale * slope
+    total, total_variance = squares.total
+    for place, sum_slope in enumerate(sum_slopes):
+        sums[:, place] += _stacked(slopes * total_variance, total, sum_slope * total_variance) * sum_slope
+    axes_of_parts = [part.axis for part in parts]
+    order = [axes_of_parts.index(axis) for axis in axes]
+    return _Reading(
+        estimates=(estimates + slopes * total).transpose(order),
+        variances=(variances + slopes**2 * total_variance).transpose(order),
+        sums=sums[:, order].transpose(0, 1, *(2 + place for place in order)),
+        is_measured=_are_measured(parts, values, weights).transpose(order),
     )
-    return reduce(np.logical_and.outer, apart, np.ones((), np.bool_))
+
+
+def _nonempty_subsets(length: int) -> Iterator[tuple[int, ...]]:
+    """Yield all subsets of so many places but the empty one, smaller ones first."""
+    for size in range(1, length + 1):
+        yield from itertools.combinations(range(length), size)
+
+
+def _stacked(*values: Floats | float) -> Floats:
+    """Return values of one shape, as far as they can be broadcast to it, along a new first axis."""
+    return np.stack(np.broadcast_arrays(*values))
+
+
+def _along(place: int, values: NDArray[Any], length: int) -> NDArray[Any]:
+    """Return values whose last axis is at `place` of the `length` last axes, all others of which have the size 1."""
+    shape = [1] * length
+    shape[place] = -1
+    return values.reshape(*values.shape[:-1], *shape)
+
+
+def _means_outside(means: Sequence[Floats], inside: Sequence[int]) -> Floats:
+    """Return the products of the means of the places that are not `inside`, of size 1 at places inside."""
+    length = len(means)
+    product = np.ones([1] * length)
+    for place in range(length):
+        if place not in inside:
+            product = product * _along(place, means[place], length)
+    return product
+
+
+def _are_measured(parts: Sequence[Part], values: Sequence[Floats], weights: Sequence[Floats]) -> Flags:
+    """Return which products of weights are measured: those of weights that are the same in each block.
+
+    `values` are the weights of the blocks.
+    """
+    are_measured = np.ones((), np.bool_)
+    for part, block_values, vectors in zip(parts, values, weights, strict=True):
+        of_axis = (block_values[:, part.blocks] == vectors).all(axis=1)
+        are_measured = np.logical_and.outer(are_measured, of_axis)
+    return are_measured

@@ -51,16 +51,20 @@ _NO_MORE = "do not use: it may be anything that its single columns allow"
 _NOBODY = "no value meets the conditions"
 _NO_SUCH = "a rule allows no such record"
 _NOTHING = 0.9
-"""Of the range that an answer may have, or that single columns leave a count: an interval as long as that says nothing."""
+"""Share of the range that an answer may have, or that single columns leave a count; an interval that long says nothing."""
 _SMALL = 0.05
-"""Of all records: a count that is known to be no larger is known well enough, whatever its single columns say."""
+"""Share of all records; a count that is known to be no larger is known well enough, whatever its single columns say."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Said:
-    """What is said of one group: an interval, why it should not be used, where it is from, and whether it covers as asked."""
+class GroupAnswer:
+    """The answer for one group: an interval, a flag, where it is from, and whether it is claimed to cover.
 
-    found: EstimateInterval | None
+    `flag` says why the interval should not be used, else what it rests on. `claimed` is True where the interval covers the
+    truth with the requested probability.
+    """
+
+    interval: EstimateInterval | None
     flag: str
     how: How | None = "measured"
     claimed: bool = True
@@ -84,83 +88,103 @@ class MarginalAnswers:
     undeclared: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
-        """An answer for each group of a question.
+        """Yield an answer for each group of a question.
 
         Raises:
             InputError: it names what was not counted, or a population that the table is no simple sample of.
         """
         if question.of == "population" and self.sampled:
             raise InputError(f"--of population is not possible: {self.sampled}; ask --of table")
-        where = [_factor(chosen) for chosen in self.codes.conditions(question)]
+        conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
         say = listener()
         for number, group in enumerate(groups, 1):
             say(f"answer {number:,} of {len(groups):,}")
-            own = [_factor(chosen) for chosen in group.chosen]
-            said = self.said(question, where, own, numbers)
-            found = said.found
-            ends = (None,) * 3 if found is None else (found.estimate, found.low, found.high)
-            estimate, low, high = (  # what has no end has none in an answer, and a clipped -0.0 is 0
-                None if end is None or math.isinf(end) else end + 0 for end in ends
-            )
+            group_factors = [_factor(chosen) for chosen in group.chosen]
+            answer = self.answer_group(question, conditions, group_factors, numbers)
+            interval = answer.interval
+            flags = [answer.flag, self._without_value(numbers) if interval and numbers else ""]
+            places = [place for place, _ in (*conditions, *group_factors)]
             yield Answer(
                 question=question.words,
                 group=group.labels,
-                estimate=estimate,
-                low=low,
-                high=high,
-                noise_sd=found.sd if found else None,
-                level=question.level if said.claimed and found is not None else None,
-                of=self.codes.about(question.of, (place for place, _ in (*where, *own))),
-                how=said.how,
-                flag="; ".join(filter(None, (said.flag, self._without_value(numbers if found else None)))),
+                estimate=_finite(interval.estimate) if interval else None,
+                low=_finite(interval.low) if interval else None,
+                high=_finite(interval.high) if interval else None,
+                noise_sd=interval.sd if interval else None,
+                level=question.level if answer.claimed and interval else None,
+                of=self.codes.about(question.of, places),
+                how=answer.how,
+                flag="; ".join(filter(None, flags)),
             )
 
-    def _without_value(self, numbers: ValueRange | None) -> str:
-        """Of which cells of a column no mean, sum or quantile knows a number, though nothing declares that they lack one."""
-        name = None if numbers is None else self.codes.configuration.attributes[numbers.place].name
-        words = self.undeclared.get(name or "", "")
-        return f"in the whole table {words[:1].lower()}{words[1:]}, and are left out" if words else ""
+    def _without_value(self, numbers: ValueRange) -> str:
+        """Return words for the undeclared cells of a column, which means, sums and quantiles leave out; empty if none."""
+        attribute = self.codes.configuration.attributes[numbers.place]
+        words = self.undeclared.get(attribute.name, "")
+        if not words:
+            return ""
+        return f"in the whole table {words[:1].lower()}{words[1:]}, and are left out"
 
-    def said(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
-        """What rules say of a group, else the best answer; flagged where it says nothing."""
-        chosen = self._chosen([*where, *own])
-        limits = (0.0, 1.0) if numbers is None else _limits(numbers)
+    def answer_group(
+        self,
+        question: Question,
+        conditions: list[Factor],
+        group: list[Factor],
+        numbers: ValueRange | None,
+    ) -> GroupAnswer:
+        """Return what rules say of a group, else the best answer; flagged where it says nothing."""
+        records = [*conditions, *group]
+        chosen = self._chosen(records)
+        limits = (0.0, 1.0) if numbers is None else numbers.limits
         if not self.rules.allow(chosen):
-            excluded = self._forbidden(question, self._chosen(own))
-            conditions_exclude_each_other = not all(codes.any() for codes in chosen.values())
-            return replace(excluded, flag=_NOBODY) if conditions_exclude_each_other else excluded
+            excluded = self._excluded(question, self._chosen(group))
+            has_codes = all(codes.any() for codes in chosen.values())
+            return excluded if has_codes else replace(excluded, flag=_NOBODY)
         if numbers is not None:
-            possible = self._possible_values(numbers, chosen)
-            if not numbers.known[possible].any():
-                return self._forbidden(question, self._chosen(own))
-            numbers = self._possible_numbers(numbers, possible)
-        said = self._best(question, where, own, numbers)
-        if question.asked == "share" and self._all_meet(where, own):
-            return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
-        found = said.found
-        if found is None or said.flag.startswith("do not"):
-            return said
+            possible_codes = self._possible_values(numbers, chosen)
+            if not numbers.is_number[possible_codes].any():
+                return self._excluded(question, self._chosen(group))
+            numbers = self._possible_numbers(numbers, possible_codes)
+        answer = self._best(question, conditions, group, numbers)
+        if question.asked == "share" and self._all_meet(conditions, group):
+            everybody = EstimateInterval(estimate=1.0, low=1.0, high=1.0)
+            return GroupAnswer(interval=everybody, flag="", how="rule")
+        return self._flagged(answer, question, records, limits)
+
+    def _flagged(
+        self,
+        answer: GroupAnswer,
+        question: Question,
+        records: list[Factor],
+        limits: tuple[float, float],
+    ) -> GroupAnswer:
+        """Return an answer with a flag where its interval says nothing. `limits` are the ends that any answer lies between."""
+        interval = answer.interval
+        if interval is None or answer.flag.startswith("do not"):
+            return answer
         if question.asked == "count":
-            return replace(said, flag=self._count_flag(found, [*where, *own], said.flag))
-        possible = limits[1] - limits[0]  # of open bins infinite, and then `quantile_of` says whether one end is known
-        says_nothing = math.isfinite(possible) and found.high - found.low >= _NOTHING * possible
-        return replace(said, flag=SAYS_NOTHING) if says_nothing and question.asked != "sum" else said
+            return replace(answer, flag=self._count_flag(interval, records, answer.flag))
+        range_length = limits[1] - limits[0]  # infinite for open bins; then `quantile_of` says whether one end is known
+        says_nothing = math.isfinite(range_length) and interval.high - interval.low >= _NOTHING * range_length
+        if says_nothing and question.asked != "sum":
+            return replace(answer, flag=SAYS_NOTHING)
+        return answer
 
     def _unbounded(self, numbers: ValueRange) -> str:
-        """Why numbers with open bins have no mean or sum, and what to ask instead."""
+        """Return why numbers with open bins have no mean or sum, and what to ask instead."""
         attribute = self.codes.configuration.attributes[numbers.place]
         labels = self.codes.domain.labels[numbers.place]
         has_end = np.isfinite(numbers.low) & np.isfinite(numbers.high)
-        opened = listed(
-            [label for label, ends, known in zip(labels, has_end, numbers.known, strict=False) if known > ends]
-        )
+        is_open = numbers.is_number & ~has_end
+        opened = listed([label for label, is_open_bin in zip(labels, is_open, strict=False) if is_open_bin])
         column = self.codes.configuration.columns[attribute.column]
         assert isinstance(column, NumberColumn)  # nothing else has open bins
         ends = np.array(column.ends)
         inner = ends[np.isfinite(ends).all(axis=1)]
-        least, most = inner.min(), inner.max()
+        least = inner.min()
+        most = inner.max()
         return (
             f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
             f'with --where "{attribute.column} >= {least:g}" --where "{attribute.column} < {most:g}", or release it with '
@@ -169,13 +193,13 @@ class MarginalAnswers:
 
     @cached_property
     def records(self) -> float:
-        """About how many records there are."""
+        """Estimated number of records."""
         return float(self.solve([[]]).values[0])
 
-    def _count_flag(self, found: EstimateInterval, records: list[Factor], rests_on: str) -> str:
-        """Why a count should not be used, else what it rests on, and whether there may be none."""
-        length = found.high - found.low
-        may_be_none = found.low <= 0 < found.high
+    def _count_flag(self, interval: EstimateInterval, records: list[Factor], rests_on: str) -> str:
+        """Return why a count should not be used, else what it rests on, and whether there may be none."""
+        length = interval.high - interval.low
+        may_be_none = interval.low <= 0 < interval.high
         is_small = length <= _SMALL * self.records
         if length >= _NOTHING * self.records:
             return SAYS_NOTHING
@@ -184,118 +208,165 @@ class MarginalAnswers:
         says_no_more = length >= _NOTHING * self._length_by_columns(records)
         if says_no_more and not is_small:
             return _NO_MORE
-        none = _NONE_TO_ALL if says_no_more else MAY_BE_NONE
-        return "; ".join(filter(None, (rests_on, none if may_be_none else "")))
+        flags = [rests_on]
+        if may_be_none:
+            flags.append(_NONE_TO_ALL if says_no_more else MAY_BE_NONE)
+        return "; ".join(filter(None, flags))
 
     def _length_by_columns(self, records: list[Factor]) -> float:
-        """The length of the range that single columns leave a count."""
-        columns = self._weights([records])
-        counts = [float(self.squares.single_axes.solve({axis: codes}).values[0]) for axis, codes in columns.items()]
+        """Return the length of the range that single columns leave a count."""
+        counts = []
+        for axis, codes in self._weights([records]).items():
+            solved = self.squares.single_axes.solve({axis: codes})
+            counts.append(float(solved.values[0]))
         if len(counts) < 2:
             return self.records
-        return max(min(counts) - max(sum(counts) - (len(counts) - 1) * self.records, 0.0), 1.0)
+        most = min(counts)
+        least = max(sum(counts) - (len(counts) - 1) * self.records, 0.0)
+        return max(most - least, 1.0)
 
-    def _forbidden(self, question: Question, group: dict[int, Flags]) -> Said:
-        """What is said of records that no rule allows: there are none, and they have no mean, quantile or shares."""
-        if question.asked in ("count", "sum") or (question.asked == "share" and self.rules.allow(group)):
-            sd = None if question.asked == "share" else 0.0
-            return Said(found=EstimateInterval(estimate=0.0, low=0.0, high=0.0, sd=sd), flag="", how="rule")
-        return Said(found=None, flag=_NO_SUCH, how="rule")
+    def _excluded(self, question: Question, group: dict[int, Flags]) -> GroupAnswer:
+        """Return the answer for records that no rule allows: there are none, and they have no mean, quantile or shares."""
+        is_amount = question.asked in ("count", "sum")
+        if is_amount or (question.asked == "share" and self.rules.allow(group)):
+            nobody = EstimateInterval(estimate=0.0, low=0.0, high=0.0, sd=0.0 if is_amount else None)
+            return GroupAnswer(interval=nobody, flag="", how="rule")
+        return GroupAnswer(interval=None, flag=_NO_SUCH, how="rule")
 
-    def _all_meet(self, where: list[Factor], own: list[Factor]) -> bool:
-        """Whether rules forbid every record of a group that breaks a condition."""
-        group = self._chosen(own)
-        for axis, met in self._chosen([*where, *own]).items():
-            others = group.get(axis, np.ones(len(met), np.bool_)) & ~met
-            if self.rules.allow({**group, axis: others}):
+    def _all_meet(self, conditions: list[Factor], group: list[Factor]) -> bool:
+        """Return whether rules forbid every record of a group that breaks a condition."""
+        group_codes = self._chosen(group)
+        for axis, codes in self._chosen([*conditions, *group]).items():
+            all_codes = np.ones(len(codes), np.bool_)
+            breaking_codes = group_codes.get(axis, all_codes) & ~codes
+            if self.rules.allow({**group_codes, axis: breaking_codes}):
                 return False
         return True
 
     def _possible_values(self, numbers: ValueRange, chosen: dict[int, Flags]) -> Flags:
-        """Which codes of a column of numbers a record with chosen codes may have."""
-        everything = chosen.get(numbers.place, np.ones(len(numbers.low), np.bool_))
-        return self.rules.possible_codes(numbers.place, everything, chosen)
+        """Return which codes of a column of numbers a record with chosen codes may have."""
+        all_codes = np.ones(len(numbers.low), np.bool_)
+        codes = chosen.get(numbers.place, all_codes)
+        return self.rules.possible_codes(numbers.place, codes, chosen)
 
-    def _possible_numbers(self, numbers: ValueRange, kept: Flags) -> ValueRange:
-        """The numbers of the codes that are kept, where tables tell them from the others."""
-        axis = numbers.place
-        parts = [part for part in self.squares.measured.parts if part.axis == axis]
-        possible_rows = kept.astype(np.float64)
-        apart = all(np.array_equal(part.values(possible_rows[None])[0][part.blocks], possible_rows) for part in parts)
-        if not apart:
-            return numbers
-        return replace(numbers, low=np.where(kept, numbers.low, np.nan), high=np.where(kept, numbers.high, np.nan))
+    def _possible_numbers(self, numbers: ValueRange, possible: Flags) -> ValueRange:
+        """Return the numbers of possible codes, where tables tell these from the others; else all numbers."""
+        weights = possible.astype(np.float64)
+        for part in self.squares.measured.parts:
+            if part.axis == numbers.place:
+                of_blocks = part.values(weights[None])[0]
+                if not np.array_equal(of_blocks[part.blocks], weights):
+                    return numbers
+        low = np.where(possible, numbers.low, np.nan)
+        high = np.where(possible, numbers.high, np.nan)
+        return replace(numbers, low=low, high=high)
 
     def _chosen(self, factors: Iterable[Factor]) -> dict[int, Flags]:
-        """By axis the codes that factors, at least one for it, have weights of."""
+        """Return by axis the codes that factors, at least one for it, have weights of."""
         return {axis: weights[0] > 0 for axis, weights in self._weights([factors]).items()}
 
-    def _best(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
-        """The answer by what was measured, else by bounds or the model, else the reason why there is none."""
+    def _best(
+        self,
+        question: Question,
+        conditions: list[Factor],
+        group: list[Factor],
+        numbers: ValueRange | None,
+    ) -> GroupAnswer:
+        """Return the answer by what was measured, else by bounds or the model, else the reason why there is none."""
         if numbers is not None and question.asked in ("mean", "sum") and not numbers.is_bounded:
-            return Said(found=None, flag=self._unbounded(numbers), how=None)
+            return GroupAnswer(interval=None, flag=self._unbounded(numbers), how=None)
         try:
-            found, flag = self._answer(question, where, own, numbers)
-            return Said(found=found, flag=flag)
+            interval, flag = self._answer(question, conditions, group, numbers)
+            return GroupAnswer(interval=interval, flag=flag)
         except NotMeasuredError as error:
-            merged, model = error.merged, None if error.merged else self.model()
+            merged = error.merged
+        model = None if merged else self.model()
         if model is not None:
             with suppress(NotMeasuredError):
-                return self._outside(question, where, own, numbers, model)
+                return self._outside(question, conditions, group, numbers, model)
             merged = True
-        asked = [*where, *own, *([(numbers.place, numbers.low)] if numbers else [])]
-        return Said(found=None, flag=self._refusal(asked, merged=merged), how=None)
+        factors = [*conditions, *group]
+        if numbers is not None:
+            factors.append((numbers.place, numbers.low))
+        return GroupAnswer(interval=None, flag=self._refusal(factors, merged=merged), how=None)
 
     def _outside(
         self,
         question: Question,
-        where: list[Factor],
-        own: list[Factor],
+        conditions: list[Factor],
+        group: list[Factor],
         numbers: ValueRange | None,
         model: ModelAnswers,
-    ) -> Said:
-        """The answer to what no measured table has: by the model where its misfit is known, else by bounds, else unclaimed."""
-        asked = [*where, *own, *([(numbers.place, np.ones(len(numbers.low)))] if numbers else [])]
-        modelled, known = replace(self, squares=model), model.knows([*self._weights([asked])])
-        if known or question.of == "population" or question.asked in ("mean", "sum"):
-            found, flag = modelled._answer(question, where, own, numbers)  # noqa: SLF001 - its own
-            return Said(found=found, flag=flag or (_RESTS if known else _UNCLAIMED), how="model", claimed=known)
-        reach = Reach(level=question.level, tails=self.squares.measured.tails)
+    ) -> GroupAnswer:
+        """Return the answer to what no measured table has.
+
+        It is by the model where its misfit is known, else by bounds, else by the model without a claim to cover.
+        """
+        records = [*conditions, *group]
+        factors = [*records]
         if numbers is not None:
-            found, flag = quantile_between(self._count_anyhow, [*where, *own], numbers, reach, question.fraction)
+            factors.append((numbers.place, np.ones(len(numbers.low))))
+        is_known = model.knows([*self._weights([factors])])
+        if is_known or question.of == "population" or question.asked in ("mean", "sum"):
+            by_model = replace(self, squares=model)
+            interval, flag = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
+            flag = flag or (_RESTS if is_known else _UNCLAIMED)
+            return GroupAnswer(interval=interval, flag=flag, how="model", claimed=is_known)
+        reach = self._reach(question)
+        if numbers is not None:
+            interval, flag = quantile_between(self._count_or_bound, records, numbers, reach, question.fraction)
         elif question.asked == "share":
-            counts = (self._count_anyhow(factors, reach.each) for factors in ([*where, *own], own))
-            found, flag = share_between(*counts)
+            part = self._count_or_bound(records, reach.each)
+            total = self._count_or_bound(group, reach.each)
+            interval, flag = share_between(part, total)
         else:
-            found = self._count_anyhow([*where, *own], reach)
+            interval = self._count_or_bound(records, reach)
             flag = ""
-        return Said(found=found, flag=flag or (_BETWEEN_FITS if model.chosen else _BETWEEN), how="bounds")
+        flag = flag or (_BETWEEN_FITS if model.chosen else _BETWEEN)
+        return GroupAnswer(interval=interval, flag=flag, how="bounds")
+
+    def _reach(self, question: Question) -> Reach:
+        """Return how far noise goes with the confidence of a question."""
+        return Reach(level=question.level, tails=self.squares.measured.tails)
 
     def _answer(
-        self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
+        self,
+        question: Question,
+        conditions: list[Factor],
+        group: list[Factor],
+        numbers: ValueRange | None,
     ) -> tuple[EstimateInterval, str]:
-        reach = Reach(level=question.level, tails=self.squares.measured.tails)
-        sampled = question.of == "population"
+        """Return the answer by `squares`, and its flag. Raises NotMeasuredError."""
+        records = [*conditions, *group]
+        reach = self._reach(question)
         if numbers is not None:
             if question.asked in ("mean", "sum"):
-                try:
-                    return self._adding(question, where + own, numbers, reach)
-                except NotMeasuredError as error:
-                    if not error.merged or sampled:
-                        raise
-                return self._adding_between(question, where + own, numbers, reach)
-            return self._quantile(question, where + own, numbers, reach)
+                return self._mean_or_sum(question, records, numbers, reach)
+            return self._quantile(question, records, numbers, reach)
         if question.asked == "share":
-            try:
-                return share_of(self.solve([[*where, *own], own]), reach, sampled=sampled)
-            except NotMeasuredError as error:
-                if not error.merged or sampled:
-                    raise
-            return share_between(self._count([*where, *own], reach.each), self._count(own, reach.each))
-        return self._count([*where, *own], reach), ""
+            return self._share(question, records, group, reach)
+        return self._count(records, reach), ""
+
+    def _share(
+        self,
+        question: Question,
+        records: list[Factor],
+        group: list[Factor],
+        reach: Reach,
+    ) -> tuple[EstimateInterval, str]:
+        """Return the share of records in their group; where values were measured together, by the counts of both."""
+        is_sampled = question.of == "population"
+        try:
+            return share_of(self.solve([records, group]), reach, sampled=is_sampled)
+        except NotMeasuredError as error:
+            if not error.merged or is_sampled:
+                raise
+        part = self._count(records, reach.each)
+        total = self._count(group, reach.each)
+        return share_between(part, total)
 
     def _count(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
-        """A count, also of values some of which were measured together with others; without its `sd` there.
+        """Return a count, also of values some of which were measured together with others; without its `sd` there.
 
         Values that no rule allows beside the others are left out where that has less noise.
         """
@@ -306,15 +377,20 @@ class MarginalAnswers:
             if not error.merged:
                 raise
             return count_between(self.squares, weights, reach)
-        possible = self.rules.possible({axis: own[0] > 0 for axis, own in weights.items()})
-        if any((own[0] * ~possible[axis]).any() for axis, own in weights.items()):
+        estimate = float(solved.values[0])
+        variance = float(solved.covariance[0, 0])
+        possible = self.rules.possible({axis: vectors[0] > 0 for axis, vectors in weights.items()})
+        if any((vectors[0] * ~possible[axis]).any() for axis, vectors in weights.items()):
             with suppress(NotMeasuredError):
-                less = self.squares.solve({axis: own * possible[axis] for axis, own in weights.items()})
-                solved = min(solved, less, key=lambda one: float(one.covariance[0, 0]))
-        return count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), reach)
+                solved = self.squares.solve({axis: vectors * possible[axis] for axis, vectors in weights.items()})
+                possible_variance = float(solved.covariance[0, 0])
+                if possible_variance < variance:
+                    estimate = float(solved.values[0])
+                    variance = possible_variance
+        return count_interval_of(estimate, variance, reach)
 
-    def _count_anyhow(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
-        """A count as it was measured, or between bounds."""
+    def _count_or_bound(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
+        """Return a count as it was measured, or between bounds."""
         try:
             return self._count(factors, reach)
         except NotMeasuredError as error:
@@ -326,29 +402,35 @@ class MarginalAnswers:
         return count_outside(self.squares, model, self.rules, self._weights([factors]), reach)
 
     def _quantile(
-        self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
+        self,
+        question: Question,
+        records: list[Factor],
+        numbers: ValueRange,
+        reach: Reach,
     ) -> tuple[EstimateInterval, str]:
-        """A quantile; where values were measured together, between the counts of none and of all of them."""
-        sampled = question.of == "population"
+        """Return a quantile; where values were measured together, between the counts of none and of all of them."""
+        is_sampled = question.of == "population"
         try:
-            return quantile_of(self.solve, records, numbers, reach, question.fraction, sampled=sampled)
+            return quantile_of(self.solve, records, numbers, reach, question.fraction, sampled=is_sampled)
         except NotMeasuredError as error:
-            if not error.merged or sampled:
+            if not error.merged or is_sampled:
                 raise
         return quantile_between(self._count, records, numbers, reach, question.fraction)
 
     def solve(self, queries: Sequence[Iterable[Factor]]) -> Estimates:
-        """Estimates of queries, each a product of weights of attributes. Raises NotMeasuredError."""
-        found = self._weights(queries)
-        solved = self.squares.solve(found)
-        if found or len(queries) == 1:
+        """Return estimates of queries, each a product of weights of attributes. Raises NotMeasuredError."""
+        weights = self._weights(queries)
+        solved = self.squares.solve(weights)
+        if weights or len(queries) == 1:
             return solved
-        return Estimates(  # all ask for the number of records
-            values=np.repeat(solved.values, len(queries)),
-            covariance=np.full((len(queries), len(queries)), solved.covariance[0, 0]),
+        number = len(queries)  # all ask for the number of records
+        return Estimates(
+            values=np.repeat(solved.values, number),
+            covariance=np.full((number, number), solved.covariance[0, 0]),
         )
 
     def _weights(self, queries: Sequence[Iterable[Factor]]) -> Weights:
+        """Return the weights of queries by axis, in the order of the axes."""
         weights: dict[int, Floats] = {}
         for row, factors in enumerate(queries):
             for place, vector in factors:
@@ -356,63 +438,89 @@ class MarginalAnswers:
                 table[row] *= vector
         return {axis: weights[axis] for axis in sorted(weights)}
 
-    def _adding(
-        self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
+    def _mean_or_sum(
+        self,
+        question: Question,
+        records: list[Factor],
+        numbers: ValueRange,
+        reach: Reach,
     ) -> tuple[EstimateInterval, str]:
-        """The mean or the sum; where values were measured together, each of them lies anywhere in their range."""
-
-        def found(numbers: ValueRange) -> tuple[EstimateInterval, str]:
-            if question.asked == "sum":
-                total = self.squares.measured.total
-                return sum_of(self.solve, records, numbers, reach, math.inf if total is None else total)
-            return mean_of(self.solve, records, numbers, reach, sampled=question.of == "population")
-
+        """Return the mean or the sum; where records were measured together with others, by the counts of each value."""
         try:
-            return found(numbers)
-        except NotMeasuredError:
-            for part in self.squares.measured.parts:
-                if part.axis == numbers.place and part.size < len(part.blocks):
-                    together = numbers.together(part.blocks)
-                    if together.known.any() and together.is_bounded:
-                        with suppress(NotMeasuredError):
-                            return found(together)
-            raise
-
-    def _adding_between(
-        self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
-    ) -> tuple[EstimateInterval, str]:
-        """The mean or the sum of records some of which were measured together with others, by the counts of each value."""
+            return self._mean_or_sum_of_ranges(question, records, numbers, reach)
+        except NotMeasuredError as error:
+            if not error.merged or question.of == "population":
+                raise
         between = mean_between if question.asked == "mean" else sum_between
         return between(self._count, records, numbers, reach)
 
+    def _mean_or_sum_of_ranges(
+        self,
+        question: Question,
+        records: list[Factor],
+        numbers: ValueRange,
+        reach: Reach,
+    ) -> tuple[EstimateInterval, str]:
+        """Return the mean or the sum; where values were measured together, each of them lies anywhere in their range."""
+        try:
+            return self._solve_mean_or_sum(question, records, numbers, reach)
+        except NotMeasuredError:
+            for part in self.squares.measured.parts:
+                if part.axis == numbers.place and part.size < len(part.blocks):
+                    merged = numbers.merge(part.blocks)
+                    if merged.is_number.any() and merged.is_bounded:
+                        with suppress(NotMeasuredError):
+                            return self._solve_mean_or_sum(question, records, merged, reach)
+            raise
+
+    def _solve_mean_or_sum(
+        self,
+        question: Question,
+        records: list[Factor],
+        numbers: ValueRange,
+        reach: Reach,
+    ) -> tuple[EstimateInterval, str]:
+        """Return the mean or the sum of numbers that tables tell apart. Raises NotMeasuredError where they do not."""
+        if question.asked == "sum":
+            total = self.squares.measured.total
+            most_records = math.inf if total is None else total
+            return sum_of(self.solve, records, numbers, reach, most_records)
+        return mean_of(self.solve, records, numbers, reach, sampled=question.of == "population")
+
     def _refusal(self, factors: Iterable[Factor], *, merged: bool) -> str:
-        configuration = self.codes.configuration
-        asked = {configuration.attributes[place].name: vector for place, vector in factors}
-        names = set(asked)
+        """Return why a question about these factors has no answer, and what to ask instead."""
+        attributes = self.codes.configuration.attributes
+        vectors = {attributes[place].name: vector for place, vector in factors}
         if merged:
-            told = [words for name, vector in asked.items() if (words := self._merged(name, vector))]
-            return f"not measured alone: rare values were measured together ({'; '.join(told)}); ask for all of them at once"
-        near = sorted(self.sets, key=lambda s: (-len(names & {*s}), len(s)))[:3]
-        shown = "; ".join(", ".join(s) for s in near) or "single columns"
+            descriptions = [self._merged_values(name, vector) for name, vector in vectors.items()]
+            values = "; ".join(filter(None, descriptions))
+            return f"not measured alone: rare values were measured together ({values}); ask for all of them at once"
+        names = set(vectors)
+        closest = sorted(self.sets, key=lambda measured: (-len(names & {*measured}), len(measured)))[:3]
+        shown = "; ".join(", ".join(measured) for measured in closest) or "single columns"
         return f"not measured: {listed(sorted(names))} are in no measured set together; nearest: {shown}"
 
-    def _merged(self, name: str, weights: Floats) -> str:
-        """The values that were measured together, and of which a question asks for some."""
-        place = next(j for j, a in enumerate(self.codes.configuration.attributes) if a.name == name)
+    def _merged_values(self, name: str, weights: Floats) -> str:
+        """Return the values that were measured together, and of which a question asks for some; empty if there are none."""
+        names = [attribute.name for attribute in self.codes.configuration.attributes]
+        place = names.index(name)
         labels = self.codes.texts(place)
-        found = dict[str, None]()
+        merged_labels = dict[str, None]()
         for part in self.squares.measured.parts:
             if part.axis == place and len(weights):
                 for block in np.flatnonzero(np.bincount(part.blocks) > 1).tolist():
-                    mine = np.flatnonzero(part.blocks == block)
-                    if np.unique(weights[mine]).size > 1:
-                        found[", ".join(labels[code] for code in mine.tolist())] = None
-        return f"{name}: {listed(list(found))}" if found else ""
+                    codes = np.flatnonzero(part.blocks == block)
+                    if np.unique(weights[codes]).size > 1:
+                        merged_labels[", ".join(labels[code] for code in codes.tolist())] = None
+        return f"{name}: {listed(list(merged_labels))}" if merged_labels else ""
 
 
 def _factor(chosen: Chosen) -> Factor:
     return chosen.place, chosen.codes.astype(np.float64)
 
 
-def _limits(numbers: ValueRange) -> tuple[float, float]:
-    return float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
+def _finite(end: float | None) -> float | None:
+    """Return an end as an answer has it: None where it is infinite, and 0 for a clipped -0.0."""
+    if end is None or math.isinf(end):
+        return None
+    return end + 0

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -54,6 +55,12 @@ WIDER = 1.25
 """Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
 DRAWS = 50
 _FOLDS = 4
+_SETS = 60
+"""Largest number of tables that contrasts are taken of."""
+_CONTRASTS = 20
+"""Contrasts of each set of columns of a table."""
+_TURNS = 20
+_LEAST = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,50 +76,67 @@ class Stack:
 
     @classmethod
     def of(cls, model: Mixture, drawn: Sequence[Mixture]) -> Stack:
-        """Those of all, in half the digits."""
+        """Return the arrays of a model and of those drawn around it, in single precision."""
         models = [model, *drawn]
-        return cls(
-            blocks=model.blocks,
-            weights=np.stack([one.weights * one.total for one in models]).astype(F32),
-            shares=tuple(
-                np.concatenate([s.T for s in own], axis=1, dtype=F32)
-                for own in zip(*(m.shares for m in models), strict=True)
-            ),
-        )
+        weights = np.stack([m.weights * m.total for m in models])
+        shares = []
+        for shares_of_models in zip(*(m.shares for m in models), strict=True):
+            transposed = [model_shares.T for model_shares in shares_of_models]
+            shares.append(np.concatenate(transposed, axis=1, dtype=F32))
+        return cls(blocks=model.blocks, weights=weights.astype(F32), shares=tuple(shares))
 
     def solve(self, weights: Weights) -> Estimates:
-        """What the model answers to queries, and the covariance of that from the noise of what it was fitted to."""
-        found = self.expected(weights)
-        around = found[1:] - found[0]
-        return Estimates(values=found[0], covariance=WIDER**2 * (around.T @ around) / len(around))
+        """Return the model's answers to queries, and their covariance from the noise of what it was fitted to."""
+        expected = self.expected(weights)
+        around = expected[1:] - expected[0]
+        covariance = WIDER**2 * (around.T @ around) / len(around)
+        return Estimates(values=expected[0], covariance=covariance)
 
     def expected(self, weights: Weights) -> Floats:
-        """What each model answers to queries, shape (models, queries)."""
+        """Return each model's answers to queries, shape (models, queries)."""
         product = self.weights.reshape(1, -1)
         for block, shares in zip(self.blocks, self.shares, strict=True):
-            mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
-            if mine:
-                of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
-                some = np.flatnonzero(of_cells.any(axis=0))
-                product = product * (of_cells[:, some].astype(F32) @ shares[some])
-        found: Floats = product.reshape(-1, *self.weights.shape).sum(axis=2, dtype=np.float64).T
-        return found
+            factors = []
+            for place, axis in enumerate(block.attributes):
+                if axis in weights:
+                    factors.append(weights[axis][:, block.cells[:, place]])
+            if factors:
+                of_cells = np.prod(factors, axis=0)
+                weighed_cells = np.flatnonzero(of_cells.any(axis=0))
+                product = product * (of_cells[:, weighed_cells].astype(F32) @ shares[weighed_cells])
+        components = product.reshape(-1, *self.weights.shape)
+        expected: Floats = components.sum(axis=2, dtype=np.float64).T
+        return expected
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelSpread:
-    """How far a model may be off: models of a `stack` drawn around it, and `misfit`, tau^2 as the function has it."""
+    """The error that a model may have: models of a `stack` drawn around it, and `misfit`, tau^2 as that function has it."""
 
     stack: Stack
     misfit: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _AxisMoments:
+    """Moments of the weights of queries on an axis, by the shares p of its codes in the model.
+
+    `means` has shape (queries,); `covariance`, of the centered weights, has shape (queries, queries). `roots` is the sum of the
+    sqrt(p) of `codes` codes.
+    """
+
+    means: Floats
+    covariance: Floats
+    codes: int
+    roots: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
-    `model` is conditioned, and so are those of the `spread`, which takes long and is found when it is asked for. `codes` has
-    the model's code of each code of an attribute; the last one may stand for cells that estimates ignore, of which the model
+    `model` is conditioned, and so are those of the `spread`, which takes long and is made when it is first needed. `codes` has
+    the model's code of each code of an attribute; the last one may be that of cells that estimates ignore, of which the model
     has no records. `recorded` are the sets of attributes of structural zeros that hold in records alone: the model has other
     cells there than were counted, and how many is not known. `inside` are the sets of attributes that were measured; they are
     `chosen` where the release has looked for those that depend most. `ignored` has, by axis, how many records have a cell that
@@ -129,59 +153,80 @@ class ModelAnswers:
     recorded: Collection[Clique] = ()
 
     def solve(self, weights: Weights) -> Estimates:
-        """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
-        own = self._merged_weights(weights)
-        found = self.spread().stack.solve(own)
-        covariance = found.covariance + self._misfit(own, len(found.values))
-        for axis in sorted(self.ignored.keys() & weights.keys()):
-            moved = self._moved(own, axis, weights[axis][:, -1])
-            covariance += np.outer(moved, moved)
-        return replace(found, covariance=covariance)
+        """Return estimates of queries, at least one, and their covariance.
 
-    def _moved(self, weights: Weights, axis: int, of_code: Floats) -> Floats:
-        """By how much queries are off because an axis has no code for some records, which they weigh by `of_code`."""
+        Raises:
+            NotMeasuredError: the model does not tell values apart that weigh differently.
+        """
+        model_weights = self._merged_weights(weights)
+        solved = self.spread().stack.solve(model_weights)
+        covariance = solved.covariance + self._misfit(model_weights, len(solved.values))
+        for axis in sorted(self.ignored.keys() & weights.keys()):
+            weight_of_ignored = weights[axis][:, -1]
+            shift = self._shift_by_ignored(model_weights, axis, weight_of_ignored)
+            covariance += np.outer(shift, shift)
+        return replace(solved, covariance=covariance)
+
+    def _shift_by_ignored(self, weights: Weights, axis: int, weight_of_ignored: Floats) -> Floats:
+        """Return how far queries are off because an axis has no code for some records, whose code has these weights."""
         everybody = np.ones_like(weights[axis])
-        asked = self._fitted.expected(weights)[0]
-        beside = self._fitted.expected({**weights, axis: everybody})[0]
+        answers = self._fitted.expected(weights)[0]
+        without_condition = self._fitted.expected({**weights, axis: everybody})[0]
         records = self._fitted.expected({**_weighed(weights), axis: everybody})[0]
-        lost = self.ignored[axis] / np.sqrt(np.maximum(records, FEWEST) * max(self.model.total, FEWEST))
-        found: Floats = np.minimum(lost, 1.0) * (asked - of_code * beside)
-        return found
+        # U sqrt(M / n) records, as a share of the M that the query weighs
+        root = np.sqrt(np.maximum(records, FEWEST) * max(self.model.total, FEWEST))
+        ignored_share = self.ignored[axis] / root
+        shift: Floats = np.minimum(ignored_share, 1.0) * (answers - weight_of_ignored * without_condition)
+        return shift
 
     def expected(self, weights: Weights) -> Floats:
-        """The estimates alone, at once; of values that the model has together each has its share of their measured count."""
-        own = dict[int, Floats]()
+        """Return the estimates alone, which takes little time.
+
+        Values that the model has together share its count by their measured counts.
+        """
+        model_weights = dict[int, Floats]()
         for axis, vectors in weights.items():
             part = Part(axis=axis, blocks=self.codes[axis])
             counts = np.maximum(self.single_axes.counts(axis), FEWEST)
-            own[axis] = (part.sums(vectors * counts) / part.sums(counts))[:, : self.model.sizes[axis]]
-        found: Floats = self._fitted.expected(own)[0]
-        return found
+            of_blocks = part.sums(vectors * counts) / part.sums(counts)
+            model_weights[axis] = of_blocks[:, : self.model.sizes[axis]]
+        expected: Floats = self._fitted.expected(model_weights)[0]
+        return expected
 
     def knows(self, axes: Collection[int]) -> bool:
-        """Whether it is known how far the model may be off on these axes: each set of some was measured, or is told of."""
+        """Return whether it is known how far the model may be off on these axes.
+
+        It is known where each subset of them, of two axes or more, was measured, or left-out sets of its length say how far
+        off the model is.
+        """
         if not self.fits(axes):
             return False
-        lengths = range(len(axes), 1, -1)  # of the longest it is often known without drawn models that nothing tells
-        some = (frozenset(s) for length in lengths for s in itertools.combinations(axes, length))
-        return all(self.is_inside(one) or self.knows_length(len(one)) for one in some)
+        for length in range(
+            len(axes), 1, -1
+        ):  # long sets first: these often decide without drawn models, which take long
+            for subset in itertools.combinations(axes, length):
+                if not (self.is_inside(frozenset(subset)) or self.knows_length(length)):
+                    return False
+        return True
 
     def is_inside(self, axes: frozenset[int]) -> bool:
-        """Whether a measured table has these axes."""
-        return any(one.issuperset(axes) for one in self.inside)
+        """Return whether a measured table has these axes."""
+        return any(measured_axes.issuperset(axes) for measured_axes in self.inside)
 
     def fits(self, axes: Collection[int]) -> bool:
-        """Whether the model may have of these axes all that was counted."""
-        return all(set(own).isdisjoint(axes) for own in self.recorded)
+        """Return whether the model may have of these axes all that was counted."""
+        return all(set(recorded_axes).isdisjoint(axes) for recorded_axes in self.recorded)
 
     def knows_length(self, length: int) -> bool:
-        """Whether sets of so many axes that were left out of a fit tell how far off it is on those that were not measured.
+        """Return whether left-out sets of `length` axes say how far off the model is on sets that were not measured.
 
-        They do where sets were chosen by how much they depend: those that were not chosen depend less. No table tells of more
-        axes than it has.
+        They do where sets were chosen by how much they depend: those that were not chosen depend less. No table says anything
+        of more axes than it has.
         """
         longest = max(len(table.parts) for table in self.measured.tables)
-        return self.chosen and length <= longest and f"{length}" in self.spread().misfit["outside"]
+        if not self.chosen or length > longest:
+            return False
+        return f"{length}" in self.spread().misfit["outside"]
 
     @cached_property
     def _fitted(self) -> Stack:
@@ -189,65 +234,91 @@ class ModelAnswers:
 
     @cached_property
     def single_axes(self) -> LeastSquares:
-        """What answers of single axes: their measured tables."""
+        """Estimates of queries of single axes, by their measured tables."""
         return LeastSquares(self.measured)
 
     def finest_parts(self, axes: Iterable[int]) -> list[Part]:
-        """The values of these axes that the model tells apart."""
+        """Return the values of these axes that the model tells apart."""
         return [Part(axis=axis, blocks=self.codes[axis]) for axis in axes]
 
     def _merged_weights(self, weights: Weights) -> dict[int, Floats]:
-        found = dict[int, Floats]()
+        """Return the weights of the model's codes. Raises NotMeasuredError where values that it has together differ."""
+        merged_weights = dict[int, Floats]()
         for axis, vectors in weights.items():
             part = Part(axis=axis, blocks=self.codes[axis])
             values = part.values(vectors)
             if not np.array_equal(values[:, part.blocks], vectors):
                 raise NotMeasuredError(merged=True)
-            found[axis] = values[:, : self.model.sizes[axis]]
-        return found
+            merged_weights[axis] = values[:, : self.model.sizes[axis]]
+        return merged_weights
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:
-        means, spreads, roots = dict[int, Floats](), dict[int, Floats](), dict[int, tuple[int, float]]()
-        for axis, vectors in weights.items():
-            shares = self.model.marginal((axis,)) / self.model.total
-            means[axis] = vectors @ shares
-            centered = vectors - means[axis][:, None]
-            spreads[axis] = (centered * shares) @ centered.T
-            roots[axis] = len(shares), float(np.sqrt(np.maximum(shares, 0)).sum())
-        found, misfits = np.zeros((queries, queries)), self.spread().misfit
+        """Return the covariance of queries by misfit: n^2 tau^2 product of V_a, summed over sets of columns."""
+        moments = {axis: self._moments(axis, vectors) for axis, vectors in weights.items()}
+        covariance = np.zeros((queries, queries))
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
-                known = self.is_inside(frozenset(columns))
-                tau = _of_order(misfits["inside" if known else "outside"], length)
-                if not known and "last" in misfits:
-                    tau = max(tau, _of_distance(misfits["last"], [roots[a] for a in columns]))
-                part = np.full((queries, queries), self.model.total**2 * tau)
-                for axis in weights:
-                    part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
-                found += part
-        return found
+                tau_squared = self._tau_squared(columns, [moments[axis] for axis in columns])
+                of_columns = np.full((queries, queries), self.model.total**2 * tau_squared)
+                for axis, axis_moments in moments.items():
+                    if axis in columns:
+                        of_columns *= axis_moments.covariance
+                    else:
+                        of_columns *= np.outer(axis_moments.means, axis_moments.means)
+                covariance += of_columns
+        return covariance
+
+    def _moments(self, axis: int, vectors: Floats) -> _AxisMoments:
+        """Return the moments of weights of the codes of an axis, shape (queries, codes)."""
+        shares = self.model.marginal((axis,)) / self.model.total
+        means = vectors @ shares
+        centered = vectors - means[:, None]
+        return _AxisMoments(
+            means=means,
+            covariance=(centered * shares) @ centered.T,
+            codes=len(shares),
+            roots=float(np.sqrt(np.maximum(shares, 0)).sum()),
+        )
+
+    def _tau_squared(self, columns: tuple[int, ...], moments: Sequence[_AxisMoments]) -> float:
+        """Return tau^2 of a set of columns, which has these moments."""
+        misfits = self.spread().misfit
+        is_measured = self.is_inside(frozenset(columns))
+        tau_squared = _of_length(misfits["inside" if is_measured else "outside"], len(columns))
+        if not is_measured and "last" in misfits:
+            tau_squared = max(tau_squared, _of_distance(misfits["last"], moments))
+        return tau_squared
 
 
 def _weighed(weights: Weights) -> dict[int, Floats]:
-    """The codes that queries weigh; of an axis with numbers those that any of them does, as a number may be 0."""
-    found = dict[int, Floats]()
+    """Return 1 for the codes that queries weigh, else 0.
+
+    Of an axis with numbers these are the codes that any of the queries weighs, as a number may be 0.
+    """
+    weighed = dict[int, Floats]()
     for axis, vectors in weights.items():
-        chosen = vectors != 0
-        has_numbers = bool((vectors[chosen] != 1).any())
-        found[axis] = (chosen | chosen.any(axis=0) if has_numbers else chosen).astype(np.float64)
-    return found
+        is_weighed = vectors != 0
+        has_numbers = bool((vectors[is_weighed] != 1).any())
+        if has_numbers:
+            is_weighed = is_weighed | is_weighed.any(axis=0)
+        weighed[axis] = is_weighed.astype(np.float64)
+    return weighed
 
 
-def _of_order(misfit: Mapping[str, float], length: int) -> float:
-    """tau^2 of so many columns, or of the nearest number of them that was measured."""
-    return misfit[min(misfit, key=lambda own: abs(int(own) - length))] if misfit else 0.0
+def _of_length(misfit_of_length: Mapping[str, float], length: int) -> float:
+    """Return tau^2 of so many columns, or of the number of columns closest to it that was measured."""
+    if not misfit_of_length:
+        return 0.0
+    closest = min(misfit_of_length, key=lambda measured: abs(int(measured) - length))
+    return misfit_of_length[closest]
 
 
-def _of_distance(last: Mapping[str, float], columns: Sequence[tuple[int, float]]) -> float:
-    """tau^2 of a set that rounds did not choose, by the number of values and the sum of roots of shares of its columns."""
-    cells, product = math.prod(values for values, _ in columns), math.prod(roots for _, roots in columns)
+def _of_distance(last: Mapping[str, float], columns: Sequence[_AxisMoments]) -> float:
+    """Return tau^2 of a set that rounds did not choose, by the number of values and the sum of roots of its columns."""
+    cells = math.prod(column.codes for column in columns)
+    roots = math.prod(column.roots for column in columns)
     beyond = last["beyond"] / len(columns)
-    return ((last["sigma"] * cells + beyond) / product) ** 2
+    return ((last["sigma"] * cells + beyond) / roots) ** 2
 
 
 def misfit(
@@ -258,119 +329,153 @@ def misfit(
     generator: np.random.Generator,  # post-processing
     last: Collection[Clique] = (),
 ) -> dict[str, dict[str, float]]:
-    """tau^2 by the number of columns, of sets of columns that were not measured (`outside`), and of those that were (`inside`).
+    """Return tau^2 by number of columns, of sets of columns that were not measured (`outside`), and that were (`inside`).
 
     Outside: larger tables are left out of a fit, those of `last`, or without any a quarter of all at a time, and random
     contrasts of the left-out tables, less the model, are taken of each set of columns that a left-out table alone holds.
     Inside: the same of measured tables less the `model`, which follows their noise. `_tau` makes of them one number. Of those
     of `last` there is as well how far they were, as `_of_distance` takes it. DP: post-processing.
     """
-    masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
+    masks = [*model.masks, *model.inside, *model.codes]
+    larger = [m for m in measurements if len(m.attributes) > 1]
+    shuffled = [larger[i] for i in generator.permutation(len(larger))]
+    folds = _folds(shuffled, larger, last)
+    outside: dict[int, list[Floats]] = defaultdict(list)
     distances = dict[str, dict[str, float]]()
-    order, outside = generator.permutation(len(large)), dict[int, list[Floats]]()
-    folds = [[large[i] for i in order[fold::_FOLDS]] for fold in range(min(_FOLDS, len(large)))]
-    folds = [[m for m in large if m.attributes in last]] if last else folds
     for number, left_out in enumerate(folds, 1):
-        kept = [m for m in measurements if not any(m is other for other in left_out)]
-        if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
+        left_out_ids = {id(table) for table in left_out}
+        fitted_tables = [m for m in measurements if id(m) not in left_out_ids]
+        fitted_axes = {axis for m in fitted_tables for axis in m.attributes}
+        if not set(range(len(model.sizes))) <= fitted_axes:
             continue
         with told_as(f"fit {number} of {len(folds)} without a part of the tables"):
-            fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
-        if last and _whole(left_out):
-            distances["last"] = _distance(_whole(left_out), fitted)
-        for m in _whole(left_out)[: _SETS // len(folds)]:
-            for length, contrasts in _contrasts(m, fitted, kept, stack, generator):
-                outside.setdefault(length, []).append(contrasts)
-    inside = dict[int, list[Floats]]()
-    for m in _whole([large[i] for i in order])[:_SETS]:
+            fitted = fit_mixture(fitted_tables, model.sizes, model.total, masks, settings)
+        complete = _complete(left_out)
+        if last and complete:
+            distances["last"] = _distance(complete, fitted)
+        for m in complete[: _SETS // len(folds)]:
+            for length, contrasts in _contrasts(m, fitted, fitted_tables, stack, generator):
+                outside[length].append(contrasts)
+    inside: dict[int, list[Floats]] = defaultdict(list)
+    for m in _complete(shuffled)[:_SETS]:
         for length, contrasts in _contrasts(m, model, (), stack, generator):
-            inside.setdefault(length, []).append(contrasts)
+            inside[length].append(contrasts)
     return {
-        "outside": {f"{length}": _tau(own) for length, own in outside.items()},
-        "inside": {f"{length}": _tau(own) for length, own in inside.items()},
+        "outside": {f"{length}": _tau(tables) for length, tables in outside.items()},
+        "inside": {f"{length}": _tau(tables) for length, tables in inside.items()},
         **distances,
     }
 
 
+def _folds(
+    shuffled: Sequence[Observation],
+    larger: Sequence[Observation],
+    last: Collection[Clique],
+) -> list[Sequence[Observation]]:
+    """Return the tables to leave out of each fit: those of `last` together, or without any a quarter of all at a time."""
+    if last:
+        return [[m for m in larger if m.attributes in last]]
+    return [shuffled[fold::_FOLDS] for fold in range(min(_FOLDS, len(shuffled)))]
+
+
 def _distance(chosen: Sequence[Observation], fitted: Mixture) -> dict[str, float]:
-    """The noise of a cell of chosen sets, and the mean of (D - N) k over sqrt(2/pi), both as shares of the records."""
-    expected = [expected_counts(m, fitted.marginal(m.attributes), fitted.total) for m in chosen]
-    beyond = [len(m.attributes) * beyond_noise(m, one) for m, one in zip(chosen, expected, strict=True)]
+    """Return the noise of a cell of chosen sets, and the mean of (D - N) k over sqrt(2/pi), both as shares of the records."""
+    beyond = []
+    for m in chosen:
+        expected = expected_counts(m, fitted.marginal(m.attributes), fitted.total)
+        beyond.append(len(m.attributes) * beyond_noise(m, expected))
     return {
         "sigma": float(np.median([m.deviation for m in chosen])) / fitted.total,
         "beyond": float(np.mean(beyond)) / math.sqrt(2 / math.pi) / fitted.total,
     }
 
 
-_SETS = 60
-"""Of so many tables contrasts are taken, of twenty each."""
-
-
-def _whole(measurements: Iterable[Observation]) -> list[Observation]:
-    """Those with every cell and value, whose noise is as stated."""
+def _complete(measurements: Iterable[Observation]) -> list[Observation]:
+    """Return the measurements with every cell and value, whose noise is as stated."""
     return [m for m in measurements if m.complete and not m.levels and type(m) is Observation]
 
 
 def _tau(tables: Sequence[Floats]) -> float:
-    """tau^2 of contrasts, an array of each table, shape (3, contrasts): squares above noise, their variance but for it, scale.
+    """Return tau^2 of contrasts.
 
+    Each table has an array of shape (3, contrasts): squares above noise, their variance but for it, scale.
     A square over its scale has the mean tau^2 and, with v the variance of the contrast over the scale, a variance of about
     2 (v + tau^2)^2. So the mean is weighted by (v + tau^2)^-2: small tables say most, large ones hardly anything. Its error is
     that between tables, or that of these variances where it is larger. What is returned is the mean of a normal
     distribution around it with this error, cut off at 0: of noise alone a little is left, as less cannot be excluded.
     """
-    found = [table[:, table[2] > 0] for table in tables]
-    squares, variances = np.concatenate([table[:2] / table[2] for table in found], axis=1)
+    positive = [table[:, table[2] > 0] for table in tables]
+    squares, variances = np.concatenate([table[:2] / table[2] for table in positive], axis=1)
     if not squares.size:
         return 0.0
-    mean, weights = 0.0, variances
+    mean = 0.0
+    weights = variances
     for _ in range(_TURNS):
         weights = (variances + max(mean, _LEAST)) ** -2.0
         mean = float(weights @ squares / weights.sum())
-    ends = np.cumsum([0, *(table.shape[1] for table in found)])
-    own = [float(weights[i:j] @ (squares[i:j] - mean)) for i, j in itertools.pairwise(ends)]
+    ends = np.cumsum([0, *(table.shape[1] for table in positive)])
+    of_tables = [float(weights[i:j] @ (squares[i:j] - mean)) for i, j in itertools.pairwise(ends)]
     total = float(weights.sum())
-    error = max(math.hypot(*own) / total, math.sqrt(2 / total))
+    error = max(math.hypot(*of_tables) / total, math.sqrt(2 / total))
+    # E[X | X > 0] of X ~ N(mean, error^2): mean + error phi(z) / Phi(z)
     z = mean / error
     return mean + error * math.exp(-(z**2) / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)
-
-
-_TURNS = 20
-_LEAST = 1e-12
-
-
-_CONTRASTS = 20
 
 
 def _contrasts(
     m: Observation,
     fitted: Mixture,
-    kept: Sequence[Observation],
+    fitted_tables: Sequence[Observation],
     stack: Stack,
     generator: np.random.Generator,  # post-processing
 ) -> list[tuple[int, Floats]]:
-    """Of each set of columns that none of the `kept` tables has, random contrasts as `_tau` takes them.
+    """Return random contrasts, as `_tau` takes them, of each set of columns that none of the `fitted_tables` has.
 
-    Squares are above the noise of the table and that of the fit, for which the spread of the `stack` stands; where none was
-    kept, all were, the model follows their noise, and its own is added. The scale is n^2 times the product of V_a.
+    Squares are above the noise of the table and that of the fit, which the spread of the `stack` measures; where no table was
+    left out, the model follows their noise, and its own is added. The scale is n^2 times the product of V_a.
     """
-    residual = np.asarray(m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total), np.float64)
-    shares = [np.asarray(fitted.marginal((a,)) / fitted.total, np.float64) for a in m.attributes]
-    found = list[tuple[int, Floats]]()
+    expected = expected_counts(m, fitted.marginal(m.attributes), fitted.total)
+    residual = np.asarray(m.counts - expected, np.float64)
+    shares = [np.asarray(fitted.marginal((axis,)) / fitted.total, np.float64) for axis in m.attributes]
+    contrasts: list[tuple[int, Floats]] = []
     for length in range(2, len(m.attributes) + 1):
         for places in itertools.combinations(range(len(m.attributes)), length):
             columns = {m.attributes[place] for place in places}
-            if any(columns <= {*one.attributes} for one in kept):
+            if any(columns <= {*table.attributes} for table in fitted_tables):
                 continue
-            asked, scale, weights = np.ones((_CONTRASTS, 1)), np.full(_CONTRASTS, fitted.total**2), dict[int, Floats]()
-            for place, own in enumerate(shares):
-                vectors = np.ones((_CONTRASTS, len(own)))
-                if place in places:
-                    chosen = (generator.random(vectors.shape) < 0.5).astype(np.float64)
-                    vectors = weights[m.attributes[place]] = chosen - (chosen @ own)[:, None]
-                    scale *= vectors**2 @ own
-                asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
-            noise, of_fit = m.deviation**2 * (asked**2).sum(axis=1), np.diagonal(stack.solve(weights).covariance)
-            squares = (asked @ residual.ravel()) ** 2 - noise + (-of_fit if kept else of_fit)
-            found.append((length, np.stack([squares, noise + of_fit, scale])))
-    return found
+            vectors = _random_vectors(shares, places, generator)
+            weights = {m.attributes[place]: vectors[place] for place in places}
+            scale = np.full(_CONTRASTS, fitted.total**2)
+            for place in places:
+                scale *= vectors[place] ** 2 @ shares[place]
+            cell_weights = _products(vectors)
+            noise = m.deviation**2 * (cell_weights**2).sum(axis=1)
+            noise_of_fit = np.diagonal(stack.solve(weights).covariance)
+            squares = (cell_weights @ residual.ravel()) ** 2 - noise
+            squares = squares + (-noise_of_fit if fitted_tables else noise_of_fit)
+            contrasts.append((length, np.stack([squares, noise + noise_of_fit, scale])))
+    return contrasts
+
+
+def _random_vectors(
+    shares: Sequence[Floats],
+    places: Sequence[int],
+    generator: np.random.Generator,  # post-processing
+) -> list[Floats]:
+    """Return weights of the codes of each axis, shape (contrasts, codes): random centered ones at `places`, else 1."""
+    vectors = []
+    for place, code_shares in enumerate(shares):
+        weights = np.ones((_CONTRASTS, len(code_shares)))
+        if place in places:
+            chosen = (generator.random(weights.shape) < 0.5).astype(np.float64)
+            weights = chosen - (chosen @ code_shares)[:, None]
+        vectors.append(weights)
+    return vectors
+
+
+def _products(vectors: Sequence[Floats]) -> Floats:
+    """Return the products of weights in every cell of a table, shape (contrasts, cells)."""
+    product = np.ones((_CONTRASTS, 1))
+    for weights in vectors:
+        product = (product[:, :, None] * weights[:, None]).reshape(_CONTRASTS, -1)
+    return product

@@ -38,19 +38,22 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return int(self.blocks.max()) + 1
 
     def sums(self, weights: Floats) -> Floats:
-        """Of weights of the codes, shape (..., codes), the sum in each block: shape (..., blocks)."""
-        starts = np.concatenate(([0], np.cumsum(np.bincount(self.blocks))[:-1]))
-        found: Floats = np.add.reduceat(weights[..., np.argsort(self.blocks, kind="stable")], starts, axis=-1)
-        return found
+        """Return the sum in each block, shape (…, blocks), of weights of the codes, shape (…, codes)."""
+        sizes = np.bincount(self.blocks)
+        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        by_block = np.argsort(self.blocks, kind="stable")
+        sums: Floats = np.add.reduceat(weights[..., by_block], starts, axis=-1)
+        return sums
 
     def values(self, weights: Floats) -> Floats:
-        """Of weights of the codes that are the same in a block, shape (..., codes), those of the blocks."""
-        first: Floats = weights[..., np.unique(self.blocks, return_index=True)[1]]
-        return first
+        """Return the weights of the blocks, shape (…, blocks), of weights of the codes that are the same in a block."""
+        _, first_codes = np.unique(self.blocks, return_index=True)
+        values: Floats = weights[..., first_codes]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,9 +91,12 @@ class PartTables:
 
 
 def part_tables(
-    marginals: Marginals, configuration: Configuration, earlier: Iterable[Observation] = (), total: float | None = None
+    marginals: Marginals,
+    configuration: Configuration,
+    earlier: Iterable[Observation] = (),
+    total: float | None = None,
 ) -> PartTables:
-    """The tables of a release, as they were drawn.
+    """Return the tables of a release, as they were drawn.
 
     Args:
         marginals: as they were drawn, not made consistent.
@@ -100,30 +106,46 @@ def part_tables(
     """
     codes = drawn_compression_of(marginals, configuration).codes
     larger = [m.unmerged(codes) for m in marginals.larger]
-    sizes, earlier = [m.counts.size for m in marginals.one_way], [*earlier]
-    found = tables_of([*marginals.one_way, *larger, *earlier], sizes, total)
-    return replace(found, merged_below=_merged_below(marginals, configuration, earlier))
+    sizes = [m.counts.size for m in marginals.one_way]
+    earlier = [*earlier]
+    tables = tables_of([*marginals.one_way, *larger, *earlier], sizes, total)
+    return replace(tables, merged_below=_merged_below(marginals, configuration, earlier))
 
 
 def _merged_below(
-    marginals: Marginals, configuration: Configuration, earlier: Sequence[Observation]
+    marginals: Marginals,
+    configuration: Configuration,
+    earlier: Sequence[Observation],
 ) -> dict[int, Floats]:
-    """By axis, below how many deviations of its noise each code is merged; earlier releases may have left out the default."""
-    own = configuration.marginal_settings.compress
-    multiple = -math.inf if own == "none" else own
-    if any(len(np.unique(codes)) < len(codes) for m in earlier for codes in m.codes):
+    """Return by axis and code the multiple of the sigma of its noise below which a code is merged.
+
+    Earlier releases may have left out the default.
+    """
+    compress = configuration.marginal_settings.compress
+    multiple = -math.inf if compress == "none" else compress
+    if any(_merges_codes(m) for m in earlier):
         multiple = max(multiple, COMPRESS)
     if multiple == -math.inf:
         return {}
     never = ignored_attributes(configuration.with_undeclared(()), marginals.domain.labels, marginals.one_way)
-    found = [np.full(m.counts.size, float(multiple)) for m in marginals.one_way]
+    multiples = [np.full(m.counts.size, float(multiple)) for m in marginals.one_way]
     for axis in never:
-        found[axis][-1] = -math.inf  # the code of cells that are not as declared
-    return dict(enumerate(found))
+        multiples[axis][-1] = -math.inf  # the code of cells that are not as declared
+    return dict(enumerate(multiples))
+
+
+def _merges_codes(m: Observation) -> bool:
+    """Return whether an observation counts several codes of an attribute together."""
+    return any(len(np.unique(codes)) < len(codes) for codes in m.codes)
 
 
 def released_tables(
-    marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read, *, as_drawn: bool = True
+    marginals: Marginals,
+    declared: Configuration,
+    resolved: Configuration,
+    read: Read,
+    *,
+    as_drawn: bool = True,
 ) -> tuple[PartTables, list[Observation]]:
     """Return all tables of a release, and those among them that earlier releases measured.
 
@@ -138,19 +160,22 @@ def released_tables(
         ignored = ignored_codes(marginals, resolved)
         earlier = [table.without_last(ignored) for table in earlier]
         marginals = estimated_marginals(marginals, resolved)
-    total = total_of_rows(resolved) if resolved.resize is None else float(resolved.resize.records)
+    resize = resolved.resize
+    total = total_of_rows(resolved) if resize is None else float(resize.records)
     return part_tables(marginals, resolved, earlier, total), earlier
 
 
 def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: float | None = None) -> PartTables:
-    """Observations, each with the levels by which the codes of its attributes are counted, as tables over parts of axes."""
+    """Return observations, each with the levels by which its codes are counted, as tables over parts of axes."""
     parts = _Parts()
-    tables = [parts.table(m) for m in measured]
-    whole = {axis: parts.number(axis, np.arange(size))[0] for axis, size in enumerate(sizes)}
+    tables = [parts.table_of(m) for m in measured]
+    full_parts = {}
+    for axis, size in enumerate(sizes):
+        full_parts[axis], _ = parts.number_of(axis, np.arange(size))
     return PartTables(
         sizes=dict(enumerate(sizes)),
-        parts=tuple(parts.found),
-        full_parts=whole,
+        parts=tuple(parts.parts),
+        full_parts=full_parts,
         tables=tuple(tables),
         total=total,
         tails=frozenset(m.noise for m in measured if not count_noise(m.noise).is_normal),
@@ -158,27 +183,28 @@ def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: floa
 
 
 class _Parts:
-    """Numbers of parts; those that divide the codes of an axis alike are one."""
+    """Parts and their numbers. Parts that divide the codes of an axis alike have the same number."""
 
     def __init__(self) -> None:
-        self.found: list[Part] = []
+        self.parts: list[Part] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
-    def number(self, axis: int, codes: Integers) -> tuple[int, Integers]:
-        """The number of the part that has codes of the axis together as `codes` do, and the code of each of its blocks."""
-        kinds, first, blocks = np.unique(codes, return_index=True, return_inverse=True)
+    def number_of(self, axis: int, codes: Integers) -> tuple[int, Integers]:
+        """Return the number of the part whose blocks are the equal values of `codes`, and the value of each block."""
+        kinds, first, kind_of_code = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        blocks = np.argsort(order)[blocks.reshape(-1)]
-        number = self._numbers.setdefault((axis, blocks.tobytes()), len(self.found))
-        if number == len(self.found):
-            self.found.append(Part(axis=axis, blocks=blocks))
+        blocks = np.argsort(order)[kind_of_code.reshape(-1)]
+        number = self._numbers.setdefault((axis, blocks.tobytes()), len(self.parts))
+        if number == len(self.parts):
+            self.parts.append(Part(axis=axis, blocks=blocks))
         return number, kinds[order]
 
-    def table(self, m: Observation) -> PartTable:
-        """An observation over parts. Cells of codes that its axes do not have hold noise alone: left out."""
-        counts, numbers = np.asarray(m.counts, np.float64), list[int]()
+    def table_of(self, m: Observation) -> PartTable:
+        """Return an observation over parts. Cells of codes that its axes do not have hold noise alone: left out."""
+        counts = np.asarray(m.counts, np.float64)
+        numbers: list[int] = []
         for place, (attribute, codes) in enumerate(zip(m.attributes, m.codes, strict=True)):
-            number, blocks = self.number(attribute, codes)
+            number, blocks = self.number_of(attribute, codes)
             numbers.append(number)
             counts = np.take(counts, blocks, axis=place)
         order = sorted(range(len(numbers)), key=lambda place: numbers[place])

@@ -1,7 +1,7 @@
 """Answers from released k-tuples: counts of combinations.
 
-One that was released reached a threshold, so its interval is the selected one. One that was not is at most what the threshold
-leaves open. DP: post-processing.
+A released combination reached a threshold, so its interval is the selected one. A combination that was not released is at most
+what the threshold leaves open. DP: post-processing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from marginweave.answers.answer import MAY_BE_NONE, Answer, How
 from marginweave.answers.codes import Chosen, Codes
+from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import ForbiddenCodes
 from marginweave.configuration.question import Question
@@ -28,13 +29,25 @@ _LEFT_OUT = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _TupleCount:
+    """A count of records: its estimate, None where it was not released, the ends of its interval, and sigma of its noise."""
+
+    estimate: int | None
+    low: int
+    high: int
+    sigma: float
+
+
+_NONE_ALLOWED = _TupleCount(estimate=0, low=0, high=0, sigma=0.0)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TupleAnswers:
     """Answers questions for the count of one combination; `intervals` have the counts as they were drawn.
 
-    `excluded` are combinations that no counted record has, by rules; `left_out` others that rules leave out of
-    what is counted, and that a row may have. `cut` says of a length what bounding contributions may
-    have taken from a count.
+    `excluded` are combinations that no counted record has, by rules; `left_out` others that rules leave out of what is
+    counted, and that a row may have. `cut` says of a length what bounding contributions may have taken from a count.
     """
 
     aggregates: Aggregates
@@ -45,7 +58,7 @@ class TupleAnswers:
     cut: Mapping[int, str] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
-        """An answer for each group of a question.
+        """Yield an answer for each group of a question.
 
         Raises:
             InputError: it asks for anything but counts of one value of each column.
@@ -55,33 +68,37 @@ class TupleAnswers:
                 f"a release of k-tuples answers counts, not a {question.words}: counts below a threshold were not released. "
                 "A release with `method: marginals` answers it"
             )
-        where = self.codes.conditions(question)
+        conditions = self.codes.conditions(question)
         for group in self.codes.groups(question):
-            chosen = [*where, *group.chosen]
-            ruled_out = _has_one_of(self.excluded, chosen)
-            if ruled_out:
-                found, flag = (0, 0, 0, 0.0), ""
+            chosen = [*conditions, *group.chosen]
+            how: How = "measured"
+            if _has_one_of(self.excluded, chosen):
+                how = "rule"
+                count: _TupleCount | None = _NONE_ALLOWED
+                flags = [""]
+            elif _has_one_of(self.left_out, chosen):
+                count = None
+                flags = [_LEFT_OUT]
             else:
-                is_left_out = _has_one_of(self.left_out, chosen)
-                found, flag = (None, _LEFT_OUT) if is_left_out else self._count(chosen, question.level)
-            estimate, low, high, sigma = found or (None, None, None, None)
-            how: How = "rule" if ruled_out else "measured"
+                count, flag = self._count(chosen, question.level)
+                flags = [flag, self._cut_words(chosen) if count else ""]
             yield Answer(
                 question=question.words,
                 group=group.labels,
-                estimate=estimate,
-                low=low,
-                high=high,
-                noise_sd=sigma,
-                level=question.level if found else None,
+                estimate=count.estimate if count else None,
+                low=count.low if count else None,
+                high=count.high if count else None,
+                noise_sd=count.sigma if count else None,
+                level=question.level if count else None,
                 of=self._about(chosen),
-                how=how if found else None,
-                flag="; ".join(filter(None, (flag, self._cut_words(chosen) if found and not ruled_out else ""))),
+                how=how if count else None,
+                flag="; ".join(filter(None, flags)),
             )
 
     def _about(self, chosen: Sequence[Chosen]) -> str:
-        """What a count is of: the table, or less where contributions were bounded."""
-        about, length = self.codes.about("table", (one.place for one in chosen)), len(chosen)
+        """Return what a count is about: the table, or less where contributions were bounded."""
+        about = self.codes.about("table", (part.place for part in chosen))
+        length = len(chosen)
         bound = self.aggregates.bounds.get(length)
         if bound is None or not self.codes.configuration.is_cut(length, bound):
             return about
@@ -91,57 +108,75 @@ class TupleAnswers:
         words = self.cut.get(len(chosen), "")
         return f"may be too low by {words}" if words else ""
 
-    def _count(self, chosen: Sequence[Chosen], level: float) -> tuple[tuple[int | None, int, int, float] | None, str]:
-        sizes, cells = self.aggregates.domain.sizes, dict[int, int]()
-        for one in chosen:
-            codes = np.flatnonzero(one.codes).tolist()
-            if len(codes) != 1 or one.place in cells:
-                return (
-                    None,
-                    "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself",
-                )
-            if codes[0] >= sizes[one.place]:
-                return None, "not measured: cells without a value are not counted in k-tuples"
-            cells[one.place] = codes[0]
-        cells = dict(sorted(cells.items()))
-        if len(cells) > self.aggregates.reporting_length:
-            most = self.aggregates.reporting_length
-            return None, f"not measured: combinations of at most {most} columns were counted; name fewer"
+    def _count(self, chosen: Sequence[Chosen], level: float) -> tuple[_TupleCount | None, str]:
+        """Return the count of records with what was chosen, and a flag; None where k-tuples cannot answer."""
+        refusal = self._refusal(chosen)
+        if refusal:
+            return None, refusal
+        cells = dict[int, int]()
+        for part in sorted(chosen, key=lambda part: part.place):
+            cells[part.place] = int(np.flatnonzero(part.codes)[0])
         if not cells:
-            drawn, sigma = np.array([self.aggregates.record_count]), self.aggregates.record_deviation
-            inside = count_interval(drawn, sigma, level=level)
-            return (int(drawn[0]), int(inside.low[0]), int(inside.high[0]), sigma), ""
-        row, (threshold, sigma) = self._row(cells), self._threshold(cells)
+            sigma = self.aggregates.record_deviation
+            drawn = np.array([self.aggregates.record_count])
+            return _counted(drawn, count_interval(drawn, sigma, level=level), sigma), ""
+        row = self._row(cells)
+        threshold, sigma = self._threshold(cells)
         if row < 0:
-            most = min(
-                censored_bound(*self._threshold(part), level=level)
-                for part in self._parts(cells)
-                if self._row(part) < 0
-            )
-            return (
-                None,
-                0,
-                most,
-                sigma,
-            ), "not released: its noisy count, or that of a part of it, was below its threshold"
+            flag = "not released: its noisy count, or that of a part of it, was below its threshold"
+            return _TupleCount(estimate=None, low=0, high=self._largest_count(cells, level), sigma=sigma), flag
         drawn = self.intervals[len(cells) - 1].measured[[row]]
-        inside = selected_interval(drawn, threshold, sigma, level=level)
-        flag = MAY_BE_NONE if int(inside.low[0]) == 0 else ""
-        return (int(drawn[0]), int(inside.low[0]), int(inside.high[0]), sigma), flag
+        count = _counted(drawn, selected_interval(drawn, threshold, sigma, level=level), sigma)
+        return count, MAY_BE_NONE if count.low == 0 else ""
+
+    def _refusal(self, chosen: Sequence[Chosen]) -> str:
+        """Return why k-tuples cannot answer for what was chosen; empty where they can."""
+        places = set[int]()
+        for part in chosen:
+            codes = np.flatnonzero(part.codes).tolist()
+            if len(codes) != 1 or part.place in places:
+                return (
+                    "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself"
+                )
+            if codes[0] >= self.aggregates.domain.sizes[part.place]:
+                return "not measured: cells without a value are not counted in k-tuples"
+            places.add(part.place)
+        most = self.aggregates.reporting_length
+        if len(places) > most:
+            return f"not measured: combinations of at most {most} columns were counted; name fewer"
+        return ""
+
+    def _largest_count(self, cells: Mapping[int, int], level: float) -> int:
+        """Return the largest count that a combination may have that was not released, by its parts that were not."""
+        bounds = []
+        for part in self._parts(cells):
+            if self._row(part) < 0:
+                threshold, sigma = self._threshold(part)
+                bounds.append(censored_bound(threshold, sigma, level=level))
+        return min(bounds)
 
     def _row(self, cells: Mapping[int, int]) -> int:
-        """Where the combination is among those that were released; -1 where it is not."""
-        columns, values = np.array([list(cells)]), np.array([list(cells.values())])
-        return int(find_rows(self.aggregates.levels[len(cells) - 1], columns, values, self.aggregates.domain.sizes)[0])
+        """Return the row of the combination among those that were released; -1 where it was not."""
+        level = self.aggregates.levels[len(cells) - 1]
+        columns = np.array([list(cells)])
+        values = np.array([list(cells.values())])
+        rows = find_rows(level, columns, values, self.aggregates.domain.sizes)
+        return int(rows[0])
 
     def _threshold(self, cells: Mapping[int, int]) -> tuple[int, float]:
-        """The threshold that a combination had to reach, and the standard deviation of its noise."""
+        """Return the threshold that a combination had to reach, and the standard deviation of its noise."""
         noise = self.aggregates.noise[len(cells) - 1]
-        private = len(cells) == 1 and self.codes.configuration.attributes[next(iter(cells))].private
-        return (noise.private_threshold if private else noise.threshold), noise.deviation
+        if len(cells) == 1:
+            [place] = cells
+            if self.codes.configuration.attributes[place].private:
+                return noise.private_threshold, noise.deviation
+        return noise.threshold, noise.deviation
 
     def _parts(self, cells: Mapping[int, int]) -> Iterator[Mapping[int, int]]:
-        """The smallest parts that were not released, of which each was measured, as all parts of it were released."""
+        """Yield the parts of the smallest length of which a part was not released.
+
+        Each of them was measured, as all shorter parts were released.
+        """
         for length in range(1, len(cells) + 1):
             parts = [dict(part) for part in itertools.combinations(cells.items(), length)]
             if any(self._row(part) < 0 for part in parts):
@@ -149,7 +184,22 @@ class TupleAnswers:
                 return
 
 
+def _counted(drawn: Integers, interval: Intervals, sigma: float) -> _TupleCount:
+    """Return a count that was drawn, with the ends of its interval."""
+    return _TupleCount(
+        estimate=int(drawn[0]),
+        low=int(interval.low[0]),
+        high=int(interval.high[0]),
+        sigma=sigma,
+    )
+
+
 def _has_one_of(boxes: Sequence[ForbiddenCodes], chosen: Sequence[Chosen]) -> bool:
-    """Whether all records with what was chosen have one of these combinations, also where several values of a column are."""
+    """Return whether all records with the chosen codes, of which a column may have several, have one of these combinations."""
     codes = {part.place: set(np.flatnonzero(part.codes).tolist()) for part in chosen}
-    return any(all(place in codes and codes[place] <= {*among} for place, among in box) for box in boxes)
+    return any(_is_inside(box, codes) for box in boxes)
+
+
+def _is_inside(box: ForbiddenCodes, codes: Mapping[int, set[int]]) -> bool:
+    """Return whether all chosen codes are in the combinations of a box."""
+    return all(place in codes and codes[place] <= {*forbidden} for place, forbidden in box)

@@ -177,21 +177,21 @@ def _cells_of_table(table: CellTable, reach: Reach) -> Arrays:
     joint = count_ends(table.estimates, table.variances, reach.each)
     ends = np.stack([single, joint])
     if table.merged is not None:
-        ends = np.where(table.known, ends, table.merged)
+        ends = np.where(table.is_measured, ends, table.merged)
     (estimates, low, high), (_, below, above) = ends
     in_steps = np.round((table.estimates - estimates) * STEPS)
     numbers = {
         "estimate": estimates,
         "low": estimates - low,
-        "rest": np.where(table.known, in_steps, 0),
+        "rest": np.where(table.is_measured, in_steps, 0),
         "high": high - estimates,
         "below": estimates - below,
         "above": above - estimates,
     }
     arrays: Arrays = {name: array.astype(np.int64) for name, array in numbers.items()}
-    arrays["variance"] = np.where(table.known, table.variances, 0)
-    arrays["shared"] = np.where(table.known, table.shared, 0)
-    arrays["whole"], arrays["spread"] = np.where(table.known, table.wholes, 0)
+    arrays["variance"] = np.where(table.is_measured, table.variances, 0)
+    arrays["shared"] = np.where(table.is_measured, table.shared, 0)
+    arrays["whole"], arrays["spread"] = np.where(table.is_measured, table.wholes, 0)
     return arrays
 
 

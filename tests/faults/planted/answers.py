@@ -37,8 +37,8 @@ FAULTS = (
     Fault(
         name="a value takes from larger tables what they tell wherever its noise left it unmerged",
         file="src/marginweave/answers/tables.py",
-        text="return replace(found, merged_below=_merged_below(marginals, configuration, earlier))",
-        instead="return found",
+        text="return replace(tables, merged_below=_merged_below(marginals, configuration, earlier))",
+        instead="return tables",
         killed_by=(_MERGED,),
     ),
     Fault(
@@ -116,8 +116,8 @@ FAULTS = (
     Fault(
         name="what no round chose is taken to be as near the model as what was measured",
         file="src/marginweave/answers/model.py",
-        text='if not known and "last" in misfits:',
-        instead='if known and "last" in misfits:',
+        text='if not is_measured and "last" in misfits:',
+        instead='if is_measured and "last" in misfits:',
         killed_by=("tests/laws/test_few_rounds.py::test_intervals_of_pairs_that_no_round_chose_cover",),
     ),
     Fault(
@@ -137,7 +137,7 @@ FAULTS = (
     Fault(
         name="a guess of the model claims to cover",
         file="src/marginweave/answers/marginals.py",
-        text='how="model", claimed=known)',
+        text='how="model", claimed=is_known)',
         instead='how="model", claimed=True)',
         killed_by=("tests/laws/test_bounds.py::test_what_nothing_tells_of_is_not_claimed",),
     ),
