@@ -173,7 +173,10 @@ def cell_deviations(measurements: Sequence[Observation]) -> dict[Clique, float]:
     return inside | direct
 
 
-def listed_counts(counts: Aggregates, longest: int | None = None) -> tuple[Aggregates, tuple[Clique, ...]]:
+def listed_counts(
+    counts: Aggregates,
+    longest: int | None = None,
+) -> tuple[Aggregates, tuple[Clique, ...]]:
     """Return counts as they are published, and the sets of attributes of which not all cells are listed.
 
     Sets of at most `longest` attributes also list the cells of which consistency left nothing, up to `MOST_LISTED` cells, of
@@ -185,8 +188,9 @@ def listed_counts(counts: Aggregates, longest: int | None = None) -> tuple[Aggre
     cells: dict[Clique, int] = {}
     for clique in counts.measured or ():
         cells[clique] = math.prod(sizes[a] for a in clique)
-    order = sorted(cells, key=lambda clique: (cells[clique], clique))
-    cells_so_far = itertools.accumulate(cells[clique] for clique in order)
+    smallest_first = sorted((number, clique) for clique, number in cells.items())
+    order = [clique for _, clique in smallest_first]
+    cells_so_far = itertools.accumulate(number for number, _ in smallest_first)
     complete: set[Clique] = set()
     for clique, number in zip(order, cells_so_far, strict=True):
         is_short = not longest or len(clique) <= longest
@@ -244,7 +248,8 @@ class Spread:
         DP: post-processing.
         """
         shares = []
-        for new, counts in zip(compression.codes, compression.counts, strict=True):
+        merged = zip(compression.codes, compression.counts, strict=True)
+        for new, counts in merged:
             weights = np.maximum(counts, 0.0)
             merged_weights = np.bincount(new, weights=weights)[new]
             is_positive = merged_weights > 0
@@ -308,7 +313,8 @@ class _LevelCounts:
 
     def _rounded(self, clique: Clique) -> Integers:
         """Return the rounded counts of a set of attributes, without missing values."""
-        holders = [self._consistent[i] for i in self.holders.of(clique)]
+        places = self.holders.of(clique)
+        holders = [self._consistent[place] for place in places]
         holder = min(holders, key=lambda m: m.counts.size)
         summed_axes = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
         merged = holder.counts.sum(axis=summed_axes)
@@ -397,7 +403,8 @@ def _level_of_pairs(counts: Aggregates, inside: _LevelCounts) -> Level:
         for pair, rows in level.by_columns():
             pairs[pair] = level.values[rows], level.counts[rows]
     single_values = counts.levels[:1]
-    rows_of_columns = {column: rows for (column,), rows in counts.levels[0].by_columns()}
+    by_columns = counts.levels[0].by_columns()
+    rows_of_columns = {column: rows for (column,), rows in by_columns}
     columns = range(len(counts.domain.names))
     for pair in itertools.combinations(columns, 2):
         if inside.holders.of(pair):
@@ -406,7 +413,9 @@ def _level_of_pairs(counts: Aggregates, inside: _LevelCounts) -> Level:
                 pairs[pair] = level.values, level.counts
         elif rows_of_columns.keys() >= {*pair}:
             first, second = pair
-            pairs[pair] = _independent(counts, rows_of_columns[first], rows_of_columns[second])
+            first_rows = rows_of_columns[first]
+            second_rows = rows_of_columns[second]
+            pairs[pair] = _independent(counts, first_rows, second_rows)
     parts = [(pair, *pairs[pair]) for pair in sorted(pairs)]
     return Level.join(2, parts)
 

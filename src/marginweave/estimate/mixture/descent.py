@@ -167,7 +167,8 @@ class Descent:
                 products += self._gram_products(block)
         weights = self._weights.astype(np.float64)
         # H = M' (n w_k n w_l sum_t v_t prod_f G_f[k, l]) M, M the membership of components in boxes
-        curvature = member.T @ (products * weights[:, None] * weights) @ member
+        weighted = products * weights[:, None] * weights
+        curvature = member.T @ weighted @ member
         mass = member.T @ weights / weights.sum()
         scales = _least(curvature, member.T @ slope, mass)
         self.weights = self.weights * scales[box_of].astype(F32)

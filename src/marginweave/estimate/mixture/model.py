@@ -127,7 +127,8 @@ class Mixture:
             InputError: an attribute twice, or one that is not there.
         """
         distinct = set(attributes)
-        if len(distinct) < len(attributes) or not distinct <= set(range(len(self.sizes))):
+        columns = set(range(len(self.sizes)))
+        if len(distinct) < len(attributes) or not distinct <= columns:
             raise InputError(f"attributes {tuple(attributes)} must be distinct column numbers")
         parts = self._parts(attributes)
         order = [a for part_attributes, _ in parts for a in part_attributes]
