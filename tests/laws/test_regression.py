@@ -27,7 +27,7 @@ SURVEY = Survey(
 )
 # Columns of the design by attribute: a number, indicators of two values, and the target.
 SCORES = (np.array([[-1.0, 0.0, 1.0, 3.0]]), np.eye(3)[1:], np.array([[0.0, 1.0]]))
-TERMS = [Term(place=a, weights=own, of_model=own) for a, own in enumerate(SCORES)]
+TERMS = [Term(place=a, weights=own, model_weights=own) for a, own in enumerate(SCORES)]
 
 
 def _population() -> np.ndarray[Any, Any]:
@@ -72,11 +72,11 @@ def test_intervals_cover_as_often_as_they_say(kind: Kind, sampling: float) -> No
     for number in range(RELEASES):
         table = rng.multinomial(ROWS, truth.ravel()).reshape(truth.shape)
         calibrated = Calibrated.of(SURVEY.measure(table.astype(np.float64), rng), records, TERMS)
-        found = calibrated.fit(kind, sampling=sampling).found
+        found = calibrated.fit(kind, sampling=sampling).coefficients
         aim, place = target if sampling else _fitted(table / ROWS, kind), number % len(target)
         half = Z * np.sqrt(np.diagonal(found.covariance))
         hits += bool(np.abs(found.values - aim)[place] <= half[place])
-        start = calibrated._in_units(Estimates(values=calibrated._of_model(kind), covariance=found.covariance))
+        start = calibrated._in_units(Estimates(values=calibrated._model_solution(kind), covariance=found.covariance))
         of_model += bool(np.abs(start.values - aim)[1] <= half[1])
     assert binom.ppf(FALSE_ALARM, RELEASES, LEVEL) <= hits <= binom.isf(FALSE_ALARM, RELEASES, LEVEL)
     assert of_model < RELEASES / 4
@@ -98,7 +98,7 @@ def test_intervals_have_what_cells_that_are_not_as_declared_may_hide(kind: Kind,
     squares = whole.measure(table * rows, np.random.default_rng(2))
     terms = [replace(term, ignored=share * rows * (term.place == place)) for term in TERMS]
     plain, wider = (
-        Calibrated.of(squares, _records(_population(), 20_000), own).fit(kind, sampling=0.0).found
+        Calibrated.of(squares, _records(_population(), 20_000), own).fit(kind, sampling=0.0).coefficients
         for own in (TERMS, terms)
     )
     away = np.abs(wider.values - _fitted(_population(), kind))
@@ -116,7 +116,7 @@ def test_intervals_cover_where_all_rows_of_a_person_are_alike() -> None:
         calibrated = Calibrated.of(SURVEY.measure(table.astype(np.float64), rng), records, TERMS)
         place = number % 4
         for sampling in (1.0, rows):
-            found = calibrated.fit("linear", sampling=sampling).found
+            found = calibrated.fit("linear", sampling=sampling).coefficients
             away = np.abs(found.values - _fitted(truth, "linear"))[place]
             hit = bool(away <= Z * np.sqrt(found.covariance[place, place]))
             hits, naive = (hits, naive + hit) if sampling == 1 else (hits + hit, naive)
@@ -131,7 +131,7 @@ def test_units_change_nothing(kind: Kind) -> None:
     plain = Calibrated.of(squares, records, TERMS).fit(kind, sampling=1.0)
     for factor, zero in ((1e-3, 0.0), (1e4, -3e5), (-7.0, 40.0)):
         one = _scaled(TERMS[0], factor, zero)
-        other = Term(place=1, weights=np.eye(3)[:2] * factor, of_model=np.eye(3)[:2] * factor)
+        other = Term(place=1, weights=np.eye(3)[:2] * factor, model_weights=np.eye(3)[:2] * factor)
         target = _scaled(TERMS[2], factor, zero) if kind == "linear" else TERMS[2]
         moved = Calibrated.of(squares, records, [one, other, target]).fit(kind, sampling=1.0)
         # a + b x + c_1 i_1 + c_2 i_2, with i_0 = 1 - i_1 - i_2, for x, i_0 and i_1 in other units
@@ -141,8 +141,8 @@ def test_units_change_nothing(kind: Kind) -> None:
         if kind == "linear":
             back *= factor
         shift = np.array([zero if kind == "linear" else 0.0, 0, 0, 0])
-        assert np.allclose(moved.found.values, back @ plain.found.values + shift, rtol=1e-6)
-        assert np.allclose(moved.found.covariance, back @ plain.found.covariance @ back.T, rtol=1e-6)
+        assert np.allclose(moved.coefficients.values, back @ plain.coefficients.values + shift, rtol=1e-6)
+        assert np.allclose(moved.coefficients.covariance, back @ plain.coefficients.covariance @ back.T, rtol=1e-6)
         assert np.isclose(moved.noise, plain.noise)
 
 
@@ -158,10 +158,10 @@ def test_columns_that_carry_nearly_the_same_are_covered_though_the_model_has_the
     sets = (*(((a,), SIGMA, False) for a in range(3)), *((pair, SIGMA, False) for pair in PAIRS))
     survey = Survey(sizes=(3, 3, 2), sets=sets, merged=((0, 1, 2), (0, 1, 2), (0, 1)))
     records = _records(np.full((3, 3, 2), 1 / 18), RECORDS)
-    terms, hits = [Term(place=a, weights=own, of_model=own) for a, own in enumerate(scores)], 0
+    terms, hits = [Term(place=a, weights=own, model_weights=own) for a, own in enumerate(scores)], 0
     for _ in range(number):
         squares = survey.measure(np.rint(shares * ROWS), rng)
-        found = Calibrated.of(squares, records, terms).fit("linear", sampling=0.0).found
+        found = Calibrated.of(squares, records, terms).fit("linear", sampling=0.0).coefficients
         hits += bool(abs(found.values[1] - 0.3) <= Z * np.sqrt(found.covariance[1, 1]))
     assert hits >= binom.ppf(FALSE_ALARM, number, LEVEL)
 
@@ -174,14 +174,14 @@ def test_columns_that_noise_cannot_tell_apart_are_refused() -> None:
     sets = (*(((a,), 0.1, False) for a in range(3)), *((pair, 0.1, False) for pair in PAIRS))
     survey = Survey(sizes=(3, 3, 2), sets=sets, merged=((0, 1, 2), (0, 1, 2), (0, 1)))
     squares = survey.measure(np.rint(shares * ROWS), np.random.default_rng(22))
-    terms = [Term(place=a, weights=own, of_model=own) for a, own in enumerate(scores)]
+    terms = [Term(place=a, weights=own, model_weights=own) for a, own in enumerate(scores)]
     with pytest.raises(InputError, match="as where two of them carry nearly the same"):
         Calibrated.of(squares, _records(np.full((3, 3, 2), 1 / 18), RECORDS), terms).fit("linear", sampling=0.0)
 
 
 def _scaled(term: Term, factor: float, zero: float) -> Term:
     weights = term.weights * factor + zero
-    return Term(place=term.place, weights=weights, of_model=weights)
+    return Term(place=term.place, weights=weights, model_weights=weights)
 
 
 def test_the_noise_is_that_of_the_least_certain_contrast() -> None:
@@ -215,7 +215,7 @@ def test_weighted_records_have_the_measured_sums() -> None:
 def test_what_has_no_single_solution_or_no_measured_pair_is_refused() -> None:
     rng, records = np.random.default_rng(1), _wrong_model()
     squares = SURVEY.measure(_population() * ROWS, rng)
-    twice = Term(place=1, weights=np.ones((1, 3)), of_model=np.ones((1, 3)))
+    twice = Term(place=1, weights=np.ones((1, 3)), model_weights=np.ones((1, 3)))
     with pytest.raises(InputError, match="no single solution"):
         Calibrated.of(squares, records, [TERMS[0], twice, TERMS[2]]).fit("linear", sampling=1.0)
     alone = SimpleNamespace(merged=[np.zeros(2, np.int64)])

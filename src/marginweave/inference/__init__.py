@@ -15,7 +15,7 @@ __all__ = ["Coefficients", "analyse", "combine", "independence", "regression", "
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public names when they are asked for: `query` answers without pandas."""
+    """Load a public name on first use, so that `query` answers without pandas."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("marginweave.inference.analyses"), name)

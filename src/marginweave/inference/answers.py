@@ -1,4 +1,4 @@
-"""Opens what a release has for answers: the measurements as they were drawn, from its folder alone."""
+"""Opens a release for answers: its measurements as they were drawn, from its folder alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Answers = MarginalAnswers | TupleAnswers
 
 
 def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: None) -> Answers:
-    """What answers questions to the release in `release_folder`; `say` hears of what takes long.
+    """Return the object that answers questions about the release in `release_folder`; `say` gets notes for the user.
 
     Raises:
         InputError, StageError: as `release_folder` and `read_answers`.
@@ -43,10 +43,11 @@ def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: 
 
 
 def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as_drawn: bool = True) -> Answers:
-    """What answers questions to the release in the folder `place`; `say` hears of what takes long. DP: post-processing.
+    """Return the object that answers questions about the release in the folder `place`. DP: post-processing.
 
-    Tables are as they were drawn, so that sums over a column have all records; else without the cells that are not as declared
-    and that noise alone explains, as the model is.
+    `say` gets notes for the user, such as on long computations. With `as_drawn` tables are as they were drawn, so that sums
+    over a column have all records. Else they lack the cells that are not as declared and that noise alone explains, as the
+    model does.
 
     Raises:
         InputError: the folder has no complete release.
@@ -56,7 +57,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds)
-        if (note := configuration.count_note(statement.bounds_of_lengths)) is not None:
+        note = configuration.count_note(statement.bounds_of_lengths)
+        if note is not None:
             say(note)
         if statement.uncounted is not None:
             say(statement.uncounted.words)
@@ -89,7 +91,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         sampled=not_a_sample(configuration),
         model=model,
         rules=RuledOut(masks=counted_masks(counted, domain.labels), sizes=codes.sizes),
-        undeclared={one.attribute: one.share for one in statement.undeclared or () if one.found},
+        undeclared={cells.attribute: cells.share for cells in statement.undeclared or () if cells.found},
     )
 
 
@@ -98,15 +100,21 @@ def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) 
     aggregates, intervals = read_counts(counts, codes.domain, noise)
     left_out = uncounted_codes(codes.configuration, codes.domain.labels)
     never = never_counted(codes.configuration, codes.domain.labels)
-    cut = {one.length: one.words for one in statement.confidence.bounding if one.records}
+    biases = {bias.length: bias.words for bias in statement.confidence.bounding if bias.records}
     return TupleAnswers(
-        aggregates=aggregates, intervals=intervals, codes=codes, excluded=never, left_out=left_out, cut=cut
+        aggregates=aggregates,
+        intervals=intervals,
+        codes=codes,
+        excluded=never,
+        left_out=left_out,
+        cut=biases,
     )
 
 
 def _names_of_sets(measured: Iterable[Observation], configuration: Configuration) -> list[tuple[str, ...]]:
-    """The attributes that were measured together, by name."""
-    return [tuple(configuration.attributes[a].name for a in one.attributes) for one in measured]
+    """Return the names of the attributes of each measured set."""
+    names = [attribute.name for attribute in configuration.attributes]
+    return [tuple(map(names.__getitem__, table.attributes)) for table in measured]
 
 
 def not_a_sample(configuration: Configuration) -> str | None:

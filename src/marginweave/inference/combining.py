@@ -1,8 +1,9 @@
-"""Reads what analyses of several synthetic tables say, as packages for statistics return it."""
+"""Reads results of analyses of several synthetic tables, as packages for statistics return them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,34 +18,50 @@ from marginweave.inference.several_sets import combined
 
 
 def combine_results(results: Iterable[Any], level: float) -> tuple[tuple[str, ...], Estimates, Floats]:
-    """Names, estimates with their covariance, and half the width of intervals. DP: post-processing.
+    """Return names, estimates with their covariance, and half the widths of intervals. DP: post-processing.
 
     Raises:
         InputError: as `marginweave.inference.combine`.
     """
     check_level(level)
-    found = [_read(result) for result in results]
-    if len(found) < FEWEST_SETS:
+    read = [_read(result) for result in results]
+    if len(read) < FEWEST_SETS:
         raise InputError(
-            f"combine takes the results of at least {FEWEST_SETS} tables, and got {len(found)}; 20 are usual"
+            f"combine takes the results of at least {FEWEST_SETS} tables, and got {len(read)}; 20 are usual"
         )
-    if len({(names, estimates.shape) for names, estimates, _ in found}) > 1:
+    if len({(result.names, result.estimates.shape) for result in read}) > 1:
         raise InputError("the results are not of the same coefficients; a table may lack a value that another one has")
-    estimates, covariances = (np.stack([one[k] for one in found]) for k in (1, 2))
+    estimates = np.stack([result.estimates for result in read])
+    covariances = np.stack([result.covariance for result in read])
     if not (np.isfinite(estimates).all() and np.isfinite(covariances).all()):
         raise InputError("a result has an estimate or a variance that is no finite number")
-    if (np.diagonal(covariances, axis1=1, axis2=2) < 0).any() or not np.allclose(
-        covariances, covariances.swapaxes(1, 2)
-    ):
+    is_negative = np.diagonal(covariances, axis1=1, axis2=2) < 0
+    is_symmetric = np.allclose(covariances, covariances.swapaxes(1, 2))
+    if is_negative.any() or not is_symmetric:
         raise InputError("a result has a negative variance, or a covariance that is not symmetric")
-    return found[0][0], *combined(estimates, covariances, level)
+    combined_estimates, half_widths = combined(estimates, covariances, level)
+    return read[0].names, combined_estimates, half_widths
 
 
-def _read(result: Any) -> tuple[tuple[str, ...], Floats, Floats]:
-    """Names, estimates and covariance of one result; coefficients of several equations one equation after the other."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Result:
+    """The result of one analysis: estimates, shape (coefficients,), and their covariance."""
+
+    names: tuple[str, ...]
+    estimates: Floats
+    covariance: Floats
+
+
+def _read(result: Any) -> _Result:
+    """Read a result; coefficients of several equations come one equation after the other. Raises InputError."""
     try:
-        params, spread = result if type(result) in (tuple, list) else (result.params, result.cov_params())
-        estimates, covariance = np.asarray(params, np.float64).ravel(order="F"), np.asarray(spread, np.float64)
+        if type(result) in (tuple, list):
+            params, spread = result
+        else:
+            params = result.params
+            spread = result.cov_params()
+        estimates = np.asarray(params, np.float64).ravel(order="F")
+        covariance = np.asarray(spread, np.float64)
     except (AttributeError, TypeError, ValueError):
         raise InputError(
             "a result must have params and cov_params(), or be a pair of estimates and their variances or covariance"
@@ -55,8 +72,18 @@ def _read(result: Any) -> tuple[tuple[str, ...], Floats, Floats]:
         raise InputError(
             f"a result has {len(estimates)} estimates and a covariance of shape {covariance.shape}, which do not go together"
         )
-    named = [one.index for one in (params, spread) if isinstance(one, pd.Series | pd.DataFrame)]
-    if len(named) == 2 and named[0].nlevels == named[1].nlevels and not named[0].equals(named[1]):
-        raise InputError("the variances of a result have other names than its estimates, or another order")
-    names = next((index for index in reversed(named) if len(index) == len(estimates)), range(len(estimates)))
-    return tuple(map(str, names)), estimates, covariance
+    names = _names(params, spread, len(estimates))
+    return _Result(names=names, estimates=estimates, covariance=covariance)
+
+
+def _names(params: Any, spread: Any, number: int) -> tuple[str, ...]:
+    """Return the names of coefficients, or their places where neither estimates nor variances name them."""
+    indexes = [table.index for table in (params, spread) if isinstance(table, pd.Series | pd.DataFrame)]
+    if len(indexes) == 2:
+        first, second = indexes
+        if first.nlevels == second.nlevels and not first.equals(second):
+            raise InputError("the variances of a result have other names than its estimates, or another order")
+    for index in reversed(indexes):
+        if len(index) == number:
+            return tuple(map(str, index))
+    return tuple(map(str, range(number)))

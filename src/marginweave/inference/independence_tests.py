@@ -1,4 +1,4 @@
-"""Whether two columns of a release depend on each other, by a test that knows the noise of their counts."""
+"""A test whether two columns of a release depend on each other, which knows the noise of their counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from marginweave.configuration.values import listed
 from marginweave.domain.zeros import kept_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
-from marginweave.inference.modelled import setting
+from marginweave.inference.modelled import resized_error
 from marginweave.mechanisms.catalogue import count_noise
 
 NAIVE = (
@@ -31,7 +31,7 @@ NAIVE = (
 class Independence:
     """A test of independence of two columns.
 
-    `p` is how often independent columns are as far apart as these, or farther, by noise and (of a population) by sampling.
+    `p` is the probability that independent columns have this distance, or more, by noise and (for a population) by sampling.
     `chi_square` has `degrees_of_freedom` where they are independent. `says` is this in sentences.
     """
 
@@ -44,7 +44,7 @@ class Independence:
 
 
 def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefix: str = "") -> Independence:
-    """The test of two columns; options of a command have a prefix. DP: post-processing.
+    """Return the test of two columns; options of a command have a prefix. DP: post-processing.
 
     Raises:
         InputError: as `marginweave.inference.independence`.
@@ -57,43 +57,43 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         )
     configuration = answers.codes.configuration
     if of == "population" and configuration.resize is not None:
-        asked, instead = (setting("of", one, prefix) for one in ("population", "table"))
-        raise InputError(f"{asked} is not possible: the rows were resampled (resize); ask {instead}")
+        raise resized_error(prefix)
     places = _places(answers, columns)
     try:
-        parts, counts, variance = _counted_together(answers, answers.squares, places)
+        parts, counts, variance = _pair_counts(answers, answers.squares, places)
     except NotMeasuredError:
         raise InputError(f"{listed([*columns])} are in no measured set together") from None
     rows = configuration.stability.records
     first, second = np.indices(counts.shape).reshape(2, -1)
-    found = dependence(
+    kurtoses = [count_noise(name).kurtosis for name in answers.squares.measured.tails]
+    test = dependence(
         first,
         second,
         counts.ravel(),
         math.sqrt(variance),
         signed=True,
         sampling=rows if of == "population" else 0.0,
-        kurtosis=max([3.0, *(count_noise(name).kurtosis for name in answers.squares.measured.tails)]),
+        kurtosis=max([3.0, *kurtoses]),
     )
-    if not found.freedom:
+    if not test.freedom:
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
-    merged = any(part.size < len(part.blocks) for part in parts)
-    of_rules = _excluded(answers, places)
+    has_merged = any(part.size < len(part.blocks) for part in parts)
+    has_rules = _are_excluded(answers, places)
     about = answers.codes.about("population" if of == "population" else "table", places)
     return Independence(
         columns=(columns[0], columns[1]),
         of=about,
-        chi_square=found.distance,
-        degrees_of_freedom=found.freedom,
-        p=found.p,
-        says=" ".join(_sentences(found, about, rows, merged=merged, of_rules=of_rules)),
+        chi_square=test.distance,
+        degrees_of_freedom=test.freedom,
+        p=test.p,
+        says=" ".join(_sentences(test, about, rows, has_merged=has_merged, has_rules=has_rules)),
     )
 
 
-def _counted_together(
+def _pair_counts(
     answers: MarginalAnswers, squares: LeastSquares, places: Sequence[int]
 ) -> tuple[list[Part], Floats, float]:
-    """How the pair of columns was divided, its counts without codes that noise alone is in, and the variance of a count."""
+    """Return the parts of a pair of columns, their counts without codes that hold noise alone, and the variance of a count."""
     parts, counts, variance = squares.pooled(places)
     for axis, place in enumerate(places):
         if answers.codes.ignores(answers.codes.configuration.attributes[place]):
@@ -102,42 +102,46 @@ def _counted_together(
 
 
 def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:
-    """The attributes of two columns that were counted by themselves. Raises InputError."""
+    """Return the attributes of two columns that were counted by themselves. Raises InputError."""
     attributes = answers.codes.configuration.attributes
-    known = {a.name: place for place, a in enumerate(attributes)}
-    if lacking := [column for column in columns if column not in known]:
-        raise InputError(f"{lacking[0]!r} was not counted by itself; there are {listed([*known])}")
+    place_of = {attribute.name: place for place, attribute in enumerate(attributes)}
+    lacking = [column for column in columns if column not in place_of]
+    if lacking:
+        raise InputError(f"{lacking[0]!r} was not counted by itself; there are {listed([*place_of])}")
     if len(columns) != 2 or columns[0] == columns[1]:
         raise InputError("it takes two columns")
-    return [known[column] for column in columns]
+    return [place_of[column] for column in columns]
 
 
-def _excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
-    """Whether rules exclude some combinations of the values of both in what was counted."""
+def _are_excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
+    """Return whether rules exclude some combinations of the values of both columns in what was counted."""
     codes = answers.codes
-    boxes = forbidden_codes(kept_rules(codes.configuration), codes.domain.labels)
-    return any({place for place, _ in box} == {*places} for box in boxes)
+    for box in forbidden_codes(kept_rules(codes.configuration), codes.domain.labels):
+        if {place for place, _ in box} == set(places):
+            return True
+    return False
 
 
-def _sentences(found: Dependence, of: str, rows: int, *, merged: bool, of_rules: bool) -> list[str]:
-    p = f"p = {found.p:.2g}" if found.p >= 1e-4 else "p is below 0.0001"
-    exact = f"chi-square {found.distance:.1f}, {found.freedom} degrees of freedom"
-    said = f"Test of independence that knows the noise: {p} ({exact})"
-    if of == "table":
-        sentences = [f"{said}, of the rows themselves: whether their association is more than noise."]
-    elif of == "resized table":
-        sentences = [f"{said}, of the records of the resized table: whether their association is more than noise."]
-    elif of != "population":
-        sentences = [f"{said}, of {of}: whether their association is more than noise."]
+def _sentences(test: Dependence, about: str, rows: int, *, has_merged: bool, has_rules: bool) -> list[str]:
+    """Return the sentences on a test; `about` is what it is of, `rows` the most rows of a person."""
+    p = f"p = {test.p:.2g}" if test.p >= 1e-4 else "p is below 0.0001"
+    exact = f"chi-square {test.distance:.1f}, {test.freedom} degrees of freedom"
+    result = f"Test of independence that knows the noise: {p} ({exact})"
+    if about == "table":
+        sentences = [f"{result}, of the rows themselves: whether their association is more than noise."]
+    elif about == "resized table":
+        sentences = [f"{result}, of the records of the resized table: whether their association is more than noise."]
+    elif about != "population":
+        sentences = [f"{result}, of {about}: whether their association is more than noise."]
     elif rows == 1:
-        sentences = [f"{said}, of the population that the rows are a simple random sample of."]
+        sentences = [f"{result}, of the population that the rows are a simple random sample of."]
     else:
         sentences = [
-            f"{said}, of the population that the persons are a simple random sample of, with at most {rows} rows each.",
+            f"{result}, of the population that the persons are a simple random sample of, with at most {rows} rows each.",
             "Rows of one person are kept together: p is no smaller than it should be, and weak associations are missed.",
         ]
-    if merged:
+    if has_merged:
         sentences.append("Values that were measured together count as one.")
-    if of_rules:
+    if has_rules:
         sentences.append("Rules exclude some combinations of these columns, so they depend by the rules alone.")
     return [*sentences, NAIVE]

@@ -1,4 +1,4 @@
-"""Opens the fitted model of a release for answers outside measured sets, and keeps beside the release what that takes."""
+"""Opens the fitted model of a release for answers outside measured sets, and stores draws of it next to the release."""
 
 from __future__ import annotations
 
@@ -32,103 +32,137 @@ from marginweave.records.release import EstimationInput, estimation_input
 
 
 def open_model(place: Path, measured: PartTables, say: Callable[[str], None]) -> ModelAnswers | None:
-    """What answers from the model of the release in the folder `place`; None where it has none. DP: post-processing.
+    """Return the object that answers from the model of the release in the folder `place`; None without a model.
 
-    The first time that their spread is asked for, models are drawn, and kept in a folder beside the release, where that can
-    be written.
+    The first time that their spread is needed, models are drawn. They are stored in a folder next to the release, where that
+    can be written. DP: post-processing.
 
     Raises:
         InputError: the release is not complete.
     """
     published = PublishedRelease.read(place)
-    settings, model = published.configuration.synthesize, published.mixture
+    configuration = published.configuration
+    settings = configuration.synthesize
+    model = published.mixture
     if model is None or not isinstance(settings, MixtureSynthesis):
         return None
     assert published.marginals is not None
-    known, _ = estimation_input(published.counts, published.configuration)
-    sections = published.configuration.marginals
-    chosen = sections is not None and sections.selects(len(published.configuration.attributes))
-    counted = published.configuration.with_undeclared(published.aggregates.domain.with_undeclared)
-    sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
+    estimation, _ = estimation_input(published.counts, configuration)
+    conditioned = model.conditioned()
 
     @cache
     def spread() -> ModelSpread:
-        drawn, tau = _drawn(place, published, known, settings, say)
-        return ModelSpread(stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]), misfit=tau)
+        drawn, tau = _drawn(place, published, estimation, settings, say)
+        stack = Stack.of(conditioned, [draw.conditioned() for draw in drawn])
+        return ModelSpread(stack=stack, misfit=tau)
 
+    marginals = configuration.marginals
+    domain = published.aggregates.domain
+    counted = configuration.with_undeclared(domain.with_undeclared)
     return ModelAnswers(
         measured=measured,
-        model=model.conditioned(),
-        codes=drawn_compression_of(published.marginals, published.configuration).codes,
-        inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
-        chosen=chosen,
+        model=conditioned,
+        codes=drawn_compression_of(published.marginals, configuration).codes,
+        inside=list(_sets_of_model_values(measured, model)),
+        chosen=marginals is not None and marginals.selects(len(configuration.attributes)),
         spread=spread,
         ignored=ignored_records(published),
-        recorded=recorded_alone(counted, published.aggregates.domain.labels),
+        recorded=recorded_alone(counted, domain.labels),
     )
 
 
-def ignored_records(published: PublishedRelease) -> dict[int, float]:
-    """By axis the root mean square of the records whose cells are not as declared, where estimates have no code for them.
+def _sets_of_model_values(measured: PartTables, model: Mixture) -> Iterator[frozenset[int]]:
+    """Yield the measured sets of attributes that divide each of them at least as finely as the model."""
+    for table in measured.tables:
+        parts = [measured.parts[number] for number in table.parts]
+        if all(part.size >= model.sizes[part.axis] for part in parts):
+            yield frozenset(part.axis for part in parts)
 
-    That of a count with its noise: both are told in privacy.json, the noise by the upper end.
+
+def ignored_records(published: PublishedRelease) -> dict[int, float]:
+    """Return, by axis, the root mean square of the records whose cells are not as declared.
+
+    These are the axes where estimates have no code for such cells. It is the root mean square of a count with its noise: both
+    are in privacy.json, the noise by the upper end.
     """
-    found = dict[int, float]()
-    cells = {one.name: one for one in published.aggregates.domain.undeclared if not one.kept}
+    records: dict[int, float] = {}
+    cells_of_name = {cells.name: cells for cells in published.aggregates.domain.undeclared if not cells.kept}
     for place, attribute in enumerate(published.configuration.attributes):
-        if attribute.name in cells:
-            own = cells[attribute.name]
-            found[place] = math.hypot(own.count, (own.high - own.count) / Reach(level=LEVEL).of(1.0))
-    return found
+        if attribute.name in cells_of_name:
+            cells = cells_of_name[attribute.name]
+            sigma = (cells.high - cells.count) / Reach(level=LEVEL).of(1.0)
+            records[place] = math.hypot(cells.count, sigma)
+    return records
 
 
 def last_chosen(published: PublishedRelease) -> tuple[Clique, ...]:
-    """The sets that rounds chose last: a round at least, and a quarter of all; none where there were no rounds."""
+    """Return the sets that rounds chose last: a round at least, and a quarter of all; none where there were no rounds."""
     rounds = published.configuration.rounds
     if rounds is None or published.marginals is None:
         return ()
-    sets = [m.attributes for m in published.marginals.larger]
-    return tuple(sets[-max(rounds.batch, math.ceil(len(sets) / 4)) :])
+    sets = [marginal.attributes for marginal in published.marginals.larger]
+    number = max(rounds.batch, math.ceil(len(sets) / 4))
+    return tuple(sets[-number:])
 
 
 def _drawn(
     place: Path,
     published: PublishedRelease,
-    known: EstimationInput,
+    estimation: EstimationInput,
     settings: MixtureSynthesis,
     say: Callable[[str], None],
 ) -> tuple[list[Mixture], dict[str, dict[str, float]]]:
-    """Models drawn from noise alone, and misfit: those that are kept, if they are of these files, or new ones."""
+    """Return models drawn from noise alone, and misfit: the stored ones if they are of these files, or new ones."""
     model = published.mixture
     assert model is not None
-    contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
-    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} {last_chosen(published)}".encode()])).hexdigest()
-    kept = place.resolve().with_name(f"{place.resolve().name}-answers") / "models.npz"
-    content = read_file(kept)
+    digest = _digest(place, last_chosen(published))
+    release = place.resolve()
+    store = release.with_name(f"{release.name}-answers") / "models.npz"
+    content = read_file(store)
     if content is not None:
         arrays, meta = unpack_arrays(content)
-        if meta["of"] == of:
+        if meta["of"] == digest:
             return list(_unpacked(model, arrays)), meta["misfit"]
-    say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
+    say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {store.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
-    measurements, _ = known.measured()
+    measurements, _ = estimation.measured()
     models = draw_models(model, measurements, DRAWS, generator)
-    drawn = list[Mixture]()
+    drawn: list[Mixture] = []
     for number in range(1, DRAWS + 1):
         with told_as(f"model {number} of {DRAWS}"):
             drawn.append(next(models))
     tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator, last_chosen(published))
-    found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
-    for b in range(len(model.blocks)):  # 16 bits are enough for a spread
-        found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)
+    arrays = _packed(model, drawn)
     with suppress(MachineError):
-        with at_place(kept.parent, "created"):
-            kept.parent.mkdir(0o700, exist_ok=True)
-        replace_file(kept, pack_arrays(found, {"of": of, "misfit": tau}))
-    return list(_unpacked(model, found)), tau
+        with at_place(store.parent, "created"):
+            store.parent.mkdir(0o700, exist_ok=True)
+        replace_file(store, pack_arrays(arrays, {"of": digest, "misfit": tau}))
+    return list(_unpacked(model, arrays)), tau
+
+
+def _digest(place: Path, chosen_last: tuple[Clique, ...]) -> str:
+    """Return the SHA-256 of everything that draws of the model depend on."""
+    model = read_file(place / "model.parquet") or b""
+    measurements = read_file(place / "measurements.parquet") or b""
+    settings = f"{DRAWS} {PASSES} {chosen_last}".encode()
+    return hashlib.sha256(model + measurements + settings).hexdigest()
+
+
+def _packed(model: Mixture, drawn: list[Mixture]) -> dict[str, np.ndarray]:
+    """Return the arrays of models that `_unpacked` reads."""
+    weights = np.stack([draw.weights for draw in drawn])
+    arrays: dict[str, np.ndarray] = {"weights": weights.astype(np.float32)}
+    for block in range(len(model.blocks)):  # 16 bits are enough for a spread
+        shares = np.stack([draw.shares[block] for draw in drawn])
+        arrays[f"shares-{block:05d}"] = shares.astype(np.float16)
+    return arrays
 
 
 def _unpacked(model: Mixture, arrays: dict[str, np.ndarray]) -> Iterator[Mixture]:
-    for i, weights in enumerate(arrays["weights"]):
-        shares = (arrays[f"shares-{b:05d}"][i].astype(np.float64) for b in range(len(model.blocks)))
-        yield replace(model, weights=normal(weights.astype(np.float64)), shares=tuple(map(normal, shares)))
+    """Yield the models of the arrays of `_packed`."""
+    for number, weights in enumerate(arrays["weights"]):
+        shares = []
+        for block in range(len(model.blocks)):
+            of_block = arrays[f"shares-{block:05d}"][number].astype(np.float64)
+            shares.append(normal(of_block))
+        yield replace(model, weights=normal(weights.astype(np.float64)), shares=tuple(shares))

@@ -1,4 +1,4 @@
-"""Opens a release whose fitted model is to be brought to its measured tables: for regressions, and for sets of records."""
+"""Opens a release to calibrate its fitted model to its measured tables: for regressions, and for sets of records."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from marginweave.records.release import estimation_input
 
 _SHOWN = 3
 RECORDS = 20_000
-"""Records of the model that are weighted; with 4,000 the intervals of the benchmark were the same within 2 %."""
+"""Number of records of the model that are weighted; with 4,000 the intervals of the benchmark were the same within 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Modelled:
-    """Measured tables and the fitted model of a release; `merged` has the model's code of each code of an attribute.
+    """Measured tables and the fitted model of a release.
 
-    A subject has up to `rows_a_subject` rows. `drawn` are the tables as they were drawn: axes of which so many records as
-    `ignored` says have a cell that is not as declared (`ignored_records`) have one code more there, the last. Of
-    `recorded` sets of attributes the model lacks cells that were counted (`recorded_alone`).
+    `merged` has, for each attribute, the model's code of each of its codes. A subject has up to `rows_a_subject` rows. `drawn`
+    are the tables as they were drawn: axes of which `ignored` many records have a cell that is not as declared
+    (`ignored_records`) have one more code there, the last. For the `recorded` sets of attributes the model lacks cells that
+    were counted (`recorded_alone`).
     """
 
     answers: MarginalAnswers
@@ -49,34 +50,39 @@ class Modelled:
     seed: int
 
     def records(self, generator: np.random.Generator) -> Records:
-        """Some of the model, in its codes, shape (records, attributes)."""
+        """Return records of the model, in its codes, shape (records, attributes)."""
         return sample_mixture(self.model.conditioned(), RECORDS, generator)  # post-processing
 
     @property
     def columns(self) -> dict[str, int]:
-        """The columns that were counted by themselves, each with the place of its attribute."""
+        """Columns that were counted by themselves, each with the place of its attribute."""
         attributes = self.answers.codes.configuration.attributes
-        return {a.column: place for place, a in enumerate(attributes) if not (a.is_set or a.of_set)}
+        places: dict[str, int] = {}
+        for place, attribute in enumerate(attributes):
+            if not (attribute.is_set or attribute.of_set):
+                places[attribute.column] = place
+        return places
 
     def places(self, columns: Sequence[str]) -> list[int]:
-        """The attributes of columns that were counted by themselves.
+        """Return the places of the attributes of columns that were counted by themselves.
 
         Raises:
             InputError: there is no such column, one is there twice, or the model lacks what was counted of them.
         """
-        known = self.columns
-        if lacking := [column for column in columns if column not in [*known]]:
-            raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*known])}")
-        found = [known[column] for column in columns]
-        if len(set(found)) < len(found):
+        place_of = self.columns
+        lacking = [column for column in columns if column not in list(place_of)]
+        if lacking:
+            raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*place_of])}")
+        places = [place_of[column] for column in columns]
+        if len(set(places)) < len(places):
             raise InputError("a column is named twice; name each once")
-        for own in self.recorded:
-            if set(own) <= set(found):
-                raise InputError(self._recorded_words(own))
-        return found
+        for recorded_set in self.recorded:
+            if set(recorded_set) <= set(places):
+                raise InputError(self._recorded_words(recorded_set))
+        return places
 
-    def _recorded_words(self, own: Clique) -> str:
-        names = [self.answers.codes.configuration.attributes[place].column for place in own]
+    def _recorded_words(self, recorded_set: Clique) -> str:
+        names = [self.answers.codes.configuration.attributes[place].column for place in recorded_set]
         if len(names) == 1:
             return (
                 f"{names[0]!r} was counted with values that were not released, and the model has none of them (impute); leave "
@@ -88,21 +94,21 @@ class Modelled:
         )
 
     def part(self, place: int) -> Part:
-        """How the model divides the codes of an attribute."""
+        """Return the part that divides the codes of an attribute as the model does."""
         return Part(axis=place, blocks=self.merged[place])
 
     def counts(self, place: int) -> Floats:
-        """Measured records of each code of an attribute, at least few of each."""
+        """Return the measured records of each code of an attribute, at least `FEWEST` of each."""
         return np.maximum(self.squares.counts(place), FEWEST)
 
     def labels(self, place: int) -> list[str]:
-        """The text of each code of an attribute."""
+        """Return the text of each code of an attribute."""
         return self.answers.codes.texts(place)
 
     def numbers(self, column: str) -> Floats | None:
-        """The middle of each bin of a column, or the number that a category's text is, NaN without; None of texts.
+        """Return the middle of each bin of a column, or the number that a category's text is; None for texts.
 
-        A bin that is open has no middle.
+        The number is NaN for a value without one, and for an open bin, which has no middle.
         """
         try:
             return self.answers.codes.numbers(column).middle
@@ -110,43 +116,61 @@ class Modelled:
             return None
 
     def not_together(self, columns: Sequence[str]) -> InputError:
-        """What to say where two of these columns are in no measured set, or are in sets that divide them otherwise."""
-        places, apart = dict(zip(columns, self.places(columns), strict=True)), list[str]()
-        for one, other in itertools.combinations(columns, 2):
+        """Return the error for columns of which two are in no measured set, or in sets that divide them otherwise."""
+        place_of = dict(zip(columns, self.places(columns), strict=True))
+        pairs: list[str] = []
+        for first, second in itertools.combinations(columns, 2):
             try:
-                self.squares.finest_parts({places[one], places[other]})
+                self.squares.finest_parts({place_of[first], place_of[second]})
             except NotMeasuredError:
-                apart.append(f"{one!r} and {other!r}")
-        if not apart:
+                pairs.append(f"{first!r} and {second!r}")
+        if not pairs:
             return InputError(
                 f"some of {listed([*columns])} were measured together over other values than alone; leave one out"
             )
-        near = sorted(self.answers.sets, key=lambda own: (-len({*columns} & {*own}), len(own)))[:_SHOWN]
-        sets, more = "; ".join(", ".join(own) for own in near), len(apart) - _SHOWN
-        said = ", ".join(apart[:_SHOWN]) + (f", and {more} pairs more" if more > 0 else "")
-        return InputError(f"in no measured set together: {said}; leave columns out. Nearest sets: {sets}")
+
+        def rank(names: Sequence[str]) -> tuple[int, int]:
+            """Return a rank that is least for sets with most of the columns, and then for small sets."""
+            return -len(set(columns) & set(names)), len(names)
+
+        nearest = sorted(self.answers.sets, key=rank)[:_SHOWN]
+        sets = "; ".join(", ".join(names) for names in nearest)
+        words = ", ".join(pairs[:_SHOWN])
+        hidden = len(pairs) - _SHOWN
+        if hidden > 0:
+            words += f", and {hidden} pairs more"
+        return InputError(f"in no measured set together: {words}; leave columns out. Nearest sets: {sets}")
 
 
 def setting(name: str, value: str, prefix: str) -> str:
-    """How a user writes this: an option where it has a prefix, else an argument in Python."""
+    """Return a setting as a user writes it: an option where it has a prefix, else an argument in Python."""
     return f"{prefix}{name} {value}" if prefix else f'{name}="{value}"'
 
 
-def open_modelled(place: Path, of: str, what: str, prefix: str = "") -> Modelled:
-    """The release in the folder `place`, for `what` is asked of it; options of a command have a prefix. DP: post-processing.
+def resized_error(prefix: str) -> InputError:
+    """Return the error for a question about the population where the rows were resampled."""
+    population = setting("of", "population", prefix)
+    table = setting("of", "table", prefix)
+    return InputError(f"{population} is not possible: the rows were resampled (resize); ask {table}")
+
+
+def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Modelled:
+    """Open the release in the folder `place`; options of a command have a prefix. DP: post-processing.
+
+    `purpose` ends the sentence "it has no model.parquet, which", such as "a regression needs".
 
     Raises:
         InputError: the folder has no complete release or no model, or its rows are no sample of a population.
     """
     if of not in ("population", "table"):
         raise InputError(f"{prefix}of ({of}) must be population or table")
-    answers, published = read_answers(place, as_drawn=False), PublishedRelease.read(place)
+    answers = read_answers(place, as_drawn=False)
+    published = PublishedRelease.read(place)
     if published.mixture is None or not isinstance(answers, MarginalAnswers):
-        raise InputError(f"{place} has no model.parquet, which {what}: release marginals with method mixture")
+        raise InputError(f"{place} has no model.parquet, which {purpose}: release marginals with method mixture")
     configuration = published.configuration
     if of == "population" and configuration.resize is not None:
-        asked, instead = (setting("of", one, prefix) for one in ("population", "table"))
-        raise InputError(f"{asked} is not possible: the rows were resampled (resize); ask {instead}")
+        raise resized_error(prefix)
     ignored = ignored_records(published)
     drawn = read_answers(place) if ignored else answers
     assert isinstance(drawn, MarginalAnswers)  # as above

@@ -15,20 +15,20 @@ person has up to m rows, that sum times m is no less than the sampling variance 
 |s_1 + ... + s_m|^2 <= m (|s_1|^2 + ... + |s_m|^2).
 
 Cells that are not as declared count nothing in a sum of their column, also where noise explains them. U of a column is how many
-records have one, as a root mean square. If they are spread as others are, sums without the column are U / n larger beside those
-with it than among complete records, which a regression is of. What that moves g(b) by is added as a variance, squared, for each
-column.
+records have one, as a root mean square. If they are spread like other records, sums without the column are U / n larger,
+relative to those with it, than among complete records, which a regression is of. The shift of g(b) by that is added as a
+variance, squared, for each column.
 
-A matrix of noisy products is not to be inverted: where columns nearly depend on each other, noise alone may make it singular.
-So two steps go from the model's estimate b_0 with its curvature H, which is of records and positive. They are linear in g: with
-A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and L (b_0 - b) with L = (I - H^-1 A)^2. The second, how
-far the model is off, twice diminished, is not known: what was found is only I - L of the way from b_0, with the noise of
-P g(b). So it is estimated by M = L (I - L)^-1 times that way, and the square of this and the noise of it are added to the
+A matrix of noisy products cannot be inverted safely: where columns nearly depend on each other, noise alone may make it
+singular. So two steps go from the model's estimate b_0 with its curvature H, which is of records and positive. They are linear
+in g: with A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and L (b_0 - b) with L = (I - H^-1 A)^2. The
+second, how far the model is off, twice diminished, is not known: the steps went only I - L of the way from b_0, with the noise
+of P g(b). So it is estimated by M = L (I - L)^-1 times that way, and the square of this and the noise of it are added to the
 variance. Where columns carry nearly the same, a model has them less alike than they are, and L is large.
 
 Steps lead away from the solution where the noise E of T_xx is as large as T_xx. With K the sum of x x' in the model, `noise` is
-the root of the largest eigenvalue of K^-1/2 E[E K^-1 E] K^-1/2: the noise of the least certain contrast of columns, beside
-what the contrast varies by. All columns are standardized by the model first, so that units change nothing.
+the root of the largest eigenvalue of K^-1/2 E[E K^-1 E] K^-1/2: the noise of the least certain contrast of columns, relative
+to the spread of the contrast. All columns are standardized by the model first, so that units change nothing.
 DP: post-processing of released counts.
 """
 
@@ -48,38 +48,43 @@ from marginweave.base.errors import InputError
 Kind = Literal["linear", "logistic"]
 STEPS = 2
 _ROUNDS = 50
+_SINGULAR = 1e12
+_MOST_REMAINING = 0.9
+"""The greatest eigenvalue of L: the part of the model's error along a contrast of columns that the steps may leave."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Term:
-    """Columns of a design that one attribute gives: `weights` of its codes, and of those of the model.
+    """Columns of a design that one attribute gives: `weights` of its codes, and `model_weights` of those of the model.
 
-    Shapes (columns, codes). Codes that the model has together weigh the same. So many records as `ignored`, as a root mean
-    square, have another code of the axis, the last in tables, which the model has not.
+    Shapes (columns, codes). Codes that the model has merged have the same weight. The number `ignored` of records, as a root
+    mean square, have another code of the axis, the last in tables, which the model lacks.
     """
 
     place: int
     weights: Floats
-    of_model: Floats
+    model_weights: Floats
     ignored: float = 0.0
 
     def standardized(self, records: Records) -> tuple[Term, Floats, Floats]:
-        """The same with mean 0 and deviation 1 in records of the model, and what was taken off and divided by."""
-        values = self.of_model[:, records[:, self.place]]
-        mean, scale = values.mean(axis=1), values.std(axis=1)
+        """Return the term with mean 0 and standard deviation 1 in records of the model, and the old mean and deviation."""
+        values = self.model_weights[:, records[:, self.place]]
+        mean = values.mean(axis=1)
+        scale = values.std(axis=1)
         scale = np.where(scale > 0, scale, 1.0)
-        moved = [(own - mean[:, None]) / scale[:, None] for own in (self.weights, self.of_model)]
-        return replace(self, weights=moved[0], of_model=moved[1]), mean, scale
+        weights = (self.weights - mean[:, None]) / scale[:, None]
+        model_weights = (self.model_weights - mean[:, None]) / scale[:, None]
+        return replace(self, weights=weights, model_weights=model_weights), mean, scale
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fit:
-    """Coefficients with their covariance; how large the noise is beside the least certain contrast of columns.
+    """Coefficients with their covariance, and the noise of the least certain contrast of columns relative to its spread.
 
     `column` is the place of the column that has most of this contrast; that of the intercept is 0.
     """
 
-    found: Estimates
+    coefficients: Estimates
     noise: float
     column: int
 
@@ -89,9 +94,9 @@ class Calibrated:
     """Records of a model, x with its intercept and y, and measured sums of products of two of them.
 
     `start` is the weight of each record, `weights` are those with which they have the measured sums. `moved[k]` is the change
-    of all weights for each unit of noise of sum k of `sums`, less `start`. `places` has for each two of 1, x and y the place
-    of their sum. Columns of x but the first are standardized, as `means` and `scales` say. `ignored` has, for each term whose
-    tables leave out records, what these may add to the sums of others.
+    of all weights for each unit of noise of sum k of `sums`, divided by `start`. `places` has for each two of 1, x and y the
+    place of their sum. Columns of x but the first are standardized, as `means` and `scales` say. `ignored` has, for each term
+    whose tables leave out records, how much these may add to the sums without the term.
     """
 
     x: Floats
@@ -107,124 +112,162 @@ class Calibrated:
 
     @classmethod
     def of(cls, squares: LeastSquares, records: Records, terms: Sequence[Term]) -> Calibrated:
-        """Records of a model in its codes, shape (records, attributes); the last term is y, a single column.
+        """Calibrate records of a model, in its codes, shape (records, attributes); the last term is y, a single column.
 
         Raises:
             NotMeasuredError: two terms are in no measured table together.
         """
-        standard = [term.standardized(records) for term in terms[:-1]]
-        own = [*(term for term, _, _ in standard), terms[-1]]
-        columns = np.concatenate([term.of_model[:, records[:, term.place]] for term in own])
-        x = np.concatenate([np.ones((1, len(records))), columns[:-1]]).T
-        asked, places = _queries(own, squares.measured.sizes)
-        known = squares.solve_jointly(asked)
-        start = float(known.values[0]) / len(records)
-        rows, others = np.triu_indices(x.shape[1])
-        z, of_x = (x[:, rows] * x[:, others]).T, places[rows, others]
-        moved = np.zeros((len(known.values), len(records)))
-        moved[of_x] = np.linalg.pinv(start * z @ z.T, rcond=1e-10, hermitian=True) @ z
+        standardized: list[Term] = []
+        means = [np.zeros(0)]
+        scales = [np.zeros(0)]
+        for term in terms[:-1]:
+            standard_term, mean, scale = term.standardized(records)
+            standardized.append(standard_term)
+            means.append(mean)
+            scales.append(scale)
+        standardized.append(terms[-1])
+
+        columns = np.concatenate([term.model_weights[:, records[:, term.place]] for term in standardized])
+        intercept = np.ones((1, len(records)))
+        x = np.concatenate([intercept, columns[:-1]]).T
+        queries, places = _queries(standardized, squares.measured.sizes)
+        sums = squares.solve_jointly(queries)
+        start = float(sums.values[0]) / len(records)
+
+        # l = G^-1 (T_xx - Z'w_0) with G = Z'W_0 Z, and w = w_0 (1 + z'l)
+        first, second = np.triu_indices(x.shape[1])
+        z = (x[:, first] * x[:, second]).T
+        x_places = places[first, second]
+        moved = np.zeros((len(sums.values), len(records)))
+        moved[x_places] = np.linalg.pinv(start * z @ z.T, rcond=1e-10, hermitian=True) @ z
+        gaps = sums.values[x_places] - start * z.sum(axis=1)
         return cls(
             x=x,
             y=columns[-1],
             start=start,
-            weights=start * (1 + (known.values[of_x] - start * z.sum(axis=1)) @ moved[of_x]),
+            weights=start * (1 + gaps @ moved[x_places]),
             moved=moved,
-            sums=known,
+            sums=sums,
             places=places,
-            ignored=_ignored(own, places, known.values),
-            means=np.concatenate([np.zeros(0), *(mean for _, mean, _ in standard)]),
-            scales=np.concatenate([np.zeros(0), *(scale for _, _, scale in standard)]),
+            ignored=_ignored(standardized, places, sums.values),
+            means=np.concatenate(means),
+            scales=np.concatenate(scales),
         )
 
     def fit(self, kind: Kind, *, sampling: float) -> Fit:
-        """Coefficients, and whether the noise leaves them; `sampling` is by what the sampling variance of rows counts.
+        """Return the coefficients, and how far the noise goes.
 
-        0 is for the rows themselves, 1 for a population that they are a sample of, more where they are no independent draws.
+        `sampling` is the factor of the sampling variance of rows. It is 0 for the rows themselves, 1 for a population that they
+        are a sample of, more where they are no independent draws.
 
         Raises:
             InputError: columns depend on each other, or y follows from them, or noise took all records away.
         """
         if self.start <= 0:
             raise InputError("the noisy number of records is not positive, so that there is no regression of them")
-        b, columns = self._of_model(kind), self.x.shape[1]
-        of_model, _, slopes = b, *self._mean(b, kind)
-        inverse = np.linalg.inv(self.start * (self.x.T * slopes) @ self.x)
-        transfer, left = np.zeros_like(inverse), np.eye(columns)
-        for _ in range(STEPS):
-            curvature = self._curvature(b, kind)
-            transfer = inverse + transfer - inverse @ curvature @ transfer
-            left = left - inverse @ curvature @ left
-            b = b + inverse @ self._score(b, kind)
+        model_b = self._model_solution(kind)
+        b, transfer, remaining = self._take_steps(model_b, kind)
+
+        # the covariance of P g(b), by noise, ignored records and sampling
         reaction = self._reaction(b, kind)
         spread = reaction @ self.sums.covariance @ reaction.T
-        for more in self.ignored:
-            spread += np.outer(reaction @ more, reaction @ more)
+        for ignored_sums in self.ignored:
+            shift = reaction @ ignored_sums
+            spread += np.outer(shift, shift)
         scores = self.x * (self.y - self._mean(b, kind)[0])[:, None]
         spread += sampling * self.start * scores.T @ scores
         covariance = transfer @ spread @ transfer.T
-        if float(np.linalg.eigvals(left).real.max()) > _MOST_LEFT:
+
+        # the part of the model's error that the steps leave, M = L (I - L)^-1 of the way that they went
+        if float(np.linalg.eigvals(remaining).real.max()) > _MOST_REMAINING:
             raise InputError(
                 "the noise does not carry some difference between the columns, as where two of them carry nearly the same; "
                 "leave one out, or use more epsilon"
             )
-        still = left @ np.linalg.inv(np.eye(columns) - left)
-        away = still @ (of_model - b)
-        covariance += still @ covariance @ still.T + np.outer(away, away)
+        identity = np.eye(self.x.shape[1])
+        extrapolation = remaining @ np.linalg.inv(identity - remaining)
+        model_error = extrapolation @ (model_b - b)
+        covariance += extrapolation @ covariance @ extrapolation.T + np.outer(model_error, model_error)
         noise, column = self._noise()
-        return Fit(found=self._in_units(Estimates(values=b, covariance=covariance)), noise=noise, column=column)
+        coefficients = self._in_units(Estimates(values=b, covariance=covariance))
+        return Fit(coefficients=coefficients, noise=noise, column=column)
+
+    def _take_steps(self, model_b: Floats, kind: Kind) -> tuple[Floats, Floats, Floats]:
+        """Go `STEPS` steps from the model's solution; return b, P and L."""
+        _, slopes = self._mean(model_b, kind)
+        inverse = np.linalg.inv(self.start * (self.x.T * slopes) @ self.x)
+        transfer = np.zeros_like(inverse)
+        remaining = np.eye(self.x.shape[1])
+        b = model_b
+        for _ in range(STEPS):
+            curvature = self._curvature(b, kind)
+            transfer = inverse + transfer - inverse @ curvature @ transfer
+            remaining = remaining - inverse @ curvature @ remaining
+            b = b + inverse @ self._score(b, kind)
+        return b, transfer, remaining
 
     def _mean(self, b: Floats, kind: Kind) -> tuple[Floats, Floats]:
-        """The p of each record, and its slope."""
+        """Return the p of each record, and its slope."""
         fitted = self.x @ b
         if kind == "linear":
             return fitted, np.ones(len(fitted))
         p = 1 / (1 + np.exp(-fitted))
         return p, p * (1 - p)
 
-    def _nearest(self, values: Floats) -> tuple[Floats, Floats]:
-        """Of values of records the best linear fit by x, and what it leaves."""
+    def _linear_fit(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the best linear fit c by x to values of records, and the residuals r."""
         fit: Floats = np.linalg.solve(self.x.T @ self.x, self.x.T @ values).astype(np.float64)
         return fit, values - self.x @ fit
 
     def _score(self, b: Floats, kind: Kind) -> Floats:
-        """g(b)."""
-        fit, rest = self._nearest(self._mean(b, kind)[0])
+        """Return g(b)."""
+        p, _ = self._mean(b, kind)
+        fit, residuals = self._linear_fit(p)
+        # T_xy - T_xx c - sum w x r
         products = self.sums.values[self.places]
-        return products[:-1, -1] - products[:-1, :-1] @ fit - self.x.T @ (self.weights * rest)
+        return products[:-1, -1] - products[:-1, :-1] @ fit - self.x.T @ (self.weights * residuals)
 
     def _reaction(self, b: Floats, kind: Kind) -> Floats:
-        """The change of g(b) for each unit of noise of a sum, shape (columns, sums)."""
-        fit, rest = self._nearest(self._mean(b, kind)[0])
-        found = -self.start * (self.moved @ (self.x * rest[:, None])).T
-        for column, own in enumerate(self.places[:-1]):
-            np.add.at(found[column], own, [*-fit, 1.0])
-        return found
+        """Return the change of g(b) for each unit of noise of a sum, shape (columns, sums)."""
+        p, _ = self._mean(b, kind)
+        fit, residuals = self._linear_fit(p)
+        changes = -self.start * (self.moved @ (self.x * residuals[:, None])).T
+        for column, column_places in enumerate(self.places[:-1]):
+            np.add.at(changes[column], column_places, [*-fit, 1.0])
+        return changes
 
     def _curvature(self, b: Floats, kind: Kind) -> Floats:
-        """A, of which the mean slope is that of measured products."""
-        slopes = self._mean(b, kind)[1]
+        """Return A, of which the mean slope is that of measured products."""
+        _, slopes = self._mean(b, kind)
+        mean_slope = slopes.mean()
         measured = self.sums.values[self.places][:-1, :-1]
-        return slopes.mean() * measured + (self.x.T * (self.weights * (slopes - slopes.mean()))) @ self.x
+        return mean_slope * measured + (self.x.T * (self.weights * (slopes - mean_slope))) @ self.x
 
     def _noise(self) -> tuple[float, int]:
-        """The noise of measured products beside the least certain contrast of columns, and the column that has most of it."""
+        """Return the noise of the least certain contrast of columns relative to its spread, and the column with most of it."""
         values, vectors = np.linalg.eigh(self.start * self.x.T @ self.x)
-        root = vectors / np.sqrt(values) @ vectors.T
-        own, columns = self.places[:-1, :-1].ravel(), self.x.shape[1]
-        noise = self.sums.covariance[np.ix_(own, own)].reshape(columns, columns, columns, columns)
+        root = vectors / np.sqrt(values) @ vectors.T  # K^-1/2
+        columns = self.x.shape[1]
+        product_places = self.places[:-1, :-1].ravel()
+        covariance = self.sums.covariance[np.ix_(product_places, product_places)]
+        noise = covariance.reshape(columns, columns, columns, columns)
         squared = root @ np.einsum("acbd,cd->ab", noise, root @ root) @ root
         values, vectors = np.linalg.eigh(squared)
-        most = np.abs(root @ vectors[:, -1])
-        return float(np.sqrt(max(values[-1], 0.0))), int(most[1:].argmax()) + 1 if columns > 1 else 0
+        largest = float(np.sqrt(max(values[-1], 0.0)))
+        if columns == 1:
+            return largest, 0
+        contrast = np.abs(root @ vectors[:, -1])
+        return largest, int(contrast[1:].argmax()) + 1
 
-    def _in_units(self, found: Estimates) -> Estimates:
-        """Coefficients of columns as they were before they were standardized."""
+    def _in_units(self, standardized: Estimates) -> Estimates:
+        """Return coefficients of the columns before they were standardized."""
         back = np.diag(np.concatenate(([1.0], 1 / self.scales)))
         back[0, 1:] = -self.means / self.scales
-        return Estimates(values=back @ found.values, covariance=back @ found.covariance @ back.T)
+        covariance = back @ standardized.covariance @ back.T
+        return Estimates(values=back @ standardized.values, covariance=covariance)
 
-    def _of_model(self, kind: Kind) -> Floats:
-        """Newton's method on the records as the model has them."""
+    def _model_solution(self, kind: Kind) -> Floats:
+        """Return the coefficients of the records of the model, by Newton's method. Raises InputError without a solution."""
         b = np.zeros(self.x.shape[1])
         for _ in range(_ROUNDS):
             p, slopes = self._mean(b, kind)
@@ -241,40 +284,54 @@ class Calibrated:
         )
 
 
-_SINGULAR = 1e12
-_MOST_LEFT = 0.9
-"""Of how far the model is off along some contrast of columns: what steps may leave."""
-
-
 def _ignored(terms: Sequence[Term], places: Integers, sums: Floats) -> list[Floats]:
-    """Of each term with ignored records what as many others add to the sums without its columns, shape (sums,) each."""
-    found, end = list[Floats](), 1
+    """Return, for each term with ignored records, how much they add to the sums without its columns, shape (sums,).
+
+    They are taken to be spread like other records.
+    """
+    additions: list[Floats] = []
+    end = 1
     for term in terms:
-        begin, end = end, end + len(term.weights)
+        start = end
+        end = start + len(term.weights)
         if term.ignored and sums[0] > 0:
-            without = np.isin(np.arange(len(sums)), places[begin:end], invert=True)
-            found.append(term.ignored / sums[0] * sums * without)
-    return found
+            sums_of_term = places[start:end]
+            is_without = np.isin(np.arange(len(sums)), sums_of_term, invert=True)
+            additions.append(term.ignored / sums[0] * sums * is_without)
+    return additions
 
 
 def _queries(terms: Sequence[Term], sizes: Mapping[int, int]) -> tuple[list[Weights], Integers]:
-    """Sums of products of two of 1 and the columns of terms, and for each two the place of their sum.
+    """Return the sums of products of two of 1 and the columns of terms, and for each two the place of their sum.
 
-    Codes that an axis of so many has beyond the weights of its term count nothing.
+    The weights of a term are 0 for codes that its axis, with its number of `sizes`, has beyond them.
     """
-    terms = [replace(t, weights=np.pad(t.weights, ((0, 0), (0, sizes[t.place] - t.weights.shape[1])))) for t in terms]
-    ends = np.cumsum([1, *(len(term.weights) for term in terms)])
-    found, places, asked = list[Weights]([{}]), np.zeros((ends[-1], ends[-1]), np.int64), 1
-    for term, end in zip(terms, ends.tolist(), strict=False):
+    padded: list[Term] = []
+    for term in terms:
+        lacking = sizes[term.place] - term.weights.shape[1]
+        padded.append(replace(term, weights=np.pad(term.weights, ((0, 0), (0, lacking)))))
+    starts = np.cumsum(
+        [1, *(len(term.weights) for term in padded)]
+    ).tolist()  # of the columns of each term, and the end
+    placed_terms = list(zip(padded, starts, strict=False))
+    queries: list[Weights] = [{}]
+    places = np.zeros((starts[-1], starts[-1]), np.int64)
+    number = 1
+
+    for term, start in placed_terms:
         columns = len(term.weights)
-        rows, others = np.triu_indices(columns)
-        found.append({term.place: np.concatenate((term.weights, term.weights[rows] * term.weights[others]))})
-        places[0, end : end + columns] = asked + np.arange(columns)
-        places[end + rows, end + others] = asked + columns + np.arange(len(rows))
-        asked += columns + len(rows)
-    for (one, begin), (other, end) in itertools.combinations(zip(terms, ends.tolist(), strict=False), 2):
-        rows, others = np.indices((len(one.weights), len(other.weights))).reshape(2, -1)
-        found.append(dict(sorted({one.place: one.weights[rows], other.place: other.weights[others]}.items())))
-        places[begin + rows, end + others] = asked + np.arange(len(rows))
-        asked += len(rows)
-    return found, np.maximum(places, places.T)
+        first, second = np.triu_indices(columns)
+        products = term.weights[first] * term.weights[second]
+        queries.append({term.place: np.concatenate((term.weights, products))})
+        places[0, start : start + columns] = number + np.arange(columns)
+        places[start + first, start + second] = number + columns + np.arange(len(first))
+        number += columns + len(first)
+
+    for (term, start), (later_term, later_start) in itertools.combinations(placed_terms, 2):
+        shape = (len(term.weights), len(later_term.weights))
+        first, second = np.indices(shape).reshape(2, -1)
+        weights = {term.place: term.weights[first], later_term.place: later_term.weights[second]}
+        queries.append(dict(sorted(weights.items())))
+        places[start + first, later_start + second] = number + np.arange(len(first))
+        number += len(first)
+    return queries, np.maximum(places, places.T)

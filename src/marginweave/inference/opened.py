@@ -1,4 +1,4 @@
-"""A release as an analyst opens it: its files as frames and typed values, and answers with intervals."""
+"""Opens a release for analysts: its files as frames and typed values, and answers with intervals."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Release:
 
     @classmethod
     def open(cls, named: str | Path, home: str | Path | None = None) -> Release:
-        """The release in a folder (`release/` of a run, or a copy of it), or that of the run of this name.
+        """Open the release in a folder (`release/` of a run, or a copy of it), or that of the run of this name.
 
         Args:
             named: a folder with privacy.json, or the name of a run in the home.
-            home: where `runs/` lives: MARGINWEAVE_HOME or the working directory.
+            home: the folder of `runs/`: MARGINWEAVE_HOME or the working directory by default.
 
         Raises:
             InputError: there is neither.
@@ -67,85 +67,89 @@ class Release:
 
     @cached_property
     def statement(self) -> PrivacyStatement:
-        """All that privacy.json says: mechanisms, assumptions, what the guarantee does not cover."""
+        """Content of privacy.json: mechanisms, assumptions, limits of the guarantee."""
         from marginweave.released.statement import PrivacyStatement
 
         return self._read("privacy.json", PrivacyStatement.from_json)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee: epsilon, delta, whose data it protects."""
+        """Guarantee of the release: epsilon, delta, whose data it protects."""
         return self.statement.guarantee
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        """How near the synthetic records are to the released counts, and the verdict."""
+        """Distances of the synthetic records from the released counts, and the verdict."""
         from marginweave.released.evaluation import Evaluation
 
         return self._read("evaluation.json", Evaluation.from_json)
 
     @property
     def counts(self) -> pd.DataFrame:
-        """The released counts of combinations of values, each with its interval."""
+        """Released counts of combinations of values, each with its interval."""
         return self._frame("aggregates.parquet")
 
     @property
     def measurements(self) -> pd.DataFrame:
-        """The noisy cells of the measured marginals, as they were drawn; of k-tuples, `counts` are what was drawn."""
+        """Noisy cells of the measured marginals, as they were drawn; for k-tuples, `counts` has the drawn ones."""
         return self._frame("measurements.parquet")
 
     @property
     def synthetic(self) -> pd.DataFrame:
-        """The published synthetic records."""
+        """Published synthetic records."""
         return self._frame("synthetic.parquet")
 
     def sample(
-        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **others: object
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **unknown: object
     ) -> pd.DataFrame:
-        """`n` synthetic records, in the types of the source: post-processing, free of charge.
+        """Return `n` synthetic records, in the types of the source: post-processing, free of charge.
 
-        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean. A copy without
+        No dtype depends on the drawn values: a column of int64 or bool that can be missing is Int64 or boolean. A copy without
         model.parquet gives other records, with a warning.
 
         Args:
-            n: how many; the protected number of records by default.
-            seed: of public draws; that of the configuration by default.
+            n: number of records; the protected number of records by default.
+            seed: for public draws; that of the configuration by default.
             where: conditions by column, such as `{"sex": "f", "age": {"from": 65}}`. Each record meets all of them, and records
                 have the fitted mixture's distribution under these conditions. A text that the column declares as `missing`,
                 often `""`, asks for the missing value.
-            others: none; a name of another package, such as `num_rows`, is refused.
+            unknown: none; a name of another package, such as `num_rows`, is refused.
 
         Raises:
-            InputError: `n` is no whole number, out of range, or missing beside `where`, or a condition does not go with its
+            InputError: `n` is no whole number, out of range, or missing with `where`, or a condition does not go with its
                 column, leaves no record, or the release has no fitted mixture.
         """
-        if others:
-            raise InputError(f"sample takes n, seed and where, and no {min(others)}; write sample(1000, seed=7)")
+        if unknown:
+            raise InputError(f"sample takes n, seed and where, and no {min(unknown)}; write sample(1000, seed=7)")
         if where is not None and not where:
             raise InputError("where has no condition; leave it out for records of the whole table")
         if n is None and where:
             raise InputError("n must be given with where: how many records are to meet the conditions?")
-        records, number = whole_number("n", n, 0, MAX_RECORDS), whole_number("seed", seed, 0, 2**63 - 1)
+        records = whole_number("n", n, 0, MAX_RECORDS)
+        public_seed = whole_number("seed", seed, 0, 2**63 - 1)
         import pyarrow as pa
 
-        if said := self.published.refitted:
-            warn(f"{self.place} {said}", stacklevel=2)
-        blocks = self.published.synthesize(self.published.settings(records, number), where)
+        warning = self.published.refitted
+        if warning:
+            warn(f"{self.place} {warning}", stacklevel=2)
+        settings = self.published.settings(records, public_seed)
+        blocks = self.published.synthesize(settings, where)
         frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
         return frame
 
     def query(self, **question: Any) -> pd.DataFrame:
-        """Answers to a question, a line a group, with the interval of each.
+        """Return the answers to a question, a line for each group, with the interval of each.
 
         The question has the keys of `marginweave query --file`: `where` (conditions by column), `by` (one column or several),
-        what is asked for (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
+        the number to answer (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
 
-        `how` says what an answer rests on, `level` how often its interval covers the truth, NaN where nobody knows.
+        In the frame `how` is the source of an answer, and `level` the probability that its interval covers the truth, NaN where
+        that is not known.
 
         Example: `release.query(where={"age": {"from": 30}}, by="region", share=True)`
 
         Raises:
-            InputError: the question breaks a rule, or nothing can be said to it.
+            InputError: the question breaks a rule, or has no answer.
         """
         import pandas as pd
 
@@ -156,51 +160,63 @@ class Release:
             answers = list(self._answers.ask(read_question(question)))
         if all(answer.how is None for answer in answers):
             raise InputError(answers[0].flag)
-        rows = [asdict(answer) for answer in answers]
+        rows: list[dict[str, Any]] = []
+        for answer in answers:
+            fields = asdict(answer)
+            group = fields.pop("group")
+            rows.append({**group, **fields})
         numbers = dict.fromkeys(("estimate", "low", "high", "level"), float)
-        return pd.DataFrame([{**row.pop("group"), **row} for row in rows]).astype(numbers)
+        return pd.DataFrame(rows).astype(numbers)
 
     def table(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
-        """The counts of all combinations of one to three columns, with the ends of their intervals.
+        """Return the counts of all combinations of one to three columns, with the ends of their intervals.
 
-        A line for each value of the first column, or of first and third; for each value of the second a count, low and high.
-        Where not every count was measured, each also has its `how`: measured, rule, bounds or model. `attrs` of the frame have
-        what the counts are `of`, and each `flag` that `query` has for some of them, as by how much they may be too low.
+        The frame has a line for each value of the first column, or of first and third; for each value of the second a count,
+        low and high. Where not every count was measured, each also has its `how`: measured, rule, bounds or model. `attrs` of
+        the frame have `of`, the records that the counts are of, and each `flag` that `query` has for some of them, such as by
+        how much they may be too low.
 
         Raises:
-            InputError: no column or more than three, or nothing can be said of them.
+            InputError: no column or more than three, or there is no answer for them.
         """
         if not 1 <= len(columns) <= 3:
             raise InputError(f"table shows one to three columns, and not {len(columns)}; use query with by for more")
         import pandas as pd
 
-        found = self.query(by=columns, level=level).set_index(list(columns))
-        about: dict[Hashable | None, Any] = {
-            name: list(dict.fromkeys(filter(None, found[name]))) for name in ("of", "flag")
-        }
-        shown = ["estimate", "low", "high", *([] if (found["how"] == "measured").all() else ["how"])]
-        found = found[shown].rename(columns={"estimate": "count"})
+        answers = self.query(by=columns, level=level).set_index(list(columns))
+        attributes: dict[Hashable | None, Any] = {}
+        for name in ("of", "flag"):
+            attributes[name] = list(dict.fromkeys(filter(None, answers[name])))
+        shown = ["estimate", "low", "high"]
+        if not (answers["how"] == "measured").all():
+            shown.append("how")
+        counts = answers[shown].rename(columns={"estimate": "count"})
         if len(columns) == 1:
-            found.attrs = about
-            return found
-        order = [list(dict.fromkeys(values)) for values in zip(*found.index, strict=True)]
-        parts: dict[tuple[str, str], pd.Series[Any]] = {
-            (value, part): found.xs(value, level=columns[1])[part] for value in order[1] for part in found.columns
-        }
+            counts.attrs = attributes
+            return counts
+        values_of_columns = [list(dict.fromkeys(values)) for values in zip(*counts.index, strict=True)]
+        parts: dict[tuple[str, str], pd.Series[Any]] = {}
+        for value in values_of_columns[1]:
+            counts_of_value = counts.xs(value, level=columns[1])
+            for part in counts.columns:
+                parts[value, part] = counts_of_value[part]
         wide = pd.DataFrame(parts).rename_axis(columns=[columns[1], ""])
-        rows = order[0] if len(columns) == 2 else [(a, c) for c in order[2] for a in order[0]]
-        wide = wide.reindex(rows)
-        wide.attrs = about
+        if len(columns) == 2:
+            lines = values_of_columns[0]
+        else:
+            lines = [(first, third) for third in values_of_columns[2] for first in values_of_columns[0]]
+        wide = wide.reindex(lines)
+        wide.attrs = attributes
         return wide
 
     def report(self) -> Report:
-        """The report of the release, which a notebook shows. Raises InputError where it is not there."""
+        """Return the report of the release, which a notebook shows. Raises InputError if it is missing."""
         self._read("report.html", bytes)
         return Report(self.place / "report.html")
 
     @cached_property
     def published(self) -> PublishedRelease:
-        """The configuration, the counts and the model as values of the pipeline."""
+        """Configuration, counts and model as values of the pipeline."""
         from marginweave.publish.reader import PublishedRelease  # numba
 
         return PublishedRelease.read(self.place)
@@ -226,16 +242,15 @@ class Release:
 
     @property
     def _facts(self) -> dict[str, str]:
-        statement, guarantee = self.statement, self.guarantee
-        delta = f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {guarantee.neighbors}"
-        verdict, columns = statement.verdict, {"columns": ", ".join(statement.domain)}
-        judged = f"{verdict.publication}. {verdict.says[0]}"
+        statement = self.statement
+        guarantee = self.guarantee
+        verdict = statement.verdict
         return {
             "run": statement.run,
-            "guarantee": delta,
+            "guarantee": f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {guarantee.neighbors}",
             "protects": f"one {guarantee.unit}",
-            **columns,
-            "verdict": judged,
+            "columns": ", ".join(statement.domain),
+            "verdict": f"{verdict.publication}. {verdict.says[0]}",
         }
 
     def __repr__(self) -> str:
@@ -250,12 +265,12 @@ class Release:
 
 
 def whole_number(name: str, value: Any, least: int, most: int) -> int | None:
-    """A whole number, also one like 5.0 or numpy's. Raises InputError for anything else; a table is not quoted."""
+    """Return a whole number, also from one like 5.0 or numpy's. Raises InputError for anything else; a table is not quoted."""
     if value is None:
         return None
     is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
     number = int(value) if is_whole else -1
     if not least <= number <= most:
-        said = value if isinstance(value, Real) else type(value).__name__
-        raise InputError(f"{name} ({said}) must be a whole number in [{least}, {most}]")
+        shown = value if isinstance(value, Real) else type(value).__name__
+        raise InputError(f"{name} ({shown}) must be a whole number in [{least}, {most}]")
     return number

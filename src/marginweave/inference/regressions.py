@@ -1,4 +1,4 @@
-"""Reads of a release what a regression takes: measured tables, records of the fitted model, and what values count."""
+"""Reads from a release the input of a regression: measured tables, records of the fitted model, and numbers for values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from marginweave.inference.modelled import Modelled, open_modelled
 from marginweave.inference.normal_regression import Calibrated, Fit, Kind, Term
 
 MOST_NOISE = 1.0
-"""Noise of the least certain contrast of columns, beside what it varies by: with more, steps lead away from the solution."""
+"""Noise of the least certain contrast of columns, relative to its spread: with more, steps lead away from the solution."""
 MOST_MERGED = 0.05
-"""Share of the variance of a column between values that were measured together: no interval knows what these add."""
+"""Share of the variance of a column between values that were measured together: no interval includes what these add."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """What is asked; see `marginweave.inference.regression`."""
+    """A question for a regression; see `marginweave.inference.regression`."""
 
     target: str
     columns: tuple[str, ...]
@@ -35,38 +35,46 @@ class Regression:
     level: float
 
 
-def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], Estimates, Floats]:
-    """Names, coefficients, and half the width of their intervals. DP: post-processing.
+def answer_regression(place: Path, question: Regression) -> tuple[tuple[str, ...], Estimates, Floats]:
+    """Return names, coefficients, and half the widths of their intervals. DP: post-processing.
 
     Raises:
         InputError: as `marginweave.inference.regression`.
     """
-    _check(asked)
-    return of_opened(open_modelled(place, asked.of, "a regression needs"), asked)
+    _check(question)
+    return of_opened(open_modelled(place, question.of, "a regression needs"), question)
 
 
-def of_opened(opened: Modelled, asked: Regression) -> tuple[tuple[str, ...], Estimates, Floats]:
-    """The same of a release that is open. Raises InputError as `answer_regression`."""
-    opened.places([*asked.values])
-    names, terms, columns = ["intercept"], list[Term](), (*asked.columns, asked.target)
-    for column, place_of in zip(columns, opened.places(columns), strict=True):
-        found, scores = _scores(opened, place_of, column, asked)
-        names += found
-        terms.append(_term(opened, place_of, column, scores))
+def of_opened(opened: Modelled, question: Regression) -> tuple[tuple[str, ...], Estimates, Floats]:
+    """Return names, coefficients, and half the widths of their intervals, for a release that is open.
+
+    Raises:
+        InputError: as `answer_regression`.
+    """
+    opened.places([*question.values])
+    columns = (*question.columns, question.target)
+    names = ["intercept"]
+    terms: list[Term] = []
+    for column, place in zip(columns, opened.places(columns), strict=True):
+        term_names, scores = _scores(opened, place, column, question)
+        names += term_names
+        terms.append(_term(opened, place, column, scores))
     generator = np.random.default_rng(opened.seed)  # post-processing
     try:
         calibrated = Calibrated.of(opened.drawn, opened.records(generator), terms)
     except NotMeasuredError:
         raise opened.not_together(columns) from None
-    fit = calibrated.fit(asked.kind, sampling=opened.rows_a_subject if asked.of == "population" else 0.0)
+    sampling = opened.rows_a_subject if question.of == "population" else 0.0
+    fit = calibrated.fit(question.kind, sampling=sampling)
     _check_noise(fit, names)
-    reach = Reach(level=asked.level, tails=opened.squares.measured.tails)
-    half = np.array([reach.of(sd) for sd in np.sqrt(np.diagonal(fit.found.covariance)).tolist()])
-    return tuple(names[: len(half)]), fit.found, half
+    reach = Reach(level=question.level, tails=opened.squares.measured.tails)
+    sigmas = np.sqrt(np.diagonal(fit.coefficients.covariance)).tolist()
+    half_widths = np.array([reach.of(sigma) for sigma in sigmas])
+    return tuple(names[: len(half_widths)]), fit.coefficients, half_widths
 
 
 def _check_noise(fit: Fit, names: Sequence[str]) -> None:
-    """Refuse what the noise does not carry; raises InputError."""
+    """Refuse a regression with too much noise; raises InputError."""
     if fit.noise > MOST_NOISE:
         raise InputError(
             f"the noise is {fit.noise:.1f} times what tells {names[fit.column]!r} apart from the other columns, more than a "
@@ -74,65 +82,86 @@ def _check_noise(fit: Fit, names: Sequence[str]) -> None:
         )
 
 
-def _check(asked: Regression) -> None:
-    """Refuse what is no regression; raises InputError."""
-    check_level(asked.level)
-    if asked.kind not in get_args(Kind):
-        raise InputError(f"kind ({asked.kind}) must be {' or '.join(get_args(Kind))}")
-    if wrong := [name for name, own in asked.values.items() if not np.isfinite([*own.values()]).all()]:
+def _check(question: Regression) -> None:
+    """Refuse a question that is no regression; raises InputError."""
+    check_level(question.level)
+    if question.kind not in get_args(Kind):
+        raise InputError(f"kind ({question.kind}) must be {' or '.join(get_args(Kind))}")
+    wrong = [name for name, numbers in question.values.items() if not np.isfinite([*numbers.values()]).all()]
+    if wrong:
         raise InputError(f"values of {listed(wrong)} must be finite numbers")
 
 
-def _scores(opened: Modelled, place: int, column: str, asked: Regression) -> tuple[list[str], Floats]:
-    """What each code of a column counts, shape (columns of the design, codes), and the names of these columns."""
-    labels, given, is_target = opened.labels(place), asked.values.get(column, {}), column == asked.target
-    own = opened.numbers(column)
-    if own is None and not given and not is_target:  # a category of texts
+def _scores(opened: Modelled, place: int, column: str, question: Regression) -> tuple[list[str], Floats]:
+    """Return the names of the design's columns that a column gives, and the number of each of its codes.
+
+    Shape (columns of the design, codes).
+    """
+    labels = opened.labels(place)
+    declared = question.values.get(column, {})
+    is_target = column == question.target
+    middles = opened.numbers(column)
+    if middles is None and not declared and not is_target:  # a category of texts
         return _indicators(opened, place, column, labels)
-    middle = [] if own is None else own.tolist()
-    numbers = {label: m for label, m in zip(labels, middle, strict=own is not None) if np.isfinite(m)} | {**given}
-    if unknown := [label for label in numbers if label not in labels]:
+    numbers: dict[str, float] = {}
+    if middles is not None:
+        pairs = zip(labels, middles.tolist(), strict=True)
+        numbers = {label: middle for label, middle in pairs if np.isfinite(middle)}
+    numbers |= declared
+    unknown = [label for label in numbers if label not in labels]
+    if unknown:
         raise InputError(
             f"values of {column!r} names {listed(unknown)}, which it has not; its values: {listed(labels)}"
         )
-    if lacking := [label for label in labels if label not in numbers]:
+    lacking = [label for label in labels if label not in numbers]
+    if lacking:
         raise InputError(f"{column!r} has values without a number; say in `values` what they count: {listed(lacking)}")
     scores = np.array([[float(numbers[label]) for label in labels]])
-    if is_target and asked.kind == "logistic" and not np.isin(scores, (0, 1)).all():
+    if is_target and question.kind == "logistic" and not np.isin(scores, (0, 1)).all():
         raise InputError(f"a logistic regression needs values of {column!r} that count 0 or 1; say so in `values`")
     return [column], scores
 
 
 def _indicators(opened: Modelled, place: int, column: str, labels: Sequence[str]) -> tuple[list[str], Floats]:
-    """An indicator of each value but the first; values that were measured together have one for all of them."""
+    """Return an indicator of each value but the first, with names; values that were measured together have a common one."""
     blocks = opened.merged[place]
-    found = [np.flatnonzero(blocks == block) for block in dict.fromkeys(blocks.tolist())][1:]
-    if not found:
+    distinct_blocks = list(dict.fromkeys(blocks.tolist()))
+    groups = [np.flatnonzero(blocks == block) for block in distinct_blocks[1:]]
+    if not groups:
         raise InputError(
             f"the release has too few records for its noise: the values of {column!r} were measured as one, so that no "
             "regression tells them apart; leave that column out"
         )
-    names = [f"{column}={' or '.join(labels[code] for code in own.tolist())}" for own in found]
-    return names, np.array([np.isin(np.arange(len(labels)), own) for own in found], np.float64).reshape(-1, len(labels))
+    names: list[str] = []
+    indicators = np.zeros((len(groups), len(labels)))
+    for row, codes in enumerate(groups):
+        group_labels = " or ".join(labels[code] for code in codes.tolist())
+        names.append(f"{column}={group_labels}")
+        indicators[row, codes] = 1.0
+    return names, indicators
 
 
 def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
-    """Scores of the codes of the model, of which one that is for several values has their mean by measured counts.
+    """Return the term of a column: a code of the model for several values has their mean by measured counts.
 
     Raises:
-        InputError: these values make up too much of what the column varies by.
+        InputError: the differences of these values make up too much of the variance of the column.
     """
-    merged, counts, part = opened.merged[place], opened.counts(place), opened.part(place)
-    of_model = np.stack([np.bincount(merged, counts * row) for row in scores]) / np.bincount(merged, counts)
+    merged = opened.merged[place]
+    counts = opened.counts(place)
+    merged_counts = np.bincount(merged, counts)
+    model_weights = np.stack([np.bincount(merged, counts * row) for row in scores]) / merged_counts
     mean = (scores @ counts / counts.sum())[:, None]
-    within, around = ((counts * (scores - center) ** 2).sum() for center in (of_model[:, merged], mean))
+    within = (counts * (scores - model_weights[:, merged]) ** 2).sum()
+    around = (counts * (scores - mean) ** 2).sum()
     if within > MOST_MERGED * around:
-        several, labels = np.bincount(merged)[merged] > 1, opened.labels(place)
-        together = [label for label, one in zip(labels, several.tolist(), strict=True) if one]
+        is_merged = np.bincount(merged)[merged] > 1
+        labels = opened.labels(place)
+        merged_labels = [label for label, is_one in zip(labels, is_merged.tolist(), strict=True) if is_one]
         raise InputError(
             f"{within / around:.0%} of the variance of {column!r} lies between values that were measured together "
-            f"({listed(together)}), which are not known beside other columns; have them count the same in `values`, or "
+            f"({listed(merged_labels)}), which are not known beside other columns; have them count the same in `values`, or "
             "leave the column out"
         )
-    ignored = opened.ignored.get(place, 0.0)
-    return Term(place=place, weights=of_model[:, part.blocks], of_model=of_model, ignored=ignored)
+    weights = model_weights[:, opened.part(place).blocks]
+    return Term(place=place, weights=weights, model_weights=model_weights, ignored=opened.ignored.get(place, 0.0))

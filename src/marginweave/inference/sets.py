@@ -1,4 +1,4 @@
-"""Several synthetic tables of some columns of a release, so that an analysis of them tells how far it may be from the truth."""
+"""Several synthetic tables of some columns of a release, so that analyses of them show how far they may be from the truth."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from marginweave.inference.opened import whole_number
 from marginweave.inference.several_sets import DrawnTables
 from marginweave.runs.published import check_target, write_folder
 
-FEWEST_SETS, MOST_SETS = 5, 1000
+FEWEST_SETS = 5
 """With fewer, Student's t makes intervals endless."""
+MOST_SETS = 1000
 
 
 def draw_sets(
     place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None = None, prefix: str = ""
 ) -> Iterator[pd.DataFrame]:
-    """So many tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
+    """Yield `sets` tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
 
     Options of a command have the `prefix` --.
 
     Raises:
-        InputError: as there.
+        InputError: as `synthetic_sets`.
     """
-    number, seed = whole_number("sets", sets, FEWEST_SETS, MOST_SETS) or 20, whole_number("seed", seed, 0, 2**63 - 1)
+    number = whole_number("sets", sets, FEWEST_SETS, MOST_SETS) or 20
+    seed = whole_number("seed", seed, 0, 2**63 - 1)
     opened = open_modelled(place, of, "sets of records need", prefix)
     must_be("columns", columns, (list, tuple), '["age", "cost"]')
     columns = [*columns] or [*opened.columns]
@@ -41,7 +43,8 @@ def draw_sets(
         tables = DrawnTables.of(opened.squares, records, [opened.part(place) for place in places])
     except NotMeasuredError:
         raise opened.not_together(columns) from None
-    drawn = tables.draw(number, generator, sampling=opened.rows_a_subject if of == "population" else 0.0)
+    sampling = opened.rows_a_subject if of == "population" else 0.0
+    drawn = tables.draw(number, generator, sampling=sampling)
     return _frames(opened, drawn, columns, places, generator)
 
 
@@ -52,47 +55,63 @@ def _frames(
     places: Sequence[int],
     generator: np.random.Generator,  # post-processing
 ) -> Iterator[pd.DataFrame]:
-    values = [_values(opened, place, column) for place, column in zip(places, columns, strict=True)]
+    """Yield the frame of each table of records, which have codes of the model."""
+    values_of_columns = [_values(opened, place, column) for place, column in zip(places, columns, strict=True)]
     for records in drawn:
-        codes = [_apart(opened, place, records[:, j], generator) for j, place in enumerate(places)]
-        yield pd.DataFrame({name: own[code] for name, own, code in zip(columns, values, codes, strict=True)})
+        frame: dict[str, np.ndarray] = {}
+        for j, (place, column) in enumerate(zip(places, columns, strict=True)):
+            codes = _draw_codes(opened, place, records[:, j], generator)
+            frame[column] = values_of_columns[j][codes]
+        yield pd.DataFrame(frame)
 
 
 def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
-    """What stands for each code of an attribute: a number, or a text; NaN or None for the missing one.
+    """Return the value of each code of an attribute: a number, or a text; NaN or None for the missing one.
 
-    Numbers that were measured together are their mean, as one drawn among them would say less of other columns.
+    Numbers that were measured together are their mean, because a draw among them would be unrelated to other columns.
     """
-    numbers, codes = opened.numbers(column), opened.answers.codes
-    texts = [*codes.domain.labels[place], *[None] * (codes.sizes[place] - len(codes.domain.labels[place]))]
-    if numbers is None or any(
-        np.isnan(n) and text is not None for n, text in zip(numbers.tolist(), texts, strict=True)
-    ):
+    numbers = opened.numbers(column)
+    codes = opened.answers.codes
+    labels = codes.domain.labels[place]
+    texts = [*labels, *[None] * (codes.sizes[place] - len(labels))]
+    if numbers is None:
         return np.array(texts, object)
-    merged, counts = opened.merged[place], opened.counts(place)
-    for code in range(merged.max() + 1):
-        own = np.flatnonzero((merged == code) & np.isfinite(numbers))
-        if len(own) > 1:
-            numbers[own] = np.average(numbers[own], weights=counts[own])
+    for number, text in zip(numbers.tolist(), texts, strict=True):
+        if np.isnan(number) and text is not None:
+            return np.array(texts, object)
+    merged = opened.merged[place]
+    counts = opened.counts(place)
+    for model_code in range(merged.max() + 1):
+        group = np.flatnonzero((merged == model_code) & np.isfinite(numbers))
+        if len(group) > 1:
+            numbers[group] = np.average(numbers[group], weights=counts[group])
     return numbers
 
 
-def _apart(opened: Modelled, place: int, codes: Integers, rng: np.random.Generator) -> Integers:  # post-processing
-    """Of codes of the model those of the attribute: of values that were measured together, each in proportion to its count."""
-    merged, counts = opened.merged[place], opened.counts(place)
-    found = np.empty(len(codes), np.int64)
-    for code in np.unique(codes).tolist():
-        own, mine = np.flatnonzero(merged == code), codes == code
-        found[mine] = rng.choice(own, int(mine.sum()), p=counts[own] / counts[own].sum())
-    return found
+def _draw_codes(
+    opened: Modelled, place: int, model_codes: Integers, rng: np.random.Generator
+) -> Integers:  # post-processing
+    """Return codes of an attribute for those of the model: merged values are drawn in proportion to their counts."""
+    merged = opened.merged[place]
+    counts = opened.counts(place)
+    codes = np.empty(len(model_codes), np.int64)
+    for model_code in np.unique(model_codes).tolist():
+        group = np.flatnonzero(merged == model_code)
+        is_code = model_codes == model_code
+        shares = counts[group] / counts[group].sum()
+        codes[is_code] = rng.choice(group, int(is_code.sum()), p=shares)
+    return codes
 
 
 def write_sets(home: Path, to: Path, drawn: Iterator[pd.DataFrame]) -> Path:
     """Write tables as set-01.csv and so on into the new folder `to`.
 
     Raises:
-        InputError: the folder holds something already, or lies in the home.
+        InputError: the folder is not empty, or lies in the home.
     """
     folder = check_target(home, to)
-    write_folder(folder, {f"set-{n:02}.csv": one.to_csv(index=False).encode() for n, one in enumerate(drawn, start=1)})
+    files: dict[str, bytes] = {}
+    for number, table in enumerate(drawn, start=1):
+        files[f"set-{number:02}.csv"] = table.to_csv(index=False).encode()
+    write_folder(folder, files)
     return folder

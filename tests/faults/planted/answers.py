@@ -167,15 +167,15 @@ FAULTS = (
     Fault(
         name="a model's values are taken for those of a table that has them in another order",
         file="src/marginweave/inference/several_sets.py",
-        text="np.eye(part.size)[_codes(mine[part.axis], part)]",
+        text="np.eye(part.size)[codes]",
         instead="np.eye(part.size)",
         killed_by=("tests/laws/test_drawn_sets.py::test_codes_of_a_measured_table_in_another_order",),
     ),
     Fault(
         name="the variance inside synthetic tables is not taken off",
         file="src/marginweave/inference/several_sets.py",
-        text="variances = np.maximum(total - own, own)",
-        instead="variances = np.maximum(total, own)",
+        text="variances = np.maximum(total - inside_variances, inside_variances)",
+        instead="variances = np.maximum(total, inside_variances)",
         killed_by=("tests/laws/test_drawn_sets.py::test_a_variance_that_is_less_than_inside_the_sets_is_that",),
     ),
     Fault(
