@@ -6,7 +6,7 @@ A part of verify.py, in every handover.
 from __future__ import annotations
 
 # 0.3.0 is the first version that promises to open what it wrote. What older ones made has smaller numbers, or none.
-LEDGER_FORMAT = 6
+LEDGER_FORMAT = 7
 MANIFEST_FORMAT = 3
 STATEMENT_FORMAT = 3
 LAST_READER = "marginweave 0.2.0 (commit b410c4f6)"

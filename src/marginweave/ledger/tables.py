@@ -95,10 +95,15 @@ def cost_of(texts: Mapping[str, Any]) -> Cost:
     return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
 
 
-def row_hash(row: Mapping[str, Any]) -> str:
-    """SHA-256(prev_hash || canonical JSON of the row without its seals), hex."""
+def content_digest(row: Mapping[str, Any]) -> str:
+    """Return SHA-256 of the canonical JSON of the row without its seals, hex: with it a chain is followed without contents."""
     content = {name: value for name, value in row.items() if name not in _SEALS}
-    return hashlib.sha256(f"{row['prev_hash']}{canonical(content)}".encode()).hexdigest()
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def row_hash(row: Mapping[str, Any]) -> str:
+    """Return SHA-256(prev_hash || content_digest), both as hex, in hex."""
+    return hashlib.sha256(f"{row['prev_hash']}{content_digest(row)}".encode()).hexdigest()
 
 
 def seal(entry: Event, *, seq: int, prev_hash: str, key: LedgerKey) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from marginweave.verify.bundle_statement import NOT_IN_ROWS, check_account, chec
 
 # As in the ledger: what is no part of a row's hash.
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
+_GENESIS = "0" * 64  # before the first row
 # What becomes of a draw, from its first row to its last.
 _COURSES = (
     ["RESERVED", "DRAWN", "COMMITTED"],
@@ -35,7 +36,8 @@ _COURSES = (
 def verify(bundle: Path, published: Path | None = None) -> list[str]:
     """What was checked, in sentences.
 
-    SHA-256 of every row's content and of the hash before it; the place of every row in the chain of hashes up to the anchor;
+    SHA-256 of every row's content, its place in the chain of hashes, and every hash of that chain from the first row to the
+    anchor, each of the hash before it and the digest of a row's content, also of rows that are not here;
     plan.json against the rows that reserved it; that every draw had come to its end, and an approval that was required was
     given, before the row that published; every mechanism, parameter and total of privacy.json against the rows, and its epsilon
     against the costs in them; SHA-256 of the released files against the row that published. Of a rejected release: that it
@@ -46,14 +48,16 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         OSError, ValueError, KeyError, IndexError, TypeError, ArithmeticError: a file is missing, or is not what a bundle has.
     """
     rows = _lines(bundle / "ledger.jsonl")
-    chain = {row["seq"]: row["row_hash"] for row in _lines(bundle / "chain.jsonl")}
+    chain = _chain(_lines(bundle / "chain.jsonl"))
     anchor = json.loads((bundle / "anchor.json").read_bytes())
-    unbroken = sorted(chain) == list(range(1, anchor["seq"] + 1)) and chain[anchor["seq"]] == anchor["hash"]
-    require(unbroken, "the chain of hashes does not lead from the first row to the anchor")
+    leads = bool(chain) and (len(chain), chain[-1]["row_hash"]) == (anchor["seq"], anchor["hash"])
+    require(leads, "the chain of hashes does not lead from the first row to the anchor")
     for row in rows:
-        unchanged = row["row_hash"] == _row_hash(row)
-        placed = row["prev_hash"] == chain.get(row["seq"] - 1, "0" * 64) and chain.get(row["seq"]) == row["row_hash"]
-        require(unchanged and placed, f"row {row['seq']} was changed, or is not at its place in the chain")
+        link = chain[row["seq"] - 1] if 1 <= row["seq"] <= len(chain) else {}
+        previous = chain[row["seq"] - 2]["row_hash"] if row["seq"] > 1 else _GENESIS
+        seals = (link.get("content"), link.get("row_hash"), previous)
+        unchanged = seals == (_content_digest(row), row["row_hash"], row["prev_hash"])
+        require(unchanged, f"row {row['seq']} was changed, or is not at its place in the chain")
     ended = [row for row in rows if row["kind"] in {"PUBLISHED", "REJECTED"}][-1]
     own = [row for row in rows if row["release"] == ended["release"] and row["kind"] != "REFUSED"]
     plan = json.loads((bundle / "plan.json").read_bytes())
@@ -203,9 +207,20 @@ def _lines(place: Path) -> list[Content]:
     return [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
 
 
-def _row_hash(row: Content) -> str:
+def _chain(links: list[Content]) -> list[Content]:
+    """Return the links of the chain, each of which follows from the hash before it and the digest of its row's content."""
+    previous = _GENESIS
+    for number, link in enumerate(links, 1):
+        follows = link["seq"] == number and link["row_hash"] == _sha256(f"{previous}{link['content']}".encode())
+        require(follows, f"the chain of hashes is broken at row {number}")
+        previous = link["row_hash"]
+    return links
+
+
+def _content_digest(row: Content) -> str:
+    """Return SHA-256 of a row's content, without its seals."""
     columns = {name: value for name, value in row.items() if name not in _SEALS}
-    return _sha256(f"{row['prev_hash']}{_canonical({**columns, 'body': _canonical(row['body'])})}".encode())
+    return _sha256(_canonical({**columns, "body": _canonical(row["body"])}).encode())
 
 
 def _sha256(content: bytes) -> str:

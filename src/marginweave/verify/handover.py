@@ -23,6 +23,7 @@ from marginweave.ledger.keys import load_key
 from marginweave.ledger.plans import reserved_plan
 from marginweave.ledger.published_account import published_accounts
 from marginweave.ledger.records import release_of
+from marginweave.ledger.tables import content_digest
 from marginweave.measurements.split import plan_budget
 from marginweave.publish.statement import promise
 from marginweave.publish.templates import render
@@ -100,7 +101,10 @@ def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
 
 
 def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:
-    chain = "".join(json.dumps({"seq": row["seq"], "row_hash": row["row_hash"]}) + "\n" for row in audited.rows)
+    chain = "".join(
+        json.dumps({"seq": row["seq"], "content": content_digest(row), "row_hash": row["row_hash"]}) + "\n"
+        for row in audited.rows
+    )
     own = [row for row in audited.rows if _belongs(row, record)]
     readme = render("handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs)
     return {

@@ -25,7 +25,7 @@ from marginweave.ledger import Ledger, ledger_location
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.ledger.keys import LedgerKey, load_key
 from marginweave.verify import bundle
-from marginweave.verify.bundle import _row_hash, verify
+from marginweave.verify.bundle import _content_digest, verify
 from marginweave.verify.bundle_accounting import Fault
 from marginweave.verify.bundle_statement import NOT_IN_ROWS
 from marginweave.verify.files import StatementAudit, audit_files
@@ -146,6 +146,13 @@ def changed(statement: dict[str, Any], path: Path_, value: Any) -> dict[str, Any
     return other
 
 
+def seal_again(row: dict[str, Any], link: dict[str, Any]) -> None:
+    """Give a changed row, and its link in the chain, the digest and the hash that fit it."""
+    link["content"] = _content_digest(row)
+    link["row_hash"] = hashlib.sha256(f"{row['prev_hash']}{link['content']}".encode()).hexdigest()
+    row["row_hash"] = link["row_hash"]
+
+
 def forged(made: Made, statement: dict[str, Any], to: Path) -> Path:
     """The bundle with another privacy.json, whose digest, row, chain and anchor were made to fit."""
     shutil.copytree(made.bundle, to)
@@ -154,9 +161,8 @@ def forged(made: Made, statement: dict[str, Any], to: Path) -> Path:
     rows = [json.loads(line) for line in (to / "ledger.jsonl").read_text().splitlines()]
     assert rows[-1]["kind"] == "PUBLISHED"
     rows[-1]["body"]["outputs"]["release/privacy.json"] = hashlib.sha256(content).hexdigest()
-    rows[-1]["row_hash"] = _row_hash(rows[-1])
     chain = [json.loads(line) for line in (to / "chain.jsonl").read_text().splitlines()]
-    chain[-1]["row_hash"] = rows[-1]["row_hash"]
+    seal_again(rows[-1], chain[-1])
     for name, lines in (("ledger.jsonl", rows), ("chain.jsonl", chain)):
         (to / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (to / "anchor.json").write_text(json.dumps({"seq": chain[-1]["seq"], "hash": chain[-1]["row_hash"]}))
@@ -191,6 +197,21 @@ def test_every_release_fits_its_rows(kind: str, made: Callable[[str], Made], tmp
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "its epsilon follows from them" in ended.stdout
+
+
+def test_the_anchor_protects_every_row(made: Callable[[str], Made], tmp_path: Path) -> None:
+    """A row that was changed and sealed again no longer leads to the anchor, whoever the next row belongs to."""
+    bundle = made("values").bundle
+    texts = {name: (bundle / name).read_text().splitlines() for name in ("ledger.jsonl", "chain.jsonl")}
+    for place in range(len(texts["ledger.jsonl"]) - 1):
+        rows, chain = ([json.loads(line) for line in lines] for lines in texts.values())
+        rows[place]["actor"] = "somebody else"
+        seal_again(rows[place], chain[rows[place]["seq"] - 1])
+        to = shutil.copytree(bundle, tmp_path / f"{place}")
+        for name, lines in (("ledger.jsonl", rows), ("chain.jsonl", chain)):
+            (to / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        with pytest.raises(Fault, match=f"chain of hashes is broken at row {rows[place]['seq'] + 1}"):
+            verify(to)
 
 
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.long)], ids=["by turns", "both"])
