@@ -40,11 +40,10 @@ ENOUGH, CERTAIN = 38.0, 0.001  # epsilon and delta of a release that leaves noth
 SECTION = """
 ## Where the error comes from
 
-Mean TVD of three columns of the default, taken apart (`python -m benchmarks.accuracy.decomposition`). *Noise* falls away
-where the same sets are measured without noise, and nothing is left out, merged or shrunk for it. *Records* falls away with
-twenty times the records, *not measured* where all triples are measured at their finest, and *model* is left. *Bound* is the
-error of all triples with the noise that is best for all of them (ResidualPlanner: Xiao, He, Zhang and Kifer 2023), each table
-by itself, not consistent and not clipped. A mechanism pays it that assumes nothing about the table; it can be above 1.
+Mean TVD of triples of the default, taken apart (`python -m benchmarks.accuracy.decomposition`). *Noise* falls away where the
+same sets have none, *records* with twenty times the records, *not measured* where all triples are measured at their finest;
+the rest is *model*. *Bound* is the error of all triples with the noise that is best for them (ResidualPlanner: Xiao, He, Zhang
+and Kifer 2023), not clipped: it can be above 1.
 """
 
 

@@ -42,30 +42,25 @@ FAR = "photograph"
 SECTION = """
 ## Forecast
 
-Written by `python -m benchmarks.accuracy.forecast --write`. What `plan` expects of the default's synthetic records
-(`src/marginweave/forecast/expected.py`), beside {cells} settings of {tables} tables that were measured, one release each or
-the mean of several. How far noise puts single columns is arithmetic. Four numbers for pairs and four for triples say how
-far records are then. **Each table is judged by laws that were fitted to the other tables alone.** Some columns of a table,
-or a sample of its rows, are the same table, and all tables count alike in a fit. `plan` also prints a range, in which eight
-of ten settings are where all tables count alike. Whether a range held is judged by that of the other tables, too.
+What `plan` expects of the default's synthetic records (`src/marginweave/forecast/expected.py`), beside {cells} settings of
+{tables} tables that were measured (`python -m benchmarks.accuracy.forecast --write`). **Each table is judged by laws that were
+fitted to the other tables alone**, and so is the range that `plan` prints, in which eight of ten settings are. Parts of a table
+are the same table.
 
 {shares}
 
-The aim was 80 % within 25 % and 95 % within a factor of 1.5. **It is not reached.** With the same noise, records are as far
-from a table as the dependence of its columns and the spread of its values make them, and no public fact says these. The
-range is as wide as that. In the table below, the last numbers of pairs and of triples are medians of measured over
-expected. Of all settings of pairs {same} are on the side of their table's median.
+The aim was 80 % within 25 % and 95 % within a factor of 1.5. **It is not reached.** How far records are follows from the
+dependence of columns and the spread of values, which no public fact says. Of all settings of pairs {same} are on the side of
+their table's median.
 
 `plan` prints number and range for {columns} columns, a median column of {values} values, {rows} rows and epsilon
-{epsilons}, without sets and private domains. Two tables were measured at each end. Beyond them, where {beyond} of what was
-measured is, `plan` says nothing: of the pixels of a photograph, with {photographed} values in the median column, pairs were
-{off:.1f} times as far as expected (median), at most {most:.0f} times. Where `rows` is not declared, `auto` counts what
-suits 10,000 rows. Of samples of 1,000 rows that were released so, {untold} of pairs are within 25 %.
+{epsilons}, without sets and private domains. Beyond that, where {beyond} of what was measured is, it says nothing: of the
+pixels of a photograph, with {photographed} values in the median column, pairs were {off:.1f} times as far as expected (median),
+at most {most:.0f} times. Of samples of 1,000 rows that were released without `rows`, {untold} of pairs are within 25 %.
 """
 COST = """
-`plan` says how long a run takes in wall time of idle cores and in CPU time. Of {releases} releases of these settings {half}
-took between half and twice the CPU time that it says, {more} took more, and {less} less. The start of the program,
-{start:.0f} s, is not counted here.
+Of {releases} releases of these settings {half} took between half and twice the CPU time that `plan` says, {more} took more, and
+{less} less, without the {start:.0f} s of the program's start.
 """
 
 

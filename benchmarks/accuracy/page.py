@@ -17,23 +17,21 @@ Default = Callable[[str, float], str]
 
 HEAD = """# Accuracy: synthetic records beside the table, and beside peers
 
-Written by `python -m benchmarks.accuracy --write` from the figures in `benchmarks/accuracy/figures.jsonl`, {count}
-of them{dates}; do not edit by hand. The same command measures the figures that are missing. All tables are public.
+For a reader who compares tools: how close do synthetic records come to public tables, ours and those of peers?
+`python -m benchmarks.accuracy --write` wrote this page from {count} figures{dates}, and measures missing ones; do not edit it.
 
-- Every release of ours is a `marginweave run` with its own home and ledger, scored on the `synthetic.csv` that it
-  published. Peers are the packages from PyPI in separate environments, with the versions pinned there, on the same two
-  cores; each gets the same table, public domain, epsilon and delta, and the settings it comes with.
-- Every repetition draws its own noise. `±` is the sample standard deviation of the repetitions, where there are several.
+- **Ours** is a `marginweave run` with its own home and ledger, scored on its `synthetic.csv`. **Peers** are pinned packages
+  from PyPI on the same two cores, with the same table, public domain, epsilon and delta, and their own settings. Ours make
+  as many records as the protected count says, peers as many as the table has.
+- **±** is the sample standard deviation of repetitions.
 - **TVD**: half the L1 distance of relative frequencies, mean of all marginals of one and of two columns, and of a fixed sample
-  of 300 of three (all, where there are fewer). **L1**: of all marginals. A missing value is a value. Less is better.
-- **CPU s** and **MB** are of all processes of a run, start and imports included; Prefect's server is not counted. A cell that
-  reached its limit of time or memory was stopped, and not repeated. The machine's load average was {load}.
-- Ours make as many records as the protected count says, peers as many as the table has.
+  of 300 of three, or of all. **L1**: of all marginals. A missing value is a value. Less is better.
+- **CPU s** and **MB** are of all processes of a run, without Prefect's server. The load average was {load}.
 """
 METHODS = """
 ## Methods
 
-The sections `aggregate` and `synthesize` of a configuration, everything else as it comes; for a peer, what it is asked for.
+The sections `aggregate` and `synthesize` of a configuration; for a peer, what it is asked for.
 """
 ASKED = """
 ## Asked and reached
@@ -43,25 +41,22 @@ The best of our methods by each target's own measure.
 DEFAULTS = """
 ## The default beside independent columns
 
-What a configuration with neither `aggregate` nor `synthesize` does, beside `independent`, which measures one-way marginals with
-the whole budget. Not worse means: mean TVD of two and of three columns at most that of `independent`, whatever the spread.
+A configuration with neither `aggregate` nor `synthesize`, beside `independent`, which spends the whole budget on one-way
+marginals. Not worse: mean TVD of two and of three columns at most that of `independent`.
 **{good} of {all} cells are not worse.**
 """
 WINS = """
 ## Wins and losses
 
-The best of our methods, the default, and the best peer that ended within its limits, by mean TVD. `even`: the means differ by
-less than both standard deviations together. The best method is picked after the fact on both sides.
+The best of our methods and the best peer that ended within its limits, picked after the fact. `even`: the means differ by
+less than both standard deviations together.
 """
 ENDS = """
 ## Opponents that take their time
 
-MST, AIM and PrivBayes at epsilon 1 and 10 with their own settings, beside the default. A run is stopped at three hours of CPU
-time; where it says less, it has not been given longer yet. **Times** is the peer's CPU time by the default's. At epsilon 10 AIM
-is not expected to end within three hours. On adult, after 70 CPU minutes, it had made 34 of at most 224 rounds and spent 21 %
-of its budget. On ma2019_cat, after 44, it had made 39 of at most 304 and spent 18 %. On drug_deaths_cat, after 25, it had made
-18 of at most 496 and spent 9 %. Later rounds are slower, as the model grows. The AIM of mbi's authors is a script in their
-repository, not in their package on PyPI, and is not measured.
+MST, AIM and PrivBayes, stopped at three hours of CPU time or where the table says less. **Times** is the peer's CPU time by the
+default's. At epsilon 10 AIM is not expected to end within three hours: after 70 CPU minutes on adult it had spent 21 % of its
+budget. The AIM of mbi's authors is not on PyPI, and is not measured.
 """
 
 

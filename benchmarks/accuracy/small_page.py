@@ -16,31 +16,30 @@ from benchmarks.scale.page import NOT_YET, header
 
 HEAD = """# Small tables: synthetic records beside peers
 
-Written by `python -m benchmarks.accuracy.small --write` from the {count} figures in
-`benchmarks/accuracy/small.jsonl`; do not edit by hand. The same command measures the figures that are missing:
-{missing} of {all} cells are not measured yet. Delta is 1e-6 everywhere.
+For a steward of 500 to 5,000 rows: how close do synthetic records come, and what is lost?
+`python -m benchmarks.accuracy.small --write` wrote this page from {count} figures in `benchmarks/accuracy/small.jsonl`, and
+measures those that are missing; do not edit it by hand. {missing} of {all} cells are not measured yet. Delta is 1e-6.
 
-- **Tables**: three random samples (seeded) of 500, 1,000, 2,000 and 5,000 rows of four tables, and of statsmodels' American
-  National Election Study of 1996 (`anes96`), which has 944 rows: these are all that "1,000" has of it. Every sample is released
-  once by each method; `±` is the sample standard deviation of these.
+- **Tables**: three random samples of four tables, and of statsmodels' American National Election Study of 1996 (`anes96`, 944
+  rows, all of them under "1,000"). Each method releases a sample once; `±` is the sample standard deviation.
 - **default**: a configuration with `rows:` and neither `aggregate` nor `synthesize`. **independent**: single columns with the
   whole budget. **dpsyn**: our marginals and GUM with `preset: paper`, DPSyn's settings. **dpmm-mst**, **dpmm-aim**: the package
-  dpmm from PyPI. Ours are made stage by stage in one process, without Prefect. A peer's cell is stopped after some
-  minutes of CPU.
+  dpmm from PyPI, stopped after some minutes of CPU.
 - **TVD**: half the L1 distance of relative frequencies, mean of all pairs, and of a fixed sample of 300 triples.
-- **Error of V**: mean distance of Cramér's V from the sample's, of the three and of the ten pairs of columns whose V is largest
-  in the sample.
-- **AUC**: of a logistic regression that learned from the synthetic records, on rows outside the sample (at most 5,000); of
-  `anes96` at 500 rows alone. More is better; of everything else less.
+- **Error of V**: mean distance of Cramér's V from the sample's, of the three and of the ten pairs whose V is largest there.
+- **AUC**: of a logistic regression that learned from the records, on at most 5,000 rows outside the sample; of `anes96` at 500
+  rows alone. More is better; of everything else less.
 """
 ASKED = """
 ## Asked and reached: 1,000 rows, epsilon {epsilon:g}
 
-Asked {where}: pairs and triples at most 3 % and two standard errors (of the samples' differences) worse
-than the best of MST, AIM and independent columns. The error of the three strongest associations at most 60 % of the better of
-MST and independent columns, of the ten strongest at most 80 %. *So far*: not all of these are
-measured; a comparison is of the samples that both have.
+{asked}
 """
+_ASKED_FIRST = """Asked: pairs and triples at most 3 % and two standard errors (of the samples' differences) worse than the best
+of MST, AIM and independent columns. The error of the three strongest associations at most 60 % of the better of MST and
+independent columns, of the ten strongest at most 80 %. *So far*: not all of these are measured; a comparison is of the samples
+that both have."""
+_ASKED_THEN = "The same limits, which were asked at epsilon 1."
 RESULTS = """
 ## {table}, {rows:,} rows
 """
@@ -52,7 +51,7 @@ Found = Mapping[tuple[str, int, float], Mapping[str, Sequence[Figure]]]
 
 
 WHY = """
-## Why some associations are missed, and what was tried
+## Why some associations are missed
 
 Simulated releases of 1,000 rows at epsilon 1, six of each table, in which one part after another was replaced by the truth
 (errors of V of the three strongest pairs):
@@ -60,15 +59,12 @@ Simulated releases of 1,000 rows at epsilon 1, six of each table, in which one p
 - **Merging** rare values loses most: counted without noise, but merged at 2 sigma, the pairs are off by .14 (adult), .15
   (drug_deaths) and .23 (ma2019), and by .01 without merging. Each column merges by its own noise, so two columns that say
   the same merge differently.
-- **Noise** of the standard deviation that six pairs can have, 17.5, alone makes .13, .11, .15 and .037 (affairs) of it: on
-  adult and affairs what is asked lies beyond pairs measured so well.
+- **Noise** of the standard deviation that six pairs can have, 17.5, alone makes .13, .11, .15 and .037 (affairs) of it.
 - **Selection** decides ma2019: its strongest associations rest on few records (55 children in one pair). By the distance
   from independence, as MST and AIM choose, even a choice without noise leaves .61; who knows the pairs gets .29.
-- **Choice and fit.** Releases of the three samples, the first two rows twice with other draws, the third once: *excess* chooses
-  six pairs by the sum over cells of max(0, |count - model| - sigma), *half* ends the fit at half the noise. Neither is
-  better on the whole. Without merging the three strongest pairs of adult, affairs and drug_deaths are closer in V, though on
-  none as close as asked. But the ten strongest of anes96 are farther off, the TVD of affairs is 7 % worse, and a classifier
-  learns less (AUC) from the records of adult, affairs and ma2019.
+- **Other settings** are not better on the whole: *excess* chooses six pairs by the sum over cells of max(0, |count - model| -
+  sigma), *half* ends the fit at half the noise (releases of the three samples). Nor was a fit closer to the counts where values
+  are merged, 9 or 12 pairs, scores that imitate V, or one fit that starts near single records.
 
 | setting | measure | adult | affairs | anes96 | drug_deaths | ma2019 |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -78,18 +74,6 @@ Simulated releases of 1,000 rows at epsilon 1, six of each table, in which one p
 | | TVD 2-way, AUC | .149, .701 | .116, .579 | .156 | .056, .506 | .136, .642 |
 | merging at 1 sigma, excess, half | V, 3 and 10 | .135, .212 | .044, .078 | .049, .069 | .218, .229 | .648, .560 |
 | | TVD 2-way, AUC | .146, .758 | .119, .538 | .155 | .061, .489 | .132, .710 |
-
-- **A fit closer to the counts** helps only where nothing is merged (simulated, three releases a table; ends at a noise of 1,
-  .5 and .2 on the same draws: three strongest pairs of adult .176, .139, .146, of drug_deaths .260, .202, .199). With
-  values merged at 2 sigma it changes little: adult .191 and .193, drug_deaths .222 and .206, ma2019 .588 and .584.
-- Tried and not taken as well: no merging with pairs chosen by |counts - model| less what noise makes of them. Releases:
-  adult .128 of .163 and drug_deaths .192 of .216, but affairs .061 of .037, and TVD 5 % worse on adult and affairs. Not
-  taken are also: the same with merging at 1 sigma (simulated: drug_deaths .338, as the choice finds 2.3 of the three
-  strongest pairs instead of 3), and 9 and 12 pairs. Nor are scores that imitate V. They are as small as the noise of the
-  choice (simulated, the Euclidean distance weighted by the inverse root of expected counts: of the three strongest pairs it
-  finds 1 on adult and none on ma2019). Nor is one fit that starts near single records (simulated without merging: adult
-  .132, drug_deaths .161; but in releases with merging at 1 sigma the triples of affairs are off by .247 instead of .210),
-  nor exchanges of records across components.
 """
 
 
@@ -98,8 +82,8 @@ def render(figures: Iterable[Figure], cells: int) -> str:
     every = list(figures)
     found = grouped(every)
     parts = [HEAD.format(count=len(every), missing=cells - len(every), all=cells)]
-    for epsilon, where in ((1.0, "here"), (_SMALL_EPSILON, "at epsilon 1, reported here")):
-        parts += [ASKED.format(epsilon=epsilon, where=where), *asked_lines(found, epsilon)]
+    for epsilon, asked in ((1.0, _ASKED_FIRST), (_SMALL_EPSILON, _ASKED_THEN)):
+        parts += [ASKED.format(epsilon=epsilon, asked=asked), *asked_lines(found, epsilon)]
     for table, rows in dict.fromkeys((table, rows) for table, rows, _ in found):
         parts += [RESULTS.format(table=table, rows=rows), *result_lines(found, table, rows)]
     parts += [WHY, "\n## Settings\n", *method_lines(every)]
