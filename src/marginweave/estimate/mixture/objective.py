@@ -146,13 +146,7 @@ def _curvature(
     other_features = []
     for block_feature, target in owned:
         other_features.append([f for f in target.features if f != block_feature])
-    longest = max(2, *map(len, other_features))
-    nothing = len(layout.features)
-    padded_lists = []
-    for features_of_target in other_features:
-        padding = [nothing] * (longest - len(features_of_target))
-        padded_lists.append(features_of_target + padding)
-    padded = np.array(padded_lists, np.int64)
+    padded = _padded(other_features, len(layout.features))
     tails, tail_rows = np.unique(
         padded[:, 1:],
         axis=0,
@@ -179,6 +173,16 @@ def _curvature(
         tail_rows=tail_rows[order],
         precision=np.array(precision, F32),
     )
+
+
+def _padded(lists: Sequence[Sequence[int]], filler: int) -> Integers:
+    """Return lists as rows of one array of at least two columns, filled up with `filler`."""
+    longest = max(2, *map(len, lists))
+    rows = []
+    for numbers in lists:
+        padding = [filler] * (longest - len(numbers))
+        rows.append([*numbers, *padding])
+    return np.array(rows, np.int64)
 
 
 def _groups(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> list[Group]:
