@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
-from marginweave.evaluate.distances import sorted_names
+from marginweave.evaluate.distances import Names, sorted_names
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.means import expected_noise
 from marginweave.released.evaluation import MarginalBound
@@ -55,21 +55,21 @@ class BeyondNoise:
     records follow and that differ from those of the table.
     """
 
-    large: Collection[tuple[str, ...]] = frozenset()
-    passed_over: Collection[tuple[str, ...]] = frozenset()
+    large: Collection[Names] = frozenset()
+    passed_over: Collection[Names] = frozenset()
     known_columns: Set[str] = frozenset()
 
 
 def known_apart(
     bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration
-) -> dict[tuple[str, ...], float]:
+) -> dict[Names, float]:
     """Return, for sets with exact known counts, the share of records that would have to change to agree with the noisy counts.
 
     Sets are left out where noise explains the distance (`_NORM_DEVIATIONS`).
     """
     exact_tables = [table.attributes for table in configuration.totals if table.exact]
     exact = [_names(attributes, configuration) for attributes in exact_tables]
-    shares: dict[tuple[str, ...], float] = {}
+    shares: dict[Names, float] = {}
     for bound in bounds:
         if not bound.noise or not bound.deviation:
             continue
@@ -88,7 +88,7 @@ def _names(attributes: Iterable[int], configuration: Configuration) -> set[str]:
     return {configuration.attributes[a].name for a in attributes}
 
 
-def apart_words(apart: Mapping[tuple[str, ...], float], titles: Mapping[str, str]) -> Iterator[str]:
+def apart_words(apart: Mapping[Names, float], titles: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence of the verdict for each set of `known_apart`; `titles` has what it calls a column."""
     for names, share in apart.items():
         # the sentence of a column covers the sets that hold it

@@ -217,7 +217,9 @@ def known_shares(cells: Cells, reference_records: int, records: int) -> tuple[Fl
 
 def shares_apart(p: FloatArray, q: FloatArray) -> float:
     """Return the total variation distance of shares of the same cells, with the remainder of 1 as one more cell."""
-    return 0.5 * float(np.abs(p - q).sum() + abs(p.sum() - q.sum()))
+    cells = np.abs(p - q).sum()
+    remainder = abs(p.sum() - q.sum())
+    return 0.5 * float(cells + remainder)
 
 
 def noise_distance(cells: int, sigma: float, records: int) -> float:
@@ -226,7 +228,8 @@ def noise_distance(cells: int, sigma: float, records: int) -> float:
     E|Z| = sigma sqrt(2 / pi) for a normal Z, one for each released cell. This is the noise as drawn; making counts
     consistent reduces it.
     """
-    return min(1.0, 0.5 * cells * sigma * math.sqrt(2 / math.pi) / max(records, 1))
+    norm = 0.5 * cells * sigma * math.sqrt(2 / math.pi)
+    return min(1.0, norm / max(records, 1))
 
 
 def expected_shares(

@@ -56,7 +56,8 @@ def association(
         )
 
     if not comparison.is_exact:
-        pairs = [(i, j) for i, j in pairs if comparison.sizes[i] > 1 and comparison.sizes[j] > 1]
+        varied = {j for j, size in enumerate(comparison.sizes) if size > 1}
+        pairs = [pair for pair in pairs if varied.issuperset(pair)]
     results = zip(pairs, comparison.measure(pairs, measure), strict=True)
     measured = {pair: measures for pair, measures in results if measures is not None}
     paired = set(itertools.chain.from_iterable(measured))

@@ -55,7 +55,8 @@ def distance_bound(distance: float, sigma: float, cells: int, *, level: float = 
     if min(distance, sigma, cells) < 0:
         raise InputError("distance, sigma and cells must not be negative")
     tail = math.sqrt(-math.log1p(-level))
-    return distance + sigma * (math.sqrt(2 * math.log(2)) * cells + tail * math.sqrt(2 * cells))
+    norm = math.sqrt(2 * math.log(2)) * cells
+    return distance + sigma * (norm + tail * math.sqrt(2 * cells))
 
 
 def marginal_bounds(marginals: Marginals, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
@@ -73,7 +74,8 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
     """
     compression = compression_of(marginals, configuration)[1]
     one_way, wider = marginals.measured
-    sets = sorted(cell_deviations([*one_way, *wider]), key=lambda attributes: (len(attributes), attributes))
+    sets = list(cell_deviations([*one_way, *wider]))
+    sets.sort(key=lambda attributes: (len(attributes), attributes))
     numberings = [number_set(attributes, marginals.domain.sizes, [records]) for attributes in sets]
     tallies = records.each(numberings)
     holders_of = Holders([marginal.attributes for marginal in wider])
@@ -209,7 +211,8 @@ def _combined(holders: Sequence[Observation], attributes: Clique) -> tuple[NDArr
         variance = holder.deviation**2 + 1 / 12
         tables.append(table)
         precisions.append(1 / (summed_cells * variance))
-    total = np.sum([p * table for p, table in zip(precisions, tables, strict=True)], axis=0)
+    weighted = [p * table for p, table in zip(precisions, tables, strict=True)]
+    total = np.sum(weighted, axis=0)
     return total / sum(precisions), sum(precisions) ** -0.5
 
 

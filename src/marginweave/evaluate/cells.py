@@ -67,7 +67,8 @@ class Records:
             widths = [len(list(value_slots(codes))) for codes in table]
             self._records += len(table[0])
         ends = np.cumsum(widths).tolist()
-        self.slots = tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True))
+        slots = [range(end - width, end) for end, width in zip(ends, widths, strict=True)]
+        self.slots = tuple(slots)
         self._blocks = blocks
         self._code_type = code_type(max(domain.sizes))
         self.room = memory // _SHARE

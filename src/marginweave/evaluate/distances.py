@@ -45,7 +45,9 @@ _UNCHOSEN = 0.55
 # The part of the records with merged values that counts as misplaced.
 _MISPLACED = 0.25
 
-Sets = Mapping[tuple[str, ...], float | None]
+Names = tuple[str, ...]
+"""The names of a set of columns."""
+Sets = Mapping[Names, float | None]
 
 
 def merged_shares(compression: Compression, names: Sequence[str]) -> dict[str, float]:
@@ -66,7 +68,7 @@ def set_errors(
     drawn: Mapping[int, float] | None = None,
     *,
     is_smoothed: bool = True,
-) -> dict[tuple[str, ...], float]:
+) -> dict[Names, float]:
     """Return the expected distance of every set that has counts, by its sorted names.
 
     Args:
@@ -78,10 +80,12 @@ def set_errors(
         is_smoothed: False for k-tuples only.
     """
     merged = merged or {}
-    norms = {length: 2 * max(records, 1.0) * distance for length, distance in (drawn or {}).items()}
+    drawn = drawn or {}
+    twice_records = 2 * max(records, 1.0)
+    norms = {length: twice_records * distance for length, distance in drawn.items()}
     modelled = _model_bounds(bounds, norms)
     share = max(_OF_SETS, statistics.median(_taken_shares(modelled) or [0.0]))
-    errors: dict[tuple[str, ...], float] = {}
+    errors: dict[Names, float] = {}
     for bound, model_bound in zip(bounds, modelled, strict=True):
         if bound.noise is None:
             continue
@@ -93,7 +97,8 @@ def set_errors(
         misplaced = 0.0
         if len(bound.attributes) > 1:
             misplaced = _MISPLACED * sum(merged.get(name, 0.0) for name in bound.attributes)
-        errors[sorted_names(bound.attributes)] = min(1.0, norm / (2 * max(records, 1.0)) + misplaced)
+        error = norm / twice_records + misplaced
+        errors[sorted_names(bound.attributes)] = min(1.0, error)
     return errors
 
 
@@ -132,8 +137,8 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
 
 
 def unchosen_errors(
-    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float, passed_over: float = 0.0
-) -> dict[tuple[str, ...], float]:
+    distances: Mapping[Names, float], counts: Aggregates, deviation: float, passed_over: float = 0.0
+) -> dict[Names, float]:
     """Return the expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
 
     With the shares p_a and q_b of their values, N records and noise of standard deviation s, a cell is off by what noise would
@@ -152,12 +157,13 @@ def unchosen_errors(
     records = max(1.0, float(counts.record_count))
     noise = expected_noise(deviation, 1) / records
     columns: list[tuple[str, float, Floats]] = []
-    for name, values in zip(counts.domain.names, label_counts(counts), strict=True):
+    named_counts = zip(counts.domain.names, label_counts(counts), strict=True)
+    for name, values in named_counts:
         distance = distances.get((name,))
         if distance is not None:
             columns.append((name, distance, _shares(values, records)))
 
-    errors: dict[tuple[str, ...], float] = {}
+    errors: dict[Names, float] = {}
     for first_column, second_column in itertools.combinations(columns, 2):
         first, first_distance, p = first_column
         second, second_distance, q = second_column
@@ -167,8 +173,11 @@ def unchosen_errors(
         first_limit = 2 * (1 - p.max())
         second_limit = 2 * (1 - q.max())
         pair_distance = max(by_noise, min(passed_over, first_limit, second_limit))
-        variances = np.outer(p * (1 - p), q * (1 - q)) / records
-        chance_in_cells = np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent)
+        p_variances = p * (1 - p)
+        q_variances = q * (1 - q)
+        variances = np.outer(p_variances, q_variances) / records
+        draw_distances = np.sqrt(4 / math.pi * variances)
+        chance_in_cells = np.minimum(draw_distances, 2 * independent)
         chance = float(chance_in_cells.sum()) / 2
         error = math.hypot(pair_distance, chance, first_distance, second_distance)
         errors[sorted_names((first, second))] = min(1.0, error)
@@ -181,19 +190,19 @@ def _shares(counts: Floats, records: float) -> Floats:
     return np.append(shares, max(0.0, 1.0 - float(shares.sum())))
 
 
-def sorted_names(names: Sequence[str]) -> tuple[str, ...]:
+def sorted_names(names: Sequence[str]) -> Names:
     """Return the names of a set of columns in the order by which it is looked up."""
     return tuple(sorted(names))
 
 
-def expected_errors(distances: Mapping[tuple[str, ...], float], names: Sequence[str]) -> Sets:
+def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> Sets:
     """Return the expected distance of every set of one to three columns; None for a pair of which nothing is known.
 
     `distances` has that of sets by themselves, by their sorted names. Triples are left out unless they were measured, or all
     their pairs are known.
     """
     place = {name: i for i, name in enumerate(names)}
-    errors: dict[tuple[str, ...], float | None] = {}
+    errors: dict[Names, float | None] = {}
     for columns, distance in distances.items():
         ordered = sorted(columns, key=place.__getitem__)
         errors[tuple(ordered)] = distance

@@ -143,7 +143,14 @@ def _conditional_columns(configuration: Configuration) -> set[str]:
     return names
 
 
-def _looks_drawn(values: Floats, attribute: Attribute, column: Column, deviation: float, *, is_paired: bool) -> bool:
+def _looks_drawn(
+    values: Floats,
+    attribute: Attribute,
+    column: Column,
+    deviation: float,
+    *,
+    is_paired: bool,
+) -> bool:
     """Return whether counts are those that draws by the public weights of the column would give.
 
     False where they are too few or too noisy to tell.

@@ -39,6 +39,9 @@ class _Measured(NamedTuple):
     released: int
 
 
+_Measures = dict[Attributes, _Measured]
+
+
 def evaluate_release(
     records: Records,
     aggregates: Aggregates,
@@ -142,7 +145,7 @@ def _k_marginal_score(places: Sequence[int], distance_of_set: Mapping[Attributes
     return 1000 * (1 - math.fsum(scored) / len(scored))
 
 
-def _measure_lengths(comparison: Comparison, sets: list[list[Attributes]]) -> list[dict[Attributes, _Measured]]:
+def _measure_lengths(comparison: Comparison, sets: list[list[Attributes]]) -> list[_Measures]:
     """Return the sums and distances of each attribute set, by length: one pass over the records of both sides."""
     reference_records = len(comparison.reference)
     records = len(comparison.synthetic)
@@ -157,16 +160,16 @@ def _measure_lengths(comparison: Comparison, sets: list[list[Attributes]]) -> li
             released=int((cells.reference[cells.complete] > 0).sum()),
         )
 
-    measured: list[dict[Attributes, _Measured]] = []
+    measured: list[_Measures] = []
     for sets_of_length in sets:
         measures = comparison.measure(sets_of_length, measure)
         measured.append(dict(zip(sets_of_length, measures, strict=True)))
     return measured
 
 
-def _all(measured: list[dict[Attributes, _Measured]]) -> dict[Attributes, _Measured]:
+def _all(measured: list[_Measures]) -> _Measures:
     """Return the measures of the sets of all lengths."""
-    every_set: dict[Attributes, _Measured] = {}
+    every_set: _Measures = {}
     for sets_of_length in measured:
         every_set.update(sets_of_length)
     return every_set
@@ -175,7 +178,7 @@ def _all(measured: list[dict[Attributes, _Measured]]) -> dict[Attributes, _Measu
 def _agreement(
     comparison: Comparison,
     domain: Domain,
-    measured: list[dict[Attributes, _Measured]],
+    measured: list[_Measures],
     distances: list[MarginalDistance],
     ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
@@ -204,7 +207,7 @@ def _agreement(
     )
 
 
-def _length_metrics(measured: list[dict[Attributes, _Measured]]) -> Iterator[LengthMetrics]:
+def _length_metrics(measured: list[_Measures]) -> Iterator[LengthMetrics]:
     """Yield the metrics of each length that has counts."""
     for length, sets in enumerate(measured, start=1):
         if sets:
@@ -220,9 +223,9 @@ def _distances(comparison: Comparison, distance_of_set: dict[Attributes, float])
     """Return the mean distances of the lengths that were counted in full, then of a sample of longer sets."""
     single = [j for j in range(len(comparison.sizes)) if comparison.is_single(j)]
     counted = max((len(attributes) for attributes in distance_of_set), default=0)
-    by_length: dict[int, list[float]] = {length: [] for length in range(1, counted + 1)}
-    for attributes, tvd in distance_of_set.items():
-        by_length[len(attributes)].append(tvd)
+    by_length: dict[int, list[float]] = {}
+    for length in range(1, counted + 1):
+        by_length[length] = [tvd for attributes, tvd in distance_of_set.items() if len(attributes) == length]
     for length in _LONGER:
         if counted < length <= len(single):
             sample = agreement.sampled_sets(single, length, _SAMPLED)
@@ -232,8 +235,14 @@ def _distances(comparison: Comparison, distance_of_set: dict[Attributes, float])
     for length, distances in by_length.items():
         if distances:
             mean = math.fsum(distances) / len(distances)
-            all_sets = math.comb(len(single), length)
-            means.append(MeanDistance(length=length, sets=len(distances), of=all_sets, tvd=mean, l1=2 * mean))
+            mean_distance = MeanDistance(
+                length=length,
+                sets=len(distances),
+                of=math.comb(len(single), length),
+                tvd=mean,
+                l1=2 * mean,
+            )
+            means.append(mean_distance)
     return tuple(means)
 
 

@@ -61,7 +61,8 @@ class NumberTally:
             starts.append(first + points * np.arange(parts_of_bin) // parts_of_bin)
         scale = 10**column.resolution
         parts = np.concatenate(starts) / scale
-        return cls(parts=parts, counts=np.zeros(len(parts), np.int64), codes=column.special)
+        counts = np.zeros(len(parts), np.int64)
+        return cls(parts=parts, counts=counts, codes=column.special)
 
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Count values; missing ones and special codes are left out."""
@@ -253,7 +254,12 @@ def mean_floor(counts: Floats, values: Floats, sigma: float, level: float = LEVE
 
 
 def quantile_interval(
-    counts: Floats, bins: Codes, ends: tuple[Floats, Floats], sigma: float, probability: float, level: float = LEVEL
+    counts: Floats,
+    bins: Codes,
+    ends: tuple[Floats, Floats],
+    sigma: float,
+    probability: float,
+    level: float = LEVEL,
 ) -> tuple[float, float]:
     """Return the interval of the bins that a quantile may lie in, from the low end of the first to the high end of the last.
 
@@ -274,7 +280,8 @@ def quantile_interval(
     scores: list[float] = []
     for edge in range(len(lows) + 1):
         weights = (bins < edge) - probability
-        scores.append(counts @ weights / max(reach * np.sqrt(weights @ weights), 1e-300))
+        noise = max(reach * np.sqrt(weights @ weights), 1e-300)
+        scores.append(counts @ weights / noise)
 
     places = range(len(lows))
     first_places = [place for place in places if scores[place + 1] >= -1]

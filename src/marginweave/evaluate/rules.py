@@ -22,9 +22,12 @@ from marginweave.prepare.codes import column_codes
 from marginweave.released.evaluation import BrokenRule
 
 Broken = NDArray[np.bool_]
+BrokenRules = tuple[BrokenRule, ...]
+NamedRule = tuple[str, str, Broken]
+"""The key of a rule, its columns, and which records break it."""
 
 
-def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenRule, ...]:
+def broken_rules(table: pa.Table, configuration: Configuration) -> BrokenRules:
     """Count the records of a table that break each declared rule; the inconsistencies of the NIST CRC reports.
 
     Args:
@@ -39,11 +42,12 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
     for rule, subject, broken in _broken(table, configuration):
         records = broken.sum()
         share = float(records / max(len(broken), 1))
-        rules.append(BrokenRule(rule=rule, subject=subject, records=int(records), share=share))
+        broken_rule = BrokenRule(rule=rule, subject=subject, records=int(records), share=share)
+        rules.append(broken_rule)
     return tuple(rules)
 
 
-def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
+def add_rules(blocks: Sequence[tuple[BrokenRules, int]]) -> BrokenRules:
     """Return the result of `broken_rules` for a table, from that of each of its blocks and their numbers of records.
 
     DP: as private as the blocks.
@@ -54,11 +58,12 @@ def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[Bro
     for rules in zip(*rules_of_blocks, strict=True):  # the same rule in every block
         broken = sum(rule.records for rule in rules)
         share = broken / max(total_records, 1)
-        added.append(rules[0].model_copy(update={"records": broken, "share": share}))
+        sums = {"records": broken, "share": share}
+        added.append(rules[0].model_copy(update=sums))
     return tuple(added)
 
 
-def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
+def _broken(table: pa.Table, configuration: Configuration) -> Iterator[NamedRule]:
     """Yield the key of each rule, its columns, and which records break it."""
     clean = clean_table(table, configuration)
     structure = configuration.structure or Structure()
@@ -77,9 +82,7 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str
             yield "never missing", name, missing.to_numpy(zero_copy_only=False)
 
 
-def _between_columns(
-    clean: pa.Table, configuration: Configuration, structure: Structure
-) -> Iterator[tuple[str, str, Broken]]:
+def _between_columns(clean: pa.Table, configuration: Configuration, structure: Structure) -> Iterator[NamedRule]:
     """Yield the rules between columns as `_broken` does."""
     if structure.forbidden:
         boxes = configuration.excluded_by(Structure(forbidden=structure.forbidden))
@@ -95,9 +98,12 @@ def _excluded(clean: pa.Table, configuration: Configuration, forbidden: Sequence
     """Return which records have one of the forbidden combinations."""
     attributes = configuration.attributes
     labels: list[tuple[str, ...]] = [()] * len(attributes)
-    codes: list[NDArray[np.integer]] = [np.zeros(clean.num_rows, np.uint8)] * len(attributes)
-    for place in {place for box in forbidden for place, _ in box}:
-        codes[place], labels[place] = column_codes(clean, configuration, attributes[place].column, None)
+    no_codes: NDArray[np.integer] = np.zeros(clean.num_rows, np.uint8)
+    codes = [no_codes] * len(attributes)
+    places = {place for box in forbidden for place, _ in box}
+    for place in places:
+        name = attributes[place].column
+        codes[place], labels[place] = column_codes(clean, configuration, name, None)
     return broken_records(codes, rule_masks(forbidden, attributes, labels))
 
 
@@ -125,9 +131,11 @@ def _decoded(values: pa.Array) -> pa.Array:
 def _differs(table: pa.Table, clean: pa.Table, configuration: Configuration, rule: ComputedColumn) -> Broken:
     """Return which records have another value than the rule gives; a difference or sum needs all of its values."""
     name = rule.computed
-    kind = values_of(configuration.columns[name], configuration.missing_texts(name))
+    missing_texts = configuration.missing_texts(name)
+    kind = values_of(configuration.columns[name], missing_texts)
     wanted = _decoded(computed_values(rule, clean, configuration.columns))
-    values = _decoded(kind.clean(table.column(name).combine_chunks()))
+    released = table.column(name).combine_chunks()
+    values = _decoded(kind.clean(released))
     unlike = pc.fill_null(pc.not_equal(wanted, values), False)
     if isinstance(rule, DeterminedColumn):
         unlike = pc.or_(unlike, pc.xor(wanted.is_null(), values.is_null()))

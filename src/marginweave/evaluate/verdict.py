@@ -17,6 +17,7 @@ from marginweave.configuration.values import listed
 from marginweave.domain.zeros import domain_sizes, rows_are_changed, unkept_columns
 from marginweave.evaluate.advice import KNOWN_ADVICE, BeyondNoise, advice, apart_words, known_apart
 from marginweave.evaluate.distances import (
+    Names,
     Sets,
     expected_errors,
     merged_shares,
@@ -112,8 +113,8 @@ def release_verdict(
     distances = _distances(bounds, counts, configuration, compression, model)
     measured = {sorted_names(bound.attributes) for bound in bounds}
     large = set(_large_pairs(configuration, counts, compression)) - measured
-    unchosen: dict[tuple[str, ...], float] = {}
-    passed_over: set[tuple[str, ...]] = set()
+    unchosen: dict[Names, float] = {}
+    passed_over: set[Names] = set()
     pair_deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
     if _chooses_pairs(configuration) and pair_deviation is not None:
         by_noise = unchosen_errors(distances, counts, pair_deviation)
@@ -147,7 +148,7 @@ def _distances(
     configuration: Configuration,
     compression: Compression | None,
     model: Sequence[ErrorParts],
-) -> dict[tuple[str, ...], float]:
+) -> dict[Names, float]:
     """Return the expected distance of every set that has counts; arguments as for `release_verdict`."""
     merged = {} if compression is None else merged_shares(compression, counts.domain.names)
     drawn = {part.length: part.sampling_error or 0.0 for part in model}
@@ -179,7 +180,7 @@ def _column_facts(
 
 
 def _add_configuration_sentences(
-    verdict: Verdict, counts: Aggregates, configuration: Configuration, apart: Mapping[tuple[str, ...], float]
+    verdict: Verdict, counts: Aggregates, configuration: Configuration, apart: Mapping[Names, float]
 ) -> Verdict:
     """Return the verdict with sentences on cells and rows that the configuration changed, and on `known_apart` counts."""
     titles = configuration.titled_names
@@ -219,9 +220,7 @@ def _add_choice_sentence(
     return verdict.model_copy(update={"says": says, "advice": (_MEASURE_SOME, *verdict.advice)})
 
 
-def _add_reason(
-    row: SetVerdict, reasons: Mapping[tuple[str, ...], str | None], configuration: Configuration
-) -> SetVerdict:
+def _add_reason(row: SetVerdict, reasons: Mapping[Names, str | None], configuration: Configuration) -> SetVerdict:
     """Return the row with the reason why its set has no counts: that of `reasons` by its sorted names, or the usual one."""
     is_counted = configuration.marginals is None and len(row.attributes) <= configuration.reporting_length
     usual = "nothing released" if is_counted else "not asked for"
@@ -252,9 +251,7 @@ def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
     return deviations
 
 
-def _large_pairs(
-    configuration: Configuration, counts: Aggregates, compression: Compression | None
-) -> Iterator[tuple[str, ...]]:
+def _large_pairs(configuration: Configuration, counts: Aggregates, compression: Compression | None) -> Iterator[Names]:
     """Yield the pairs with more cells than `max_cells`, by sorted names.
 
     Cells are those of merged values where rounds choose, and of the released domain where all pairs are measured.
@@ -422,7 +419,8 @@ def _examples(sets: Sequence[SetVerdict], length: int, key: str, titles: Mapping
     if key == "good":
         return ""
     wanted = "not" if key == "bad" else "with care"
-    graded = [row for row in sets if len(row.attributes) == length and row.grade == wanted and row.error is not None]
+    of_length = [row for row in sets if len(row.attributes) == length]
+    graded = [row for row in of_length if row.grade == wanted and row.error is not None]
     if not graded:
         return ""
     worst = sorted(graded, key=lambda row: -(row.error or 0))

@@ -122,7 +122,14 @@ def _are_excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
     return False
 
 
-def _sentences(test: Dependence, about: str, rows: int, *, has_merged: bool, has_rules: bool) -> list[str]:
+def _sentences(
+    test: Dependence,
+    about: str,
+    rows: int,
+    *,
+    has_merged: bool,
+    has_rules: bool,
+) -> list[str]:
     """Return the sentences on a test; `about` is what it is of, `rows` the most rows of a person."""
     p = f"p = {test.p:.2g}" if test.p >= 1e-4 else "p is below 0.0001"
     exact = f"chi-square {test.distance:.1f}, {test.freedom} degrees of freedom"

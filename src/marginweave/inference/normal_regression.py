@@ -127,7 +127,8 @@ class Calibrated:
             scales.append(scale)
         standardized.append(terms[-1])
 
-        columns = np.concatenate([term.model_weights[:, records[:, term.place]] for term in standardized])
+        values = [term.model_weights[:, records[:, term.place]] for term in standardized]
+        columns = np.concatenate(values)
         intercept = np.ones((1, len(records)))
         x = np.concatenate([intercept, columns[:-1]]).T
         queries, places = _queries(standardized, squares.measured.sizes)
@@ -139,7 +140,8 @@ class Calibrated:
         z = (x[:, first] * x[:, second]).T
         x_places = places[first, second]
         moved = np.zeros((len(sums.values), len(records)))
-        moved[x_places] = np.linalg.pinv(start * z @ z.T, rcond=1e-10, hermitian=True) @ z
+        products = start * z @ z.T
+        moved[x_places] = np.linalg.pinv(products, rcond=1e-10, hermitian=True) @ z
         gaps = sums.values[x_places] - start * z.sum(axis=1)
         return cls(
             x=x,
@@ -174,7 +176,8 @@ class Calibrated:
         for ignored_sums in self.ignored:
             shift = reaction @ ignored_sums
             spread += np.outer(shift, shift)
-        scores = self.x * (self.y - self._mean(b, kind)[0])[:, None]
+        p, _ = self._mean(b, kind)
+        scores = self.x * (self.y - p)[:, None]
         spread += sampling * self.start * scores.T @ scores
         covariance = transfer @ spread @ transfer.T
 
@@ -216,7 +219,8 @@ class Calibrated:
 
     def _linear_fit(self, values: Floats) -> tuple[Floats, Floats]:
         """Return the best linear fit c by x to values of records, and the residuals r."""
-        fit: Floats = np.linalg.solve(self.x.T @ self.x, self.x.T @ values).astype(np.float64)
+        squares = self.x.T @ self.x
+        fit: Floats = np.linalg.solve(squares, self.x.T @ values).astype(np.float64)
         return fit, values - self.x @ fit
 
     def _score(self, b: Floats, kind: Kind) -> Floats:
@@ -225,7 +229,9 @@ class Calibrated:
         fit, residuals = self._linear_fit(p)
         # T_xy - T_xx c - sum w x r
         products = self.sums.values[self.places]
-        return products[:-1, -1] - products[:-1, :-1] @ fit - self.x.T @ (self.weights * residuals)
+        x_y = products[:-1, -1]
+        x_x = products[:-1, :-1]
+        return x_y - x_x @ fit - self.x.T @ (self.weights * residuals)
 
     def _reaction(self, b: Floats, kind: Kind) -> Floats:
         """Return the change of g(b) for each unit of noise of a sum, shape (columns, sums)."""
@@ -241,7 +247,8 @@ class Calibrated:
         _, slopes = self._mean(b, kind)
         mean_slope = slopes.mean()
         measured = self.sums.values[self.places][:-1, :-1]
-        return mean_slope * measured + (self.x.T * (self.weights * (slopes - mean_slope))) @ self.x
+        deviations = self.weights * (slopes - mean_slope)
+        return mean_slope * measured + (self.x.T * deviations) @ self.x
 
     def _noise(self) -> tuple[float, int]:
         """Return the noise of the least certain contrast of columns relative to its spread, and the column with most of it."""
@@ -309,7 +316,8 @@ def _queries(terms: Sequence[Term], sizes: Mapping[int, int]) -> tuple[list[Weig
     padded: list[Term] = []
     for term in terms:
         lacking = sizes[term.place] - term.weights.shape[1]
-        padded.append(replace(term, weights=np.pad(term.weights, ((0, 0), (0, lacking)))))
+        weights = np.pad(term.weights, ((0, 0), (0, lacking)))
+        padded.append(replace(term, weights=weights))
     starts = np.cumsum(
         [1, *(len(term.weights) for term in padded)]
     ).tolist()  # of the columns of each term, and the end
@@ -330,8 +338,8 @@ def _queries(terms: Sequence[Term], sizes: Mapping[int, int]) -> tuple[list[Weig
     for (term, start), (later_term, later_start) in itertools.combinations(placed_terms, 2):
         shape = (len(term.weights), len(later_term.weights))
         first, second = np.indices(shape).reshape(2, -1)
-        weights = {term.place: term.weights[first], later_term.place: later_term.weights[second]}
-        queries.append(dict(sorted(weights.items())))
+        query = {term.place: term.weights[first], later_term.place: later_term.weights[second]}
+        queries.append(dict(sorted(query.items())))
         places[start + first, later_start + second] = number + np.arange(len(first))
         number += len(first)
     return queries, np.maximum(places, places.T)

@@ -237,8 +237,11 @@ class Release:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        frame: pd.DataFrame = self._read(name, lambda content: pq.read_table(pa.BufferReader(content)).to_pandas())
-        return frame
+        def parse(content: bytes) -> pd.DataFrame:
+            frame: pd.DataFrame = pq.read_table(pa.BufferReader(content)).to_pandas()
+            return frame
+
+        return self._read(name, parse)
 
     @property
     def _facts(self) -> dict[str, str]:

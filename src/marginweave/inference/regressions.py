@@ -87,7 +87,11 @@ def _check(question: Regression) -> None:
     check_level(question.level)
     if question.kind not in get_args(Kind):
         raise InputError(f"kind ({question.kind}) must be {' or '.join(get_args(Kind))}")
-    wrong = [name for name, numbers in question.values.items() if not np.isfinite([*numbers.values()]).all()]
+    wrong: list[str] = []
+    for name, number_of_value in question.values.items():
+        numbers = list(number_of_value.values())
+        if not np.isfinite(numbers).all():
+            wrong.append(name)
     if wrong:
         raise InputError(f"values of {listed(wrong)} must be finite numbers")
 

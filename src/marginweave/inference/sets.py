@@ -22,7 +22,12 @@ MOST_SETS = 1000
 
 
 def draw_sets(
-    place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None = None, prefix: str = ""
+    place: Path,
+    columns: Sequence[str],
+    sets: int,
+    of: str,
+    seed: int | None = None,
+    prefix: str = "",
 ) -> Iterator[pd.DataFrame]:
     """Yield `sets` tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
 

@@ -92,7 +92,8 @@ class DrawnTables:
                 sample = generator.multinomial(self.rows, weights)
                 deviations = np.sqrt(sampling) * (sample - self.rows * weights)
                 for i, margin in enumerate(self.margins):
-                    targets[i] = targets[i] + np.bincount(margin.of_records, deviations, len(targets[i]))
+                    block_deviations = np.bincount(margin.of_records, deviations, len(targets[i]))
+                    targets[i] = targets[i] + block_deviations
             drawn_weights = self._fitted(targets, np.maximum(weights, _LEAST))
             yield self.records[generator.choice(len(drawn_weights), LARGER * self.rows, p=drawn_weights)]
 
@@ -111,8 +112,10 @@ class DrawnTables:
                 first = counts_of_column[first_place]
                 second = counts_of_column[second_place]
                 total = (first.sum() + second.sum()) / 2
-                # the residual, and the counts of a table of independent columns
-                counts = counts + first[:, None] / len(second) + (second - total / len(second)) / len(first)
+                # residual_ij + first_i / J + (second_j - total / J) / I
+                row_part = first[:, None] / len(second)
+                column_part = (second - total / len(second)) / len(first)
+                counts = counts + row_part + column_part
             block_counts = np.bincount(margin.blocks, counts.ravel())
             targets.append(np.asarray(block_counts, np.float64))
         return targets[::-1]
@@ -158,7 +161,11 @@ def _single(squares: LeastSquares, records: Records, part: Part, place: int) -> 
 
 
 def _pair(
-    squares: LeastSquares, records: Records, model: Floats, columns: Sequence[Part], places: tuple[int, int]
+    squares: LeastSquares,
+    records: Records,
+    model: Floats,
+    columns: Sequence[Part],
+    places: tuple[int, int],
 ) -> Margin:
     """Return the margin of two columns, with a block for each cell of more records than its noise, and one for all others."""
     model_parts = {columns[place].axis: columns[place] for place in places}
