@@ -109,15 +109,15 @@ def test_a_bin_holds_the_numbers_of_its_decimals(drawn: tuple[int, list[int]]) -
     found = column(bins=[edge / scale for edge in edges], decimals=decimals)
     for place, (first, after) in enumerate(pairwise(edges)):
         held = np.arange(first, after + (place == len(edges) - 2)) / scale
-        assert found.held[place] == (held[0], held[-1])
-        assert np.isclose(sum(found.held[place]) / 2, held.mean(), rtol=0, atol=1e-9)
+        assert found.number_limits[place] == (held[0], held[-1])
+        assert np.isclose(sum(found.number_limits[place]) / 2, held.mean(), rtol=0, atol=1e-9)
 
 
 def test_ends_stay_where_nothing_says_what_lies_inside() -> None:
     """Without decimals, of open bins, and of bounds between two numbers, to which numbers are clamped."""
-    assert column(bins=[0, 10, 20]).held == ((0, 10), (10, 20))
-    assert column(bins=[0, 10], outer="open", decimals=0).held == ((-np.inf, -1), (0, 9), (10, np.inf))
-    assert column(bins=[0.5, 10, 20.5], decimals=0).held == ((0.5, 9), (10, 20.5))
+    assert column(bins=[0, 10, 20]).number_limits == ((0, 10), (10, 20))
+    assert column(bins=[0, 10], outer="open", decimals=0).number_limits == ((-np.inf, -1), (0, 9), (10, np.inf))
+    assert column(bins=[0.5, 10, 20.5], decimals=0).number_limits == ((0.5, 9), (10, 20.5))
 
 
 def test_whole_numbers_are_not_half_a_unit_too_high() -> None:
@@ -137,6 +137,6 @@ def test_every_number_that_is_counted_is_one_that_its_bin_holds(numbers: list[fl
     values = values_of(found, ())
     cleaned = values.clean(pa.array(numbers))
     for number, code in zip(cleaned.to_pylist(), values.encode(cleaned, None).tolist(), strict=True):
-        low, high = found.held[code]
+        low, high = found.number_limits[code]
         assert low <= number <= high
         assert number == round(number, decimals)

@@ -153,9 +153,9 @@ class Codes:
         low = np.full(self.sizes[place], np.nan)
         high = low.copy()
         if isinstance(column, NumberColumn):
-            least, largest = np.array(column.held).T
-            low[: len(column.held)] = least
-            high[: len(column.held)] = largest
+            least, largest = np.array(column.number_limits).T
+            low[: len(column.number_limits)] = least
+            high[: len(column.number_limits)] = largest
         elif isinstance(column, ValuedColumn) and not column.is_set:
             for code, limits in enumerate(column.label_limits):
                 if limits is not None:

@@ -24,18 +24,18 @@ def keeps(rule: Rule, values: pa.Array) -> bool:
 
 
 def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
-    """Return which trimmed texts keep a rule about texts or their parts; `each` is asked of equal parts once."""
+    """Return which trimmed texts keep a rule about texts or their parts; `test` is called once for equal parts."""
     if rule.separator is None:
-        assert rule.each is not None
-        return np.array([rule.each(text) for text in texts], np.bool_)
+        assert rule.test is not None
+        return np.array([rule.test(text) for text in texts], np.bool_)
     cells = pc.split_pattern(pa.array(texts, pa.string()), rule.separator)
     encoded, lengths = cells.flatten().dictionary_encode(), cells.value_lengths().to_numpy(zero_copy_only=False)
     owners, codes = np.repeat(np.arange(len(texts)), lengths), encoded.indices.to_numpy(zero_copy_only=False)
     parts = [part.strip() for part in encoded.dictionary.to_pylist()]
     found = np.bincount(owners[np.array([part != "" for part in parts], np.bool_)[codes]], minlength=len(texts))
     kept = (found >= rule.at_least) & (found <= (np.inf if rule.at_most is None else rule.at_most))
-    if rule.each is not None:
-        refused = np.array([part != "" and not rule.each(part) for part in parts], np.bool_)
+    if rule.test is not None:
+        refused = np.array([part != "" and not rule.test(part) for part in parts], np.bool_)
         kept[owners[refused[codes]]] = False
     return kept
 

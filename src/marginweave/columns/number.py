@@ -38,9 +38,9 @@ class NumberValues(ColumnValues[NumberColumn]):
     def clean(self, values: pa.Array) -> pa.Array:
         """Texts or numbers to float64 of the declared decimals, inside the bounds: x -> min(max(x, lower), upper).
 
-        docs/sources/data-processing.md. A cell with more decimals is rounded, so that a bin holds what `NumberGrid.held` says.
-        Nulls are preserved; NaN, infinity and a text that is no number are missing (`outside: error` stopped before). Private
-        bounds clamp to their public range. Codes stay as they are.
+        docs/sources/data-processing.md. A cell with more decimals is rounded, so that the numbers of a bin are within
+        `NumberGrid.number_limits`. Nulls are preserved; NaN, infinity and a text that is no number are missing
+        (`outside: error` stopped before). Private bounds clamp to their public range. Codes stay as they are.
         """
         array, coded = self._read(values)
         array[coded] = np.nan

@@ -201,7 +201,7 @@ def _intervals(name: str, column: NumberColumn, drawn: Marginals, configuration:
     measured = drawn.one_way[attribute]
     if not measured.complete or not count_noise(measured.noise).is_normal:
         return [_NO_INTERVAL] * (1 + len(PROBABILITIES))
-    lows, highs = np.array(column.held).T
+    lows, highs = np.array(column.number_limits).T
     has_bin = codes < len(column.bin_labels)
     bins = codes[has_bin]
     counts = measured.counts[: len(codes)].astype(np.float64)[has_bin]

@@ -63,7 +63,7 @@ RULES: dict[str, tuple[Rule, pa.DataType, st.SearchStrategy[Any], Cell]] = {
     "words": (Rule(name="r", values=("a", "b")), pa.string(), WORDS, lambda text: text in ("a", "b")),
     "answers": (Rule(name="r", values=(True,)), pa.bool_(), st.booleans(), bool),
     "texts": (
-        Rule(name="r", each=lambda text: text in ("a", "b")),
+        Rule(name="r", test=lambda text: text in ("a", "b")),
         pa.string(),
         WORDS,
         lambda t: t.strip() in ("a", "b"),
@@ -82,7 +82,7 @@ def test_a_column_keeps_a_rule_as_each_of_its_cells_does(name: str, data: st.Dat
     assert keeps(rule, array) == expected
     more = pa.concat_arrays([array, pa.array([data.draw(values)], kind)])
     assert keeps(rule, more.slice(0, len(cells))) == expected
-    if rule.each is not None:
+    if rule.test is not None:
         assert keeps(rule, more.dictionary_encode().slice(0, len(cells))) == expected
 
 

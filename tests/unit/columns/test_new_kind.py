@@ -69,7 +69,7 @@ class ClockColumn(MeasuredColumn, frozen=True):
     @property
     def released_rules(self) -> tuple[Rule, ...]:
         """Texts of one day."""
-        return (Rule(name=self.input_rule, each=self.accepts),)
+        return (Rule(name=self.input_rule, test=self.accepts),)
 
 
 class ClockValues(ColumnValues[ClockColumn]):

@@ -34,14 +34,14 @@ class Rule:
     """A rule of a contract: a range, a list of values, the labels of a dictionary, or a test that every text passes.
 
     With a range and a list, a value of either keeps the rule. With a `separator`, a text has parts, which are trimmed and not
-    empty: every part passes the test `each`, and their number is `at_least` to `at_most`. A missing value keeps every rule.
+    empty: every part passes `test`, and their number is `at_least` to `at_most`. A missing value keeps every rule.
     """
 
     name: str
     limits: tuple[Any, Any] | None = None
     values: tuple[Any, ...] | None = None
     labels: tuple[str, ...] | None = None
-    each: Callable[[str], bool] | None = None
+    test: Callable[[str], bool] | None = None
     separator: str | None = None
     at_least: int = 0
     at_most: int | None = None

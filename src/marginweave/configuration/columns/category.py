@@ -201,7 +201,7 @@ class SetColumn(ValuedColumn, frozen=True):
         return Rule(
             name=RULE_DECLARED,
             separator=self.separator,
-            each=self._is_declared,
+            test=self._is_declared,
             at_least=self.min_values or 0,
         )
 

@@ -237,7 +237,7 @@ class DateColumn(BinnedColumn, frozen=True):
     def released_rules(self) -> tuple[Rule, ...]:
         """Rule that texts are dates of the declared format, or that dates and moments lie within the bounds."""
         if self.format is not None:
-            return (Rule(name=self.input_rule, each=self.accepts),)
+            return (Rule(name=self.input_rule, test=self.accepts),)
         first = moment_of(self.edges[0] * self.seconds)
         last = moment_of((self.edges[-1] - 1) * self.seconds)
         limits = (first.date(), last.date()) if self.type == "date" else (first, last)

@@ -76,7 +76,7 @@ class NumberGrid(BinnedColumn, frozen=True):
         return tuple(pairwise((below, *inner, above)))
 
     @cached_property
-    def held(self) -> tuple[tuple[float, float], ...]:
+    def number_limits(self) -> tuple[tuple[float, float], ...]:
         """Least and largest number that each bin holds: with the declared decimals, or its ends without `decimals`.
 
         With whole numbers the bin [0, 10) holds 0 to 9. The outermost ends do not change: numbers beyond them count as these.
