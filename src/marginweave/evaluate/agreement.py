@@ -62,7 +62,10 @@ def combination_sums(cells: Cells) -> dict[str, float]:
 
 
 def length_metrics(
-    length: int, sums: Iterable[dict[str, float]], complete: list[float], with_missing: list[float]
+    length: int,
+    sums: Iterable[dict[str, float]],
+    complete: list[float],
+    with_missing: list[float],
 ) -> LengthMetrics:
     """Pool the attribute sets of one length. DP: as private as the sums.
 
@@ -233,7 +236,10 @@ def noise_distance(cells: int, sigma: float, records: int) -> float:
 
 
 def expected_shares(
-    model: Mixture, spread: Spread | None, attributes: Attributes, codes: Sequence[Integers]
+    model: Mixture,
+    spread: Spread | None,
+    attributes: Attributes,
+    codes: Sequence[Integers],
 ) -> FloatArray:
     """Return the share of all records that a model expects with each combination of values of the released domain.
 
@@ -258,7 +264,10 @@ def expected_shares(
 
 
 def error_parts(
-    records: Records, aggregates: Aggregates, model: Mixture, spread: Spread | None
+    records: Records,
+    aggregates: Aggregates,
+    model: Mixture,
+    spread: Spread | None,
 ) -> tuple[ErrorParts, ...]:
     """Return model error and sampling error separately, of lengths 1..R.
 

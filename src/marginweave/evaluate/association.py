@@ -82,7 +82,13 @@ class _PairAssociation:
     is_within_noise: bool
 
 
-def _pair_association(cells: Cells, *, is_exact: bool, is_ordered: bool, above: float | bool) -> _PairAssociation:
+def _pair_association(
+    cells: Cells,
+    *,
+    is_exact: bool,
+    is_ordered: bool,
+    above: float | bool,
+) -> _PairAssociation:
     """Return the measures of a pair.
 
     Args:

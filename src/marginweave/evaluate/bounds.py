@@ -96,7 +96,8 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
         noisy, sigma = _combined(used, attributes)
         merged_codes = [np.arange(len(noisy))] if is_single else [compression.codes[a] for a in attributes]
         counts, outside = _count_cells(numbering, tally, merged_codes, noisy.shape)
-        distance = float(np.abs(noisy.ravel() - counts * weight).sum())
+        differences = noisy.ravel() - counts * weight
+        distance = float(np.abs(differences).sum())
         outside_distance = outside * weight  # no row of the table is outside the cells
         bound = None
         if normal:
@@ -233,7 +234,10 @@ def _released_sets(drawn: Aggregates, level: Level, configuration: Configuration
 
 
 def _count_cells(
-    numbering: Numbering, tally: Tally, merged_codes: Sequence[NDArray[np.integer]], shape: Sequence[int]
+    numbering: Numbering,
+    tally: Tally,
+    merged_codes: Sequence[NDArray[np.integer]],
+    shape: Sequence[int],
 ) -> tuple[NDArray[np.int64], int]:
     """Return the records in each cell of some attributes, flat, and the number of records that are in no cell.
 
@@ -260,7 +264,12 @@ def bounding_biases(
     return tuple(_bias(configuration, epsilons, aggregates, noise) for noise in aggregates.noise)
 
 
-def most_cut_records(configuration: Configuration, epsilon: float, aggregates: Aggregates, length: int) -> int:
+def most_cut_records(
+    configuration: Configuration,
+    epsilon: float,
+    aggregates: Aggregates,
+    length: int,
+) -> int:
     """Return a number of records: with probability `LEVEL`, no more hold more than Delta_k combinations; k = `length`.
 
     Each of them takes 1 at most from any one count. With q the percentile, F(c) the number of records that hold c at most, s
@@ -284,7 +293,10 @@ def most_cut_records(configuration: Configuration, epsilon: float, aggregates: A
 
 
 def _bias(
-    configuration: Configuration, epsilons: Mapping[int, float], aggregates: Aggregates, noise: LevelNoise
+    configuration: Configuration,
+    epsilons: Mapping[int, float],
+    aggregates: Aggregates,
+    noise: LevelNoise,
 ) -> BoundingBias:
     k = noise.length
     reason = _rows_left_out(configuration)

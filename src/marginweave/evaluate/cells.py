@@ -48,7 +48,12 @@ class Records:
     than once.
     """
 
-    def __init__(self, blocks: Iterable[Codes], domain: Domain, memory: int = Execution().memory) -> None:
+    def __init__(
+        self,
+        blocks: Iterable[Codes],
+        domain: Domain,
+        memory: int = Execution().memory,
+    ) -> None:
         """Store the blocks of records over `domain`, and count the records.
 
         Args:

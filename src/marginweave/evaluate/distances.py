@@ -137,7 +137,10 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
 
 
 def unchosen_errors(
-    distances: Mapping[Names, float], counts: Aggregates, deviation: float, passed_over: float = 0.0
+    distances: Mapping[Names, float],
+    counts: Aggregates,
+    deviation: float,
+    passed_over: float = 0.0,
 ) -> dict[Names, float]:
     """Return the expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
 

@@ -275,7 +275,12 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     return None
 
 
-def _open_bins_doubt(column: NumberColumn, bins: Codes, counts: Floats, deviation: float) -> str | None:
+def _open_bins_doubt(
+    column: NumberColumn,
+    bins: Codes,
+    counts: Floats,
+    deviation: float,
+) -> str | None:
     """Return the share of the records in bins without an end, in words, where it is more than noise explains; else None."""
     has_ends = np.isfinite(column.ends).all(axis=1)
     is_open = ~np.asarray(has_ends)[bins]

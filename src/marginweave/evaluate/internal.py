@@ -61,7 +61,10 @@ class RawBlocks:
 
 
 def encoded_rows(
-    raw: RawBlocks, configuration: Configuration, folder: Path, numbers: NumberTallies | None = None
+    raw: RawBlocks,
+    configuration: Configuration,
+    folder: Path,
+    numbers: NumberTallies | None = None,
 ) -> Iterator[EncodedTable]:
     """Yield all sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized.
 

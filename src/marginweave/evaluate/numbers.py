@@ -118,7 +118,10 @@ def number_columns(configuration: Configuration) -> Iterator[tuple[str, NumberCo
 
 
 def number_summaries(
-    configuration: Configuration, counts: Aggregates, drawn: Marginals | None, synthetic: Mapping[str, Statistics]
+    configuration: Configuration,
+    counts: Aggregates,
+    drawn: Marginals | None,
+    synthetic: Mapping[str, Statistics],
 ) -> tuple[NumberSummary, ...]:
     """Return statistics of released counts, with intervals from marginals, and those of synthetic records.
 
@@ -191,7 +194,12 @@ def _released(column: NumberColumn, missing: tuple[str, ...], counts: Floats) ->
     return (float(weights @ values / number), *quantiles.tolist())
 
 
-def _intervals(name: str, column: NumberColumn, drawn: Marginals, configuration: Configuration) -> list[Interval]:
+def _intervals(
+    name: str,
+    column: NumberColumn,
+    drawn: Marginals,
+    configuration: Configuration,
+) -> list[Interval]:
     """Return an interval for each statistic, of the rows as prepared, wherever their values lie inside the bins.
 
     A quantile that may lie in an open bin has one end, and a mean has no interval where there are open bins, or where noise

@@ -71,7 +71,8 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[NamedRule
     for name, column in configuration.columns.items():
         if isinstance(column, SetColumn) and name in configuration.names:
             codes, labels = column_codes(clean, configuration, name, None)
-            values = (codes < len(labels)).sum(axis=1)
+            has_value = codes < len(labels)
+            values = has_value.sum(axis=1)
             yield "max_values", name, values > column.max_values
     for rule in structure.computed:
         if rule.computed in table.column_names:
@@ -113,22 +114,32 @@ def _out_of_order(clean: pa.Table, rules: Structure) -> Broken:
     for (low_name, high_name), is_strict in rules.orders.items():
         low = _numbers(clean, low_name)
         high = _numbers(clean, high_name)
-        wrong = pc.greater_equal(low, high) if is_strict else pc.greater(low, high)
-        broken |= pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+        is_wrong = pc.greater_equal if is_strict else pc.greater
+        wrong = pc.fill_null(is_wrong(low, high), False)
+        broken |= wrong.to_numpy(zero_copy_only=False)
     return broken
 
 
 def _numbers(clean: pa.Table, name: str) -> pa.Array:
     """Return the values of a column, as numbers where they are labels of a dictionary."""
     values = clean.column(name).combine_chunks()
-    return _decoded(values).cast(pa.float64()) if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_dictionary(values.type):
+        return values.dictionary_decode().cast(pa.float64())
+    return values
 
 
 def _decoded(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_dictionary(values.type):
+        return values.dictionary_decode()
+    return values
 
 
-def _differs(table: pa.Table, clean: pa.Table, configuration: Configuration, rule: ComputedColumn) -> Broken:
+def _differs(
+    table: pa.Table,
+    clean: pa.Table,
+    configuration: Configuration,
+    rule: ComputedColumn,
+) -> Broken:
     """Return which records have another value than the rule gives; a difference or sum needs all of its values."""
     name = rule.computed
     missing_texts = configuration.missing_texts(name)
@@ -138,6 +149,7 @@ def _differs(table: pa.Table, clean: pa.Table, configuration: Configuration, rul
     values = _decoded(kind.clean(released))
     unlike = pc.fill_null(pc.not_equal(wanted, values), False)
     if isinstance(rule, DeterminedColumn):
-        unlike = pc.or_(unlike, pc.xor(wanted.is_null(), values.is_null()))
+        is_one_missing = pc.xor(wanted.is_null(), values.is_null())
+        unlike = pc.or_(unlike, is_one_missing)
     broken: Broken = unlike.to_numpy(zero_copy_only=False)
     return broken

@@ -116,7 +116,10 @@ def _sum(first: Tally, second: Tally) -> Tally:
 
 @njit(cache=True, nogil=True)
 def _add(
-    codes: NDArray[np.integer], places: Integers, radices: Integers, counts: Integers
+    codes: NDArray[np.integer],
+    places: Integers,
+    radices: Integers,
+    counts: Integers,
 ) -> None:  # pragma: no cover - compiled
     for i in range(codes.shape[1]):
         cell = 0

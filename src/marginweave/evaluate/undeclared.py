@@ -37,7 +37,10 @@ _WORSE: Mapping[Publication, Publication] = {
 
 
 def with_undeclared(
-    verdict: Verdict, counts: Aggregates, titles: Mapping[str, str], configuration: Configuration
+    verdict: Verdict,
+    counts: Aggregates,
+    titles: Mapping[str, str],
+    configuration: Configuration,
 ) -> Verdict:
     """Return the verdict with a sentence for each column with cells that are not as declared.
 
@@ -86,7 +89,10 @@ def _lower_grade(publication: Publication, share: float) -> Publication:
 
 
 def with_uncounted(
-    verdict: Verdict, counts: Aggregates, titles: Mapping[str, str], configuration: Configuration
+    verdict: Verdict,
+    counts: Aggregates,
+    titles: Mapping[str, str],
+    configuration: Configuration,
 ) -> Verdict:
     """Return the verdict with a sentence on rows that are not counted, where their number was measured.
 

@@ -180,7 +180,10 @@ def _column_facts(
 
 
 def _add_configuration_sentences(
-    verdict: Verdict, counts: Aggregates, configuration: Configuration, apart: Mapping[Names, float]
+    verdict: Verdict,
+    counts: Aggregates,
+    configuration: Configuration,
+    apart: Mapping[Names, float],
 ) -> Verdict:
     """Return the verdict with sentences on cells and rows that the configuration changed, and on `known_apart` counts."""
     titles = configuration.titled_names
@@ -210,7 +213,11 @@ def _passed_over_distance(bounds: Sequence[MarginalBound], counts: Aggregates, f
 
 
 def _add_choice_sentence(
-    verdict: Verdict, unchosen: int, configuration: Configuration, *, has_measured_pair: bool
+    verdict: Verdict,
+    unchosen: int,
+    configuration: Configuration,
+    *,
+    has_measured_pair: bool,
 ) -> Verdict:
     """Return the verdict with a sentence on the number of pairs that were not chosen: all of them where none is measured."""
     if has_measured_pair:
@@ -384,7 +391,10 @@ def _small_groups(lengths: Sequence[LengthVerdict], records: float) -> Iterator[
 
 
 def _sentences(
-    lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], not_for: Sequence[str], titles: Mapping[str, str]
+    lengths: Sequence[LengthVerdict],
+    sets: Sequence[SetVerdict],
+    not_for: Sequence[str],
+    titles: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield "Good for", "With care" and "Not for", with the numbers of sets and the names of the worst.
 
@@ -400,7 +410,12 @@ def _sentences(
             yield f"{word}: {'; '.join(parts)}."
 
 
-def _length_words(row: LengthVerdict, sets: Sequence[SetVerdict], key: str, titles: Mapping[str, str]) -> Iterator[str]:
+def _length_words(
+    row: LengthVerdict,
+    sets: Sequence[SetVerdict],
+    key: str,
+    titles: Mapping[str, str],
+) -> Iterator[str]:
     """Yield the number of sets of a length that have a grade, with examples; `key` is the field of that grade."""
     name = _name(row.length)
     total = row.good + row.with_care + row.bad

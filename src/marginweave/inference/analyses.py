@@ -98,7 +98,11 @@ def regression(
 
 
 def independence(
-    release: str | Path, one: str, other: str, *, of: Literal["population", "table"] = "population"
+    release: str | Path,
+    one: str,
+    other: str,
+    *,
+    of: Literal["population", "table"] = "population",
 ) -> Independence:
     """Test whether two columns of a release depend on each other, by a chi-square test that knows the noise.
 
@@ -199,7 +203,12 @@ def analyse(
     return combine(map(analysis, tables), level=level)
 
 
-def _coefficients(names: tuple[str, ...], estimates: Estimates, half_widths: Numbers, level: float) -> Coefficients:
+def _coefficients(
+    names: tuple[str, ...],
+    estimates: Estimates,
+    half_widths: Numbers,
+    level: float,
+) -> Coefficients:
     return Coefficients(
         names=names,
         estimate=estimates.values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,12 @@ class Independence:
     says: str
 
 
-def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefix: str = "") -> Independence:
+def answer_independence(
+    answers: Answers,
+    columns: Sequence[str],
+    of: str,
+    prefix: str = "",
+) -> Independence:
     """Return the test of two columns; options of a command have a prefix. DP: post-processing.
 
     Raises:
@@ -55,31 +60,22 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         raise InputError(
             "combinations were published where they reached a threshold, which no test of independence takes: release marginals"
         )
-    configuration = answers.codes.configuration
-    if of == "population" and configuration.resize is not None:
+    is_population = of == "population"
+    if is_population and answers.codes.configuration.resize is not None:
         raise resized_error(prefix)
     places = _places(answers, columns)
     try:
         parts, counts, variance = _pair_counts(answers, answers.squares, places)
     except NotMeasuredError:
         raise InputError(f"{listed([*columns])} are in no measured set together") from None
-    rows = configuration.stability.records
-    first, second = np.indices(counts.shape).reshape(2, -1)
-    kurtoses = [count_noise(name).kurtosis for name in answers.squares.measured.tails]
-    test = dependence(
-        first,
-        second,
-        counts.ravel(),
-        math.sqrt(variance),
-        signed=True,
-        sampling=rows if of == "population" else 0.0,
-        kurtosis=max([3.0, *kurtoses]),
-    )
+    rows = answers.codes.configuration.stability.records
+    sampling = rows if is_population else 0.0
+    test = _dependence(counts, variance, sampling, answers.squares.measured.tails)
     if not test.freedom:
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
     has_merged = any(part.size < len(part.blocks) for part in parts)
     has_rules = _are_excluded(answers, places)
-    about = answers.codes.about("population" if of == "population" else "table", places)
+    about = answers.codes.about("population" if is_population else "table", places)
     return Independence(
         columns=(columns[0], columns[1]),
         of=about,
@@ -87,6 +83,21 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         degrees_of_freedom=test.freedom,
         p=test.p,
         says=" ".join(_sentences(test, about, rows, has_merged=has_merged, has_rules=has_rules)),
+    )
+
+
+def _dependence(counts: Floats, variance: float, sampling: float, tails: Collection[str]) -> Dependence:
+    """Return the distance of noisy counts from independent columns; `tails` are kinds of noise in them that are not normal."""
+    first, second = np.indices(counts.shape).reshape(2, -1)
+    kurtoses = [count_noise(name).kurtosis for name in tails]
+    return dependence(
+        first,
+        second,
+        counts.ravel(),
+        math.sqrt(variance),
+        signed=True,
+        sampling=sampling,
+        kurtosis=max([3.0, *kurtoses]),
     )
 
 

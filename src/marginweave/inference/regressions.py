@@ -96,7 +96,12 @@ def _check(question: Regression) -> None:
         raise InputError(f"values of {listed(wrong)} must be finite numbers")
 
 
-def _scores(opened: Modelled, place: int, column: str, question: Regression) -> tuple[list[str], Floats]:
+def _scores(
+    opened: Modelled,
+    place: int,
+    column: str,
+    question: Regression,
+) -> tuple[list[str], Floats]:
     """Return the names of the design's columns that a column gives, and the number of each of its codes.
 
     Shape (columns of the design, codes).
@@ -126,7 +131,12 @@ def _scores(opened: Modelled, place: int, column: str, question: Regression) -> 
     return [column], scores
 
 
-def _indicators(opened: Modelled, place: int, column: str, labels: Sequence[str]) -> tuple[list[str], Floats]:
+def _indicators(
+    opened: Modelled,
+    place: int,
+    column: str,
+    labels: Sequence[str],
+) -> tuple[list[str], Floats]:
     """Return an indicator of each value but the first, with names; values that were measured together have a common one."""
     blocks = opened.merged[place]
     distinct_blocks = list(dict.fromkeys(blocks.tolist()))
@@ -154,9 +164,11 @@ def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
     merged = opened.merged[place]
     counts = opened.counts(place)
     merged_counts = np.bincount(merged, counts)
-    model_weights = np.stack([np.bincount(merged, counts * row) for row in scores]) / merged_counts
+    merged_sums = [np.bincount(merged, counts * row) for row in scores]
+    model_weights = np.stack(merged_sums) / merged_counts
     mean = (scores @ counts / counts.sum())[:, None]
-    within = (counts * (scores - model_weights[:, merged]) ** 2).sum()
+    differences = scores - model_weights[:, merged]
+    within = (counts * differences**2).sum()
     around = (counts * (scores - mean) ** 2).sum()
     if within > MOST_MERGED * around:
         is_merged = np.bincount(merged)[merged] > 1

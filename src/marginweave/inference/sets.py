@@ -94,7 +94,10 @@ def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
 
 
 def _draw_codes(
-    opened: Modelled, place: int, model_codes: Integers, rng: np.random.Generator
+    opened: Modelled,
+    place: int,
+    model_codes: Integers,
+    rng: np.random.Generator,
 ) -> Integers:  # post-processing
     """Return codes of an attribute for those of the model: merged values are drawn in proportion to their counts."""
     merged = opened.merged[place]

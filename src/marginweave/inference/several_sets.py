@@ -78,7 +78,11 @@ class DrawnTables:
         return self._fitted(self._targets(None), self.model)
 
     def draw(
-        self, sets: int, generator: np.random.Generator, *, sampling: float
+        self,
+        sets: int,
+        generator: np.random.Generator,
+        *,
+        sampling: float,
     ) -> Iterator[Records]:  # post-processing
         """Yield `sets` tables: draws of the table, or of the population that it is a sample of.
 
