@@ -18,7 +18,7 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog
@@ -52,13 +52,13 @@ class KnownSums:
 
         `query` has the weight of each cell, shape (cells,).
         """
-        shared_reach = replace(reach, level=1 - (1 - reach.level) / len(query))
-        margins = np.stack([self._margins(shared_reach, share) for share in _PRICE_SHARES])
+        shared_reach = reach.shared_by(len(query))
+        margins = [self._margins(shared_reach, share) for share in _PRICE_SHARES]
         # an upper end of -o x is a lower end of o x, so both directions are minimized together
         queries = np.repeat([-query, query], len(_PRICE_SHARES), axis=0)
-        multipliers = self._multipliers(queries, np.tile(margins, (2, 1)))
-        upper_ends = np.array([self._upper_end(row, shared_reach) for row in multipliers])
-        negated_low_ends, high_ends = np.split(upper_ends, 2)
+        multipliers = self._multipliers(queries, np.tile(np.stack(margins), (2, 1)))
+        upper_ends = [self._upper_end(row, shared_reach) for row in multipliers]
+        negated_low_ends, high_ends = np.split(np.array(upper_ends), 2)
         low = -float(negated_low_ends.min())
         high = float(high_ends.min())
         is_count = bool((query >= 0).all())
@@ -78,7 +78,12 @@ class KnownSums:
                 return self._bounds_within(query, reach, 2 * share)
         raise AssertionError("counts without noise that no table has")
 
-    def _bounds_within(self, query: Floats, reach: Reach, share: float) -> tuple[float, float]:
+    def _bounds_within(
+        self,
+        query: Floats,
+        reach: Reach,
+        share: float,
+    ) -> tuple[float, float]:
         """Return the ends over all tables whose counts are within `share` of the reach; crossed if there is no such table."""
         margins = self._margins(reach, share)
         queries = np.stack((-query, query))
@@ -89,15 +94,19 @@ class KnownSums:
     def _upper_end(self, multipliers: Floats, reach: Reach) -> float:
         """Return the bound sum_S y_S n_S and the reach of its noise, for y given as its positive and negative parts."""
         positive, negative = np.split(multipliers, 2)
-        variance = (positive - negative) @ self.covariance @ (positive - negative)
+        y = positive - negative
+        variance = y @ self.covariance @ y
         sd = float(np.sqrt(max(variance, 0.0)))
-        return float(positive @ self.high - negative @ self.low) + reach.of(sd)
+        bound = float(positive @ self.high - negative @ self.low)
+        return bound + reach.of(sd)
 
     def _margins(self, reach: Reach, share: float) -> Floats:
         """Return `share` of what noise reaches for each sum. Intervals of counts include one such reach already."""
-        sds = np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        variances = np.diagonal(self.covariance)
+        sds = np.sqrt(np.maximum(variances, 0.0))
         margins: Floats = share * reach.of(1.0) * sds
-        return margins + max(share - 1, 0.0) * (self.high - self.low) / 2
+        widths = self.high - self.low
+        return margins + max(share - 1, 0.0) * widths / 2
 
     def _prices(self, margins: Floats) -> Floats:
         """Return the prices of the positive parts of y, then of its negative parts."""
@@ -117,7 +126,8 @@ class KnownSums:
         cells = self.sums.T[self.possible]
         prices = np.stack([self._prices(row) for row in margins])
         # minimize prices @ y, with sum_S y_S A_S >= o in every possible cell
-        constraints = np.kron(np.eye(len(queries)), -np.hstack((cells, -cells)))
+        of_query = -np.hstack((cells, -cells))
+        constraints = np.kron(np.eye(len(queries)), of_query)
         solution = linprog(
             prices.ravel(),
             A_ub=constraints,
@@ -125,7 +135,8 @@ class KnownSums:
             bounds=(0.0, _LARGEST_MULTIPLIER),
             method="highs",
         )
-        return np.asarray(solution.x, np.float64).reshape(len(queries), -1)
+        multipliers = np.asarray(solution.x, np.float64)
+        return multipliers.reshape(len(queries), -1)
 
 
 def subset_sums(conditions: int, subsets: Sequence[int]) -> Floats:

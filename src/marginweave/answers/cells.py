@@ -94,8 +94,14 @@ def cell_tables(
     Smaller ones come first. Tables of several attributes end where all tables would have more than `most` cells.
     """
     squares = LeastSquares(measured)
-    weights = {axis: np.eye(sizes[axis], size) for axis, size in measured.sizes.items()}
-    around = cache(lambda axis, number: _around(squares, measured.parts[number], weights[axis]))
+    weights = dict[int, Floats]()
+    for axis, size in measured.sizes.items():
+        weights[axis] = np.eye(sizes[axis], size)
+
+    @cache
+    def around(axis: int, number: int) -> _Around:
+        return _around(squares, measured.parts[number], weights[axis])
+
     signatures_of = _signatures_of_tables(measured)
     cells = dict[tuple[int, ...], int]()
     for axes in signatures_of:
@@ -104,15 +110,18 @@ def cell_tables(
         most -= cells[axes]
         if most < 0 and len(axes) > 1:
             return
-        readings = [_read(squares, signature, weights, axes) for signature in sorted(signatures_of[axes])]
+        signatures = sorted(signatures_of[axes])
+        readings = [_read(squares, signature, weights, axes) for signature in signatures]
         table = _best(axes, readings)
         if table.is_measured.all():
             yield table
             continue
-        signature = tuple(measured.parts.index(part) for part in squares.finest_parts(axes))
+        parts = squares.finest_parts(axes)
+        signature = tuple(measured.parts.index(part) for part in parts)
         number_of = {measured.parts[number].axis: number for number in signature}
         around_axes = [around(axis, number_of[axis]) for axis in axes]
-        yield replace(table, merged=_merged(squares, axes, signature, around_axes, reaches))
+        merged = _merged(squares, axes, signature, around_axes, reaches)
+        yield replace(table, merged=merged)
 
 
 def _signatures_of_tables(measured: PartTables) -> dict[tuple[int, ...], set[Signature]]:
@@ -136,12 +145,13 @@ def _around(squares: LeastSquares, part: Part, weights: Floats) -> _Around:
     ends = np.zeros((2, 2, len(weights)))
     for side, differences in enumerate((most - weights, weights - least)):
         solved = squares.solve({part.axis: differences})
-        deviations = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0))
+        variances = np.maximum(np.diagonal(solved.covariance), 0)
         ends[0, side] = solved.values
-        ends[1, side] = deviations * differences.any(axis=1)
+        ends[1, side] = np.sqrt(variances) * differences.any(axis=1)
     scales = np.maximum(around.max(axis=2), FEWEST)
-    scaled = (around / scales[..., None]).reshape(-1, around.shape[2])
-    rows, numbers = np.unique(scaled, axis=0, return_inverse=True)
+    scaled = around / scales[..., None]
+    scaled_rows = scaled.reshape(-1, around.shape[2])
+    rows, numbers = np.unique(scaled_rows, axis=0, return_inverse=True)
     return _Around(
         rows=rows,
         numbers=numbers.reshape(scales.shape),
@@ -161,15 +171,18 @@ def _merged(
     length = len(axes)
     rows = {axis: around_axis.rows for axis, around_axis in zip(axes, around, strict=True)}
     reading = _read(squares, signature, rows, axes)
-    places = tuple(_along(place, around_axis.numbers, length) for place, around_axis in enumerate(around))
+    numbers = [_along(0, around[0].numbers, length)]
     scale = _along(0, around[0].scales, length)
     ends = _along(0, around[0].ends, length)
     for place, around_axis in enumerate(around[1:], 1):
+        numbers.append(_along(place, around_axis.numbers, length))
         scale = scale * _along(place, around_axis.scales, length)
         ends = ends + _along(place, around_axis.ends, length)
-    counts = reading.estimates[places] * scale
-    variances = reading.variances[places][:2] * scale[:2] ** 2
-    return np.stack([between(counts, variances, ends, reach) for reach in reaches])
+    cells = tuple(numbers)
+    counts = reading.estimates[cells] * scale
+    variances = reading.variances[cells][:2] * scale[:2] ** 2
+    merged = [between(counts, variances, ends, reach) for reach in reaches]
+    return np.stack(merged)
 
 
 def _best(axes: tuple[int, ...], readings: Sequence[_Reading]) -> CellTable:
@@ -265,13 +278,17 @@ def _means_outside(means: Sequence[Floats], inside: Sequence[int]) -> Floats:
     return product
 
 
-def _are_measured(parts: Sequence[Part], values: Sequence[Floats], weights: Sequence[Floats]) -> Flags:
+def _are_measured(
+    parts: Sequence[Part],
+    values: Sequence[Floats],
+    weights: Sequence[Floats],
+) -> Flags:
     """Return which products of weights are measured: those of weights that are the same in each block.
 
     `values` are the weights of the blocks.
     """
     are_measured = np.ones((), np.bool_)
     for part, block_values, vectors in zip(parts, values, weights, strict=True):
-        of_axis = (block_values[:, part.blocks] == vectors).all(axis=1)
-        are_measured = np.logical_and.outer(are_measured, of_axis)
+        is_same = block_values[:, part.blocks] == vectors
+        are_measured = np.logical_and.outer(are_measured, is_same.all(axis=1))
     return are_measured

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -61,7 +62,9 @@ class ValueRange:
     @property
     def limits(self) -> tuple[float, float]:
         """Least and largest number of all codes."""
-        return float(np.nanmin(self.low)), float(np.nanmax(self.high))
+        least = np.nanmin(self.low)
+        largest = np.nanmax(self.high)
+        return float(least), float(largest)
 
     @property
     def middle(self) -> Floats:
@@ -85,7 +88,11 @@ class ValueRange:
         with np.errstate(invalid="ignore"):  # of NaN and a number the minimum is NaN
             np.minimum.at(low, blocks, self.low)
             np.minimum.at(negated_high, blocks, -self.high)
-        return ValueRange(place=self.place, low=low[blocks], high=-negated_high[blocks])
+        return ValueRange(
+            place=self.place,
+            low=low[blocks],
+            high=-negated_high[blocks],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +142,16 @@ class Codes:
             InputError: too many groups, or `by` names what was not counted.
         """
         values_of_columns = [list(self._values(name)) for name in question.by]
-        number = int(np.prod([len(values) for values in values_of_columns]))
+        number = math.prod(len(values) for values in values_of_columns)
         if number > MOST_GROUPS:
             raise InputError(f"by asks for {number} groups, which must be at most {MOST_GROUPS}; name fewer columns")
         for combination in itertools.product(*values_of_columns):
-            labels = {name: label for name, (label, _) in zip(question.by, combination, strict=True)}
-            yield Group(labels=labels, chosen=tuple(chosen for _, chosen in combination))
+            labels = [label for label, _ in combination]
+            chosen = [codes for _, codes in combination]
+            yield Group(
+                labels=dict(zip(question.by, labels, strict=True)),
+                chosen=tuple(chosen),
+            )
 
     def numbers(self, name: str) -> ValueRange:
         """Return the numbers that the codes of a column mean: of a bin, the least and the largest it holds.
@@ -160,7 +171,8 @@ class Codes:
             for code, limits in enumerate(column.label_limits):
                 if limits is not None:
                     low[code] = high[code] = float(limits[0])
-        if np.isnan(low).all() or self.configuration.attributes[place].column != name:
+        attribute = self.configuration.attributes[place]
+        if np.isnan(low).all() or attribute.column != name:
             raise InputError(
                 f"column {name!r} has no numbers; a mean or quantile needs a number, or values that are numbers"
             )
@@ -249,7 +261,8 @@ class Codes:
             for place, attribute in enumerate(self.configuration.attributes)
             if attribute.column == name and attribute.labels == (labels[0],)
         ]
-        return Chosen(place=places[0], codes=np.array([True, False]))
+        has_value = np.array([True, False])
+        return Chosen(place=places[0], codes=has_value)
 
     def _values(self, name: str) -> Iterator[tuple[str, Chosen]]:
         """Yield the values of a column, or of what is counted under this name, each by itself."""
@@ -278,7 +291,8 @@ class Codes:
         """Return the text that readers see for each code of an attribute that has no values of a set."""
         attribute = self.configuration.attributes[place]
         gaps = (NOT_RELEASED,) if attribute.private else attribute.gaps or (MISSING,)
-        return [*self.domain.labels[place], *gaps][: self.sizes[place]]
+        texts = [*self.domain.labels[place], *gaps]
+        return texts[: self.sizes[place]]
 
     def ignores(self, attribute: Attribute) -> bool:
         """Return whether noise alone may be in the code of cells that are not as declared, so that nobody is shown it."""

@@ -50,6 +50,10 @@ class Reach:
             return self.of(1.0)
         return max(sigmas_reached(name, self.level) for name in self.tails)
 
+    def shared_by(self, intervals: int) -> Reach:
+        """Return the reach of each of so many intervals that all cover with probability `level`."""
+        return replace(self, level=1 - (1 - self.level) / intervals)
+
     @property
     def each(self) -> Reach:
         """Reach of each of two intervals that both cover with probability `level`."""
@@ -74,10 +78,31 @@ class EstimateInterval:
         assert self.estimate is None or self.low <= self.estimate <= self.high, "an estimate outside of its interval"
 
     @classmethod
-    def around(cls, estimate: float, low: float, high: float, sd: float | None = None) -> EstimateInterval:
+    def around(
+        cls,
+        estimate: float,
+        low: float,
+        high: float,
+        sd: float | None = None,
+    ) -> EstimateInterval:
         """Return an interval with its estimate, or with the end closest to the estimate if that is outside."""
-        clipped = float(min(max(estimate, low), high))
-        return cls(estimate=clipped, low=float(low), high=float(high), sd=sd)
+        clipped = _clipped(estimate, low, high)
+        return cls(
+            estimate=float(clipped),
+            low=float(low),
+            high=float(high),
+            sd=sd,
+        )
+
+    @classmethod
+    def without_estimate(cls, low: float, high: float) -> EstimateInterval:
+        """Return an interval that has no estimate."""
+        return cls(estimate=None, low=float(low), high=float(high))
+
+
+def _clipped(value: float, low: float, high: float) -> float:
+    """Return the number between the ends that is closest to the value."""
+    return min(max(value, low), high)
 
 
 def between_bounds(smaller: Floats, larger: Floats) -> tuple[Floats, Floats]:
@@ -110,13 +135,15 @@ def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floa
     """
     deviations = np.sqrt(np.maximum(variances, 0.0))
     sigmas, places = np.unique(deviations, return_inverse=True)
-    halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
-    half = halves[places].reshape(np.shape(estimates))
+    half_widths = [reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()]
+    half = np.array(half_widths)[places].reshape(np.shape(estimates))
     center = np.maximum(estimates, 0.0)
     shown = np.rint(center)
     low = np.ceil(center - half - 1e-9)
     high = np.floor(center + half + 1e-9)
-    return shown, np.clip(low, 0.0, shown), np.maximum(high, shown)
+    low = np.clip(low, 0.0, shown)
+    high = np.maximum(high, shown)
+    return shown, low, high
 
 
 def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
@@ -124,7 +151,12 @@ def count_interval_of(estimate: float, variance: float, reach: Reach) -> Estimat
     ends = count_ends(np.array([estimate]), np.array([variance]), reach)
     shown, low, high = (int(end[0]) for end in ends)
     sd = math.sqrt(max(variance, 0.0))
-    return EstimateInterval(estimate=shown, low=low, high=high, sd=sd)
+    return EstimateInterval(
+        estimate=shown,
+        low=low,
+        high=high,
+        sd=sd,
+    )
 
 
 def ratio_interval(
@@ -148,18 +180,23 @@ def ratio_interval(
         sampling: s_0, s_1, s_2: variance s_0 + s_1 R + s_2 R^2 of the table as a sample, in addition to that of the noise.
     """
     d = float(values[1])
-    n = min(max(float(values[0]), limits[0] * d), limits[1] * d)
+    n = _clipped(float(values[0]), limits[0] * d, limits[1] * d)
+    v_0 = covariance[0, 0] + sampling[0]
+    v_1 = 2 * covariance[0, 1] - sampling[1]
+    v_2 = covariance[1, 1] + sampling[2]
+    # (N - R D)^2 = z^2 (v_0 - v_1 R + v_2 R^2), which is a R^2 + b R + c = 0
     z_squared = reach.sigmas**2
-    # the ends are the roots of a R^2 + b R + c = 0
-    c = n * n - z_squared * (covariance[0, 0] + sampling[0])
-    b = -2 * n * d + z_squared * (2 * covariance[0, 1] - sampling[1])
-    a = d * d - z_squared * (covariance[1, 1] + sampling[2])
-    if d <= 0 or d * d <= z_squared * covariance[1, 1] or a <= 0:
+    c = n * n - z_squared * v_0
+    b = -2 * n * d + z_squared * v_1
+    a = d * d - z_squared * v_2
+    may_be_zero = d <= 0 or d * d <= z_squared * covariance[1, 1]
+    if may_be_zero or a <= 0:
         return None
-    root = math.sqrt(max(b * b - 4 * a * c, 0.0))
+    discriminant = max(b * b - 4 * a * c, 0.0)
+    root = math.sqrt(discriminant)
     low = (-b - root) / (2 * a)
     high = (root - b) / (2 * a)
-    return min(max(low, limits[0]), limits[1]), min(max(high, limits[0]), limits[1])
+    return _clipped(low, *limits), _clipped(high, *limits)
 
 
 def quantile_bins(below: Floats, sigmas: Floats, reach: Reach) -> Flags:
@@ -169,7 +206,8 @@ def quantile_bins(below: Floats, sigmas: Floats, reach: Reach) -> Flags:
     most value j) - q (records), `sigmas` their standard deviations. Value j is left out where one of both is clearly broken:
     each with probability (1 - level)/2, so the true one stays in with `level`.
     """
-    half = np.array([reach.of(sigma) for sigma in sigmas.tolist()])
+    half_widths = [reach.of(sigma) for sigma in sigmas.tolist()]
+    half = np.array(half_widths)
     enough_up_to = below + half >= 0
     previous_not_above = (below - half <= 0)[:-1]
     not_too_many_below = np.concatenate(([True], previous_not_above))

@@ -138,9 +138,11 @@ class LeastSquares:
             NotMeasuredError: no table has all of these axes.
         """
         axes = [*axes]
-        parts = sorted(self.finest_parts(axes), key=lambda part: axes.index(part.axis))
+        parts = self.finest_parts(axes)
+        parts.sort(key=lambda part: axes.index(part.axis))
         numbers = [self.measured.parts.index(part) for part in parts]
-        table, precision = self._pool(tuple(sorted(numbers)))
+        signature = tuple(sorted(numbers))
+        table, precision = self._pool(signature)
         ranks = np.argsort(np.argsort(numbers))
         return parts, table.transpose(ranks), 1 / precision
 
@@ -179,16 +181,18 @@ class LeastSquares:
         for number in signature:
             part = self.measured.parts[number]
             vectors = weights[part.axis]
-            if not np.array_equal(part.values(vectors)[:, part.blocks], vectors):
+            of_blocks = part.values(vectors)
+            if not np.array_equal(of_blocks[:, part.blocks], vectors):
                 return False
         return True
 
     def _signatures(self, axes: frozenset[int]) -> Sequence[Signature]:
         """Return the parts of these axes in each table that has all of them. They are kept for the next query."""
         if axes not in self._signatures_of_axes:
+            parts_of_axes = {number for number, part in enumerate(self.measured.parts) if part.axis in axes}
             signatures: dict[Signature, None] = {}
             for table in self.measured.tables:
-                signature = tuple(part for part in table.parts if self.measured.parts[part].axis in axes)
+                signature = tuple(number for number in table.parts if number in parts_of_axes)
                 if len(signature) == len(axes):
                     signatures[signature] = None
             self._signatures_of_axes[axes] = tuple(signatures)
@@ -205,13 +209,15 @@ class LeastSquares:
             scales = np.concatenate([share.scales for share in shares])
             vectors = _joined_vectors(shares)
             if len(parts) == 1:
-                axis = self._axis(self.measured.parts[parts[0]].axis, with_other_axes=with_other_axes)
+                part = self.measured.parts[parts[0]]
+                axis = self._axis(part.axis, with_other_axes=with_other_axes)
                 residuals, residual_slopes, residual_covariance = axis.estimates(vectors[0])
                 slopes[rows] += scales * residual_slopes
             else:
                 residuals, residual_covariance = self._residual(parts, vectors)
             estimates[rows] += scales * residuals
-            covariance[np.ix_(rows, rows)] += np.outer(scales, scales) * residual_covariance
+            scale_products = np.outer(scales, scales)
+            covariance[np.ix_(rows, rows)] += scale_products * residual_covariance
         total, total_variance = self.total
         return Estimates(
             values=estimates + slopes * total,
@@ -219,7 +225,8 @@ class LeastSquares:
         )
 
     def _residual_shares(
-        self, readings: Sequence[tuple[Weights, Signature]]
+        self,
+        readings: Sequence[tuple[Weights, Signature]],
     ) -> tuple[dict[Signature, list[_Share]], Floats]:
         """Divide queries into residual queries over sets of parts.
 
@@ -238,7 +245,8 @@ class LeastSquares:
             queries = len(means[signature[0]]) if signature else 1
             ones = np.ones(queries)
             rows = np.arange(len(slopes), len(slopes) + queries)
-            slopes = np.concatenate((slopes, math.prod(means.values(), start=ones)))
+            means_product = math.prod(means.values(), start=ones)
+            slopes = np.concatenate((slopes, means_product))
             for inside in _nonempty_subsets(signature):
                 outer_means = [mean for number, mean in means.items() if number not in inside]
                 scales = math.prod(outer_means, start=ones)
@@ -248,10 +256,15 @@ class LeastSquares:
                     part = self.measured.parts[inside[0]]
                     parts = (self.measured.full_parts[part.axis],)
                     vectors = [vectors[0][:, part.blocks]]
-                shares_of_parts[parts].append(_Share(rows=rows, scales=scales, vectors=vectors))
+                share = _Share(rows=rows, scales=scales, vectors=vectors)
+                shares_of_parts[parts].append(share)
         return shares_of_parts, slopes
 
-    def _residual(self, parts: Signature, vectors: Sequence[Floats]) -> tuple[Floats, Floats]:
+    def _residual(
+        self,
+        parts: Signature,
+        vectors: Sequence[Floats],
+    ) -> tuple[Floats, Floats]:
         """Return estimates and covariance of products of centered weights, `vectors`, of these parts."""
         table, precision = self._pool(parts)
         queries = len(vectors[0])
@@ -273,14 +286,18 @@ class LeastSquares:
         Returns:
             Estimates, variances and slopes, of shape (weights, …), 1 at other places. The slope is what a record more adds.
         """
-        shape = [len(centered[place]) if place in inside else 1 for place in range(len(signature))]
+        shape = [1] * len(signature)
+        for place in inside:
+            shape[place] = len(centered[place])
         if len(inside) == 1:
             part = self.measured.parts[signature[inside[0]]]
             axis = self._axis(part.axis, with_other_axes=len(signature) > 1)
-            estimates, slopes, covariance = axis.estimates(centered[inside[0]][:, part.blocks])
+            vectors = centered[inside[0]]
+            estimates, slopes, covariance = axis.estimates(vectors[:, part.blocks])
             variances = np.diag(covariance)
             return estimates.reshape(shape), variances.reshape(shape), slopes.reshape(shape)
-        table, precision = self._pool(tuple(signature[place] for place in inside))
+        parts = tuple(signature[place] for place in inside)
+        table, precision = self._pool(parts)
         variance = np.full((), 1 / precision)
         for place in inside:  # the axis that is summed over is first, and what it becomes last: all in order at the end
             table = np.tensordot(table, centered[place], (0, 1))
@@ -299,7 +316,11 @@ class LeastSquares:
             self._pooled[parts] = self._weighted_mean(parts, tables)
         return self._pooled[parts]
 
-    def _weighted_mean(self, parts: Signature, tables: Sequence[PartTable]) -> tuple[Floats, float]:
+    def _weighted_mean(
+        self,
+        parts: Signature,
+        tables: Sequence[PartTable],
+    ) -> tuple[Floats, float]:
         """Return the mean by precision of these tables, each summed over the axes of other parts.
 
         The second number is the precision of the cells of the mean.
@@ -307,10 +328,11 @@ class LeastSquares:
         shape = [self.measured.parts[part].size for part in parts]
         weighted_sum = np.zeros(shape)
         precision = 0.0
+        cells = math.prod(shape)
         for table in tables:
             summed_axes = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
             # a cell of the sum adds up (cells of the table) / (cells of the sum) cells, each with the table's variance
-            weight = math.prod(shape) / (table.counts.size * table.variance)
+            weight = cells / (table.counts.size * table.variance)
             weighted_sum += weight * table.counts.sum(axis=summed_axes)
             precision += weight
         return weighted_sum / precision, precision
@@ -329,19 +351,25 @@ class LeastSquares:
             multiples = self.measured.merged_below.get(axis)
             trust = None
             if multiples is not None:
-                trust = Trust.of([(table.counts, table.variance) for table in own_tables], multiples)
+                counts_and_variances = [(table.counts, table.variance) for table in own_tables]
+                trust = Trust.of(counts_and_variances, multiples)
             own_table = self._axis_table(full_part, own_tables)
             self._axes[key] = solve_axis(own_table, larger, trust, with_other_axes=with_other_axes)
         return self._axes[key]
 
     def _larger_tables(self, part: int) -> list[PartTable]:
         """Return the tables of several axes that are over a part."""
-        tables = [self.measured.tables[number] for number in sorted(self._tables_of_part[part])]
+        numbers = sorted(self._tables_of_part[part])
+        tables = [self.measured.tables[number] for number in numbers]
         return [table for table in tables if len(table.parts) > 1]
 
     def _axis_table(self, part: int, tables: Sequence[PartTable]) -> AxisTable:
         counts, precision = self._weighted_mean((part,), tables)
-        return AxisTable(part=self.measured.parts[part], counts=counts, precision=precision)
+        return AxisTable(
+            part=self.measured.parts[part],
+            counts=counts,
+            precision=precision,
+        )
 
 
 def _nonempty_subsets(signature: Signature) -> Iterator[Signature]:

@@ -13,7 +13,6 @@ DP: post-processing of released counts.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +26,11 @@ if TYPE_CHECKING:
     from marginweave.answers.model import ModelAnswers  # numba
 
 
-def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach: Reach) -> EstimateInterval:
+def count_between(
+    squares: LeastSquares | ModelAnswers,
+    weights: Weights,
+    reach: Reach,
+) -> EstimateInterval:
     """Return the count of one query, weights of shape (1, codes), where `squares` do not tell all values apart.
 
     Each of the four bounds is off on its side with half the probability that is allowed there.
@@ -40,18 +43,26 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
     for part in squares.finest_parts(weights):
         query = weights[part.axis]
         counts = squares.single_axes.counts(part.axis)
-        around[part.axis] = weights_around(part, query, counts)[:, 0]
+        around_queries = weights_around(part, query, counts)
+        around[part.axis] = around_queries[:, 0]
         least, most, _ = around[part.axis]
-        differences = np.stack([most - query[0], query[0] - least])
+        removed = most - query[0]
+        added = query[0] - least
+        differences = np.stack([removed, added])
         if differences.any():
             solved = squares.single_axes.solve({part.axis: differences})
-            deviations = np.sqrt(np.diagonal(solved.covariance)) * differences.any(axis=1)
-            ends += np.stack([solved.values, deviations])
+            sds = np.sqrt(np.diagonal(solved.covariance))
+            has_values = differences.any(axis=1)
+            ends += np.stack([solved.values, sds * has_values])
     solved = squares.solve(around)
     variances = np.diagonal(solved.covariance)[:2]
     numbers = between(solved.values, variances, ends, reach)
     estimate, low, high = (int(number) for number in numbers)
-    return EstimateInterval(estimate=estimate, low=low, high=high)
+    return EstimateInterval(
+        estimate=estimate,
+        low=low,
+        high=high,
+    )
 
 
 def weights_around(part: Part, weights: Floats, counts: Floats) -> Floats:
@@ -64,11 +75,16 @@ def weights_around(part: Part, weights: Floats, counts: Floats) -> Floats:
     least = weight_in_block == np.bincount(part.blocks)
     most = weight_in_block > 0
     likely = part.sums(weights * counts) / part.sums(counts)
-    of_blocks = np.stack((least, most, likely)).astype(np.float64)
-    return of_blocks[..., part.blocks]
+    of_blocks = np.stack((least, most, likely))
+    return of_blocks.astype(np.float64)[..., part.blocks]
 
 
-def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Floats:
+def between(
+    counts: Floats,
+    variances: Floats,
+    ends: Floats,
+    reach: Reach,
+) -> Floats:
     """Return estimate, low and high, of any shape, as `count_between` has them.
 
     Args:
@@ -78,15 +94,19 @@ def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Fl
         reach: how far noise goes.
     """
     inner, outer, likely = counts
+    removed, added = ends[0]
     inner_sd, outer_sd = np.sqrt(np.maximum(variances, 0.0))
+    removed_sd, added_sd = ends[1]
     # n(l), n(u) - sum_a n(u_a - w_a)  <=  t  <=  n(u), n(l) + sum_a n(w_a - l_a)
-    bounds = np.stack(np.broadcast_arrays(inner, outer - ends[0, 0], outer, inner + ends[0, 1]))
-    deviations = np.stack(np.broadcast_arrays(inner_sd, outer_sd + ends[1, 0], outer_sd, inner_sd + ends[1, 1]))
-    half_reach = replace(reach, level=1 - (1 - reach.level) / 2)
-    _, lows, highs = count_ends(bounds, deviations**2, half_reach)
+    bounds = np.broadcast_arrays(inner, outer - removed, outer, inner + added)
+    deviations = np.broadcast_arrays(inner_sd, outer_sd + removed_sd, outer_sd, inner_sd + added_sd)
+    variances_of_bounds = np.stack(deviations) ** 2
+    _, lows, highs = count_ends(np.stack(bounds), variances_of_bounds, reach.shared_by(2))
     largest_low = lows[:2].argmax(axis=0)[None]
     smallest_high = 2 + highs[2:].argmin(axis=0)[None]
-    low, high = between_bounds(_ends_at(largest_low, lows, highs), _ends_at(smallest_high, lows, highs))
+    smaller = _ends_at(largest_low, lows, highs)
+    larger = _ends_at(smallest_high, lows, highs)
+    low, high = between_bounds(smaller, larger)
     low = np.maximum(np.floor(low), 0.0)
     high = np.ceil(high)
     estimate = np.rint(np.clip(likely, low, high))

@@ -78,12 +78,17 @@ class Stack:
     def of(cls, model: Mixture, drawn: Sequence[Mixture]) -> Stack:
         """Return the arrays of a model and of those drawn around it, in single precision."""
         models = [model, *drawn]
-        weights = np.stack([m.weights * m.total for m in models])
+        weights = [m.weights * m.total for m in models]
         shares = []
-        for shares_of_models in zip(*(m.shares for m in models), strict=True):
+        shares_by_block = zip(*(m.shares for m in models), strict=True)
+        for shares_of_models in shares_by_block:
             transposed = [model_shares.T for model_shares in shares_of_models]
             shares.append(np.concatenate(transposed, axis=1, dtype=F32))
-        return cls(blocks=model.blocks, weights=weights.astype(F32), shares=tuple(shares))
+        return cls(
+            blocks=model.blocks,
+            weights=np.stack(weights).astype(F32),
+            shares=tuple(shares),
+        )
 
     def solve(self, weights: Weights) -> Estimates:
         """Return the model's answers to queries, and their covariance from the noise of what it was fitted to."""
@@ -99,11 +104,14 @@ class Stack:
             factors = []
             for place, axis in enumerate(block.attributes):
                 if axis in weights:
-                    factors.append(weights[axis][:, block.cells[:, place]])
+                    codes = block.cells[:, place]
+                    factors.append(weights[axis][:, codes])
             if factors:
                 of_cells = np.prod(factors, axis=0)
-                weighed_cells = np.flatnonzero(of_cells.any(axis=0))
-                product = product * (of_cells[:, weighed_cells].astype(F32) @ shares[weighed_cells])
+                is_weighed = of_cells.any(axis=0)
+                cells = np.flatnonzero(is_weighed)
+                of_block = of_cells[:, cells].astype(F32) @ shares[cells]
+                product = product * of_block
         components = product.reshape(-1, *self.weights.shape)
         expected: Floats = components.sum(axis=2, dtype=np.float64).T
         return expected
@@ -161,22 +169,31 @@ class ModelAnswers:
         model_weights = self._merged_weights(weights)
         solved = self.spread().stack.solve(model_weights)
         covariance = solved.covariance + self._misfit(model_weights, len(solved.values))
-        for axis in sorted(self.ignored.keys() & weights.keys()):
+        ignored_axes = self.ignored.keys() & weights.keys()
+        for axis in sorted(ignored_axes):
             weight_of_ignored = weights[axis][:, -1]
             shift = self._shift_by_ignored(model_weights, axis, weight_of_ignored)
             covariance += np.outer(shift, shift)
         return replace(solved, covariance=covariance)
 
-    def _shift_by_ignored(self, weights: Weights, axis: int, weight_of_ignored: Floats) -> Floats:
+    def _shift_by_ignored(
+        self,
+        weights: Weights,
+        axis: int,
+        weight_of_ignored: Floats,
+    ) -> Floats:
         """Return how far queries are off because an axis has no code for some records, whose code has these weights."""
         everybody = np.ones_like(weights[axis])
+        unconditional = {**weights, axis: everybody}
+        records_unconditional = {**_weighed(weights), axis: everybody}
         answers = self._fitted.expected(weights)[0]
-        without_condition = self._fitted.expected({**weights, axis: everybody})[0]
-        records = self._fitted.expected({**_weighed(weights), axis: everybody})[0]
+        without_condition = self._fitted.expected(unconditional)[0]
+        records = self._fitted.expected(records_unconditional)[0]
         # U sqrt(M / n) records, as a share of the M that the query weighs
-        root = np.sqrt(np.maximum(records, FEWEST) * max(self.model.total, FEWEST))
-        ignored_share = self.ignored[axis] / root
-        shift: Floats = np.minimum(ignored_share, 1.0) * (answers - weight_of_ignored * without_condition)
+        records_times_total = np.maximum(records, FEWEST) * max(self.model.total, FEWEST)
+        ignored_share = self.ignored[axis] / np.sqrt(records_times_total)
+        difference = answers - weight_of_ignored * without_condition
+        shift: Floats = np.minimum(ignored_share, 1.0) * difference
         return shift
 
     def expected(self, weights: Weights) -> Floats:
@@ -205,7 +222,8 @@ class ModelAnswers:
             len(axes), 1, -1
         ):  # long sets first: these often decide without drawn models, which take long
             for subset in itertools.combinations(axes, length):
-                if not (self.is_inside(frozenset(subset)) or self.knows_length(length)):
+                is_measured = self.is_inside(frozenset(subset))
+                if not is_measured and not self.knows_length(length):
                     return False
         return True
 
@@ -254,12 +272,16 @@ class ModelAnswers:
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:
         """Return the covariance of queries by misfit: n^2 tau^2 product of V_a, summed over sets of columns."""
-        moments = {axis: self._moments(axis, vectors) for axis, vectors in weights.items()}
+        moments = dict[int, _AxisMoments]()
+        for axis, vectors in weights.items():
+            moments[axis] = self._moments(axis, vectors)
         covariance = np.zeros((queries, queries))
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
-                tau_squared = self._tau_squared(columns, [moments[axis] for axis in columns])
-                of_columns = np.full((queries, queries), self.model.total**2 * tau_squared)
+                column_moments = [moments[axis] for axis in columns]
+                tau_squared = self._tau_squared(columns, column_moments)
+                start = self.model.total**2 * tau_squared
+                of_columns = np.full((queries, queries), start)
                 for axis, axis_moments in moments.items():
                     if axis in columns:
                         of_columns *= axis_moments.covariance
@@ -273,14 +295,19 @@ class ModelAnswers:
         shares = self.model.marginal((axis,)) / self.model.total
         means = vectors @ shares
         centered = vectors - means[:, None]
+        roots = np.sqrt(np.maximum(shares, 0))
         return _AxisMoments(
             means=means,
             covariance=(centered * shares) @ centered.T,
             codes=len(shares),
-            roots=float(np.sqrt(np.maximum(shares, 0)).sum()),
+            roots=float(roots.sum()),
         )
 
-    def _tau_squared(self, columns: tuple[int, ...], moments: Sequence[_AxisMoments]) -> float:
+    def _tau_squared(
+        self,
+        columns: tuple[int, ...],
+        moments: Sequence[_AxisMoments],
+    ) -> float:
         """Return tau^2 of a set of columns, which has these moments."""
         misfits = self.spread().misfit
         is_measured = self.is_inside(frozenset(columns))
@@ -338,7 +365,8 @@ def misfit(
     """
     masks = [*model.masks, *model.inside, *model.codes]
     larger = [m for m in measurements if len(m.attributes) > 1]
-    shuffled = [larger[i] for i in generator.permutation(len(larger))]
+    order = generator.permutation(len(larger))
+    shuffled = [larger[i] for i in order]
     folds = _folds(shuffled, larger, last)
     outside: dict[int, list[Floats]] = defaultdict(list)
     distances = dict[str, dict[str, float]]()
@@ -361,10 +389,15 @@ def misfit(
         for length, contrasts in _contrasts(m, model, (), stack, generator):
             inside[length].append(contrasts)
     return {
-        "outside": {f"{length}": _tau(tables) for length, tables in outside.items()},
-        "inside": {f"{length}": _tau(tables) for length, tables in inside.items()},
+        "outside": _tau_by_length(outside),
+        "inside": _tau_by_length(inside),
         **distances,
     }
+
+
+def _tau_by_length(contrasts: Mapping[int, Sequence[Floats]]) -> dict[str, float]:
+    """Return tau^2 by number of columns, from the contrasts of tables by number of columns."""
+    return {f"{length}": _tau(tables) for length, tables in contrasts.items()}
 
 
 def _folds(
@@ -375,7 +408,8 @@ def _folds(
     """Return the tables to leave out of each fit: those of `last` together, or without any a quarter of all at a time."""
     if last:
         return [[m for m in larger if m.attributes in last]]
-    return [shuffled[fold::_FOLDS] for fold in range(min(_FOLDS, len(shuffled)))]
+    folds = min(_FOLDS, len(shuffled))
+    return [shuffled[fold::_FOLDS] for fold in range(folds)]
 
 
 def _distance(chosen: Sequence[Observation], fitted: Mixture) -> dict[str, float]:
@@ -384,9 +418,11 @@ def _distance(chosen: Sequence[Observation], fitted: Mixture) -> dict[str, float
     for m in chosen:
         expected = expected_counts(m, fitted.marginal(m.attributes), fitted.total)
         beyond.append(len(m.attributes) * beyond_noise(m, expected))
+    sigma = float(np.median([m.deviation for m in chosen]))
+    mean_beyond = float(np.mean(beyond))
     return {
-        "sigma": float(np.median([m.deviation for m in chosen])) / fitted.total,
-        "beyond": float(np.mean(beyond)) / math.sqrt(2 / math.pi) / fitted.total,
+        "sigma": sigma / fitted.total,
+        "beyond": mean_beyond / math.sqrt(2 / math.pi) / fitted.total,
     }
 
 
@@ -405,7 +441,8 @@ def _tau(tables: Sequence[Floats]) -> float:
     distribution around it with this error, cut off at 0: of noise alone a little is left, as less cannot be excluded.
     """
     positive = [table[:, table[2] > 0] for table in tables]
-    squares, variances = np.concatenate([table[:2] / table[2] for table in positive], axis=1)
+    scaled = [table[:2] / table[2] for table in positive]
+    squares, variances = np.concatenate(scaled, axis=1)
     if not squares.size:
         return 0.0
     mean = 0.0
@@ -414,12 +451,18 @@ def _tau(tables: Sequence[Floats]) -> float:
         weights = (variances + max(mean, _LEAST)) ** -2.0
         mean = float(weights @ squares / weights.sum())
     ends = np.cumsum([0, *(table.shape[1] for table in positive)])
-    of_tables = [float(weights[i:j] @ (squares[i:j] - mean)) for i, j in itertools.pairwise(ends)]
+    of_tables = []
+    for start, end in itertools.pairwise(ends):
+        deviations = squares[start:end] - mean
+        of_tables.append(float(weights[start:end] @ deviations))
     total = float(weights.sum())
-    error = max(math.hypot(*of_tables) / total, math.sqrt(2 / total))
+    error_between_tables = math.hypot(*of_tables) / total
+    error_of_variances = math.sqrt(2 / total)
+    error = max(error_between_tables, error_of_variances)
     # E[X | X > 0] of X ~ N(mean, error^2): mean + error phi(z) / Phi(z)
     z = mean / error
-    return mean + error * math.exp(-(z**2) / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)
+    log_ratio = -(z**2) / 2 - float(log_ndtr(z))
+    return mean + error * math.exp(log_ratio) / math.sqrt(2 * math.pi)
 
 
 def _contrasts(
@@ -436,7 +479,10 @@ def _contrasts(
     """
     expected = expected_counts(m, fitted.marginal(m.attributes), fitted.total)
     residual = np.asarray(m.counts - expected, np.float64)
-    shares = [np.asarray(fitted.marginal((axis,)) / fitted.total, np.float64) for axis in m.attributes]
+    shares = []
+    for axis in m.attributes:
+        axis_shares = fitted.marginal((axis,)) / fitted.total
+        shares.append(np.asarray(axis_shares, np.float64))
     contrasts: list[tuple[int, Floats]] = []
     for length in range(2, len(m.attributes) + 1):
         for places in itertools.combinations(range(len(m.attributes)), length):
@@ -451,9 +497,11 @@ def _contrasts(
             cell_weights = _products(vectors)
             noise = m.deviation**2 * (cell_weights**2).sum(axis=1)
             noise_of_fit = np.diagonal(stack.solve(weights).covariance)
-            squares = (cell_weights @ residual.ravel()) ** 2 - noise
+            values = cell_weights @ residual.ravel()
+            squares = values**2 - noise
             squares = squares + (-noise_of_fit if fitted_tables else noise_of_fit)
-            contrasts.append((length, np.stack([squares, noise + noise_of_fit, scale])))
+            of_set = np.stack([squares, noise + noise_of_fit, scale])
+            contrasts.append((length, of_set))
     return contrasts
 
 
@@ -467,8 +515,10 @@ def _random_vectors(
     for place, code_shares in enumerate(shares):
         weights = np.ones((_CONTRASTS, len(code_shares)))
         if place in places:
-            chosen = (generator.random(weights.shape) < 0.5).astype(np.float64)
-            weights = chosen - (chosen @ code_shares)[:, None]
+            is_chosen = generator.random(weights.shape) < 0.5
+            chosen = is_chosen.astype(np.float64)
+            means = chosen @ code_shares
+            weights = chosen - means[:, None]
         vectors.append(weights)
     return vectors
 
@@ -477,5 +527,6 @@ def _products(vectors: Sequence[Floats]) -> Floats:
     """Return the products of weights in every cell of a table, shape (contrasts, cells)."""
     product = np.ones((_CONTRASTS, 1))
     for weights in vectors:
-        product = (product[:, :, None] * weights[:, None]).reshape(_CONTRASTS, -1)
+        pairs = product[:, :, None] * weights[:, None]
+        product = pairs.reshape(_CONTRASTS, -1)
     return product

@@ -6,7 +6,7 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -37,8 +37,11 @@ def count_outside(
     axes = list(weights)[:MOST_CONDITIONS]
     conditions = {axis: weights[axis] for axis in axes}
     cells = 2 ** len(axes)
-    shared_reach = replace(reach, level=1 - (1 - reach.level) / cells)
-    counts = _SubsetCounts(squares=squares, model=model, reach=shared_reach)
+    counts = _SubsetCounts(
+        squares=squares,
+        model=model,
+        reach=reach.shared_by(cells),
+    )
     for subset in sorted(range(cells), key=lambda number: (number.bit_count(), number)):
         subset_axes = [axis for place, axis in enumerate(axes) if subset >> place & 1]
         counts.add(subset, {axis: conditions[axis] for axis in subset_axes})
@@ -97,10 +100,11 @@ class _SubsetCounts:
     def known_sums(self, conditions: int, possible: Flags) -> KnownSums:
         """Return the counts of all subsets, with their covariance."""
         solved = self.squares.solve_jointly(list(self.measured.values()))
-        bounded = np.array(list(self.bounded.values()), np.float64).reshape(-1, 3)
-        low, high, variances = bounded.T
+        bounded = np.array(list(self.bounded.values()), np.float64)
+        low, high, variances = bounded.reshape(-1, 3).T
         number = len(self.measured)
-        covariance = np.diag(np.concatenate((np.zeros(number), variances)))
+        all_variances = np.concatenate((np.zeros(number), variances))
+        covariance = np.diag(all_variances)
         covariance[:number, :number] = solved.covariance
         return KnownSums(
             sums=subset_sums(conditions, [*self.measured, *self.bounded]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,12 @@ TOO_FEW = "do not use: too few records for their noise"
 SAYS_NOTHING = "do not use: it may be anything"
 
 
-def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
+def share_of(
+    solved: Estimates,
+    reach: Reach,
+    *,
+    sampled: bool,
+) -> tuple[EstimateInterval, str]:
     """Return the share that the first of two counts is of the second, and why it should not be used.
 
     The second value is a flag, empty where the answer may be used; so it is for all quantities of this module.
@@ -34,7 +39,7 @@ def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[Estimat
     sampling = (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
     ends = ratio_interval(solved.values, solved.covariance, reach, (0.0, 1.0), sampling)
     if ends is None:
-        return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
+        return EstimateInterval.without_estimate(0.0, 1.0), TOO_FEW
     share = float(solved.values[0] / solved.values[1])
     return EstimateInterval.around(share, *ends), ""
 
@@ -42,7 +47,7 @@ def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[Estimat
 def share_between(part: EstimateInterval, total: EstimateInterval) -> tuple[EstimateInterval, str]:
     """Return a share from intervals of both counts, which cover together."""
     if total.low <= 0 or not total.estimate:
-        return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
+        return EstimateInterval.without_estimate(0.0, 1.0), TOO_FEW
     share = (part.estimate or 0.0) / total.estimate
     low = min(part.low / total.high, 1.0)
     high = min(part.high / total.low, 1.0)
@@ -65,7 +70,14 @@ def mean_of(
     low = np.where(is_number, numbers.low, 0.0)
     high = np.where(is_number, numbers.high, 0.0)
     middle = np.nan_to_num(numbers.middle)
-    vectors = [low, high, middle, low**2, high**2, is_number.astype(np.float64)]
+    vectors = [
+        low,
+        high,
+        middle,
+        low**2,
+        high**2,
+        is_number.astype(np.float64),
+    ]
     solved = solve(_weighted(records, numbers.place, vectors))
     limits = numbers.limits
     count = float(solved.values[5])
@@ -79,15 +91,21 @@ def mean_of(
         covariance = solved.covariance[np.ix_(total_and_count, total_and_count)]
         interval = ratio_interval(solved.values[total_and_count], covariance, reach, limits, sampling)
         if interval is None:
-            return EstimateInterval(estimate=None, low=limits[0], high=limits[1]), TOO_FEW
+            return EstimateInterval.without_estimate(*limits), TOO_FEW
         ends.append(interval)
     of_lower_ends, of_upper_ends = np.array(ends)
-    least, most = np.clip(between_bounds(of_lower_ends, of_upper_ends), *limits)
+    bounds = between_bounds(of_lower_ends, of_upper_ends)
+    least, most = np.clip(bounds, *limits)
     estimate = float(solved.values[2]) / count
     return EstimateInterval.around(estimate, float(least), float(most)), ""
 
 
-def sampling_of_mean(mean: float, squares: float, count: float, end: float) -> tuple[float, float, float]:
+def sampling_of_mean(
+    mean: float,
+    squares: float,
+    count: float,
+    end: float,
+) -> tuple[float, float, float]:
     """Return s_0, s_1, s_2: the variance s_0 + s_1 R + s_2 R^2 of a sum of values less R times their number, for means R.
 
     It is the variance of a sample. Values that are too rare to be in a sample may decide the mean of a population, so the
@@ -120,15 +138,24 @@ def sum_of(
     high = np.nan_to_num(numbers.high)
     middle = np.nan_to_num(numbers.middle)
     solved = solve(_weighted(records, numbers.place, [low, high, middle]))
-    sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0)).tolist()
+    variances = np.diagonal(solved.covariance)
+    sds = np.sqrt(np.maximum(variances, 0.0)).tolist()
     noise = np.array([reach.of(sd) for sd in sds])
     possible = _possible_sums(numbers, most_records)
     sums = np.clip(solved.values, *possible)
-    of_lower_ends, of_upper_ends, _ = np.stack((sums - noise, sums + noise), axis=1)
-    least, most = np.clip(between_bounds(of_lower_ends, of_upper_ends), *possible)
-    interval = EstimateInterval.around(float(sums[2]), float(least), float(most), sds[2])
+    ends = np.stack((sums - noise, sums + noise), axis=1)
+    of_lower_ends, of_upper_ends, _ = ends
+    bounds = between_bounds(of_lower_ends, of_upper_ends)
+    least, most = np.clip(bounds, *possible)
+    interval = EstimateInterval.around(
+        float(sums[2]),
+        float(least),
+        float(most),
+        sds[2],
+    )
     is_noise = abs(sums[2]) < noise[2]
-    return interval, f"do not use: noise alone reaches {noise[2]:.0f}" if is_noise else ""
+    flag = f"do not use: noise alone reaches {noise[2]:.0f}" if is_noise else ""
+    return interval, flag
 
 
 def _possible_sums(numbers: ValueRange, most_records: float) -> tuple[float, float]:
@@ -155,7 +182,7 @@ def mean_between(
     highs = numbers.high[counts.codes]
     least_records = counts.total.low
     if least_records <= 0:
-        return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs.max())), TOO_FEW
+        return EstimateInterval.without_estimate(lows[0], highs.max()), TOO_FEW
     low = -_largest_mean(-lows, counts.values, least_records)
     high = _largest_mean(highs, counts.values, least_records)
     weights = _estimates(counts.values)
@@ -200,17 +227,19 @@ def _count_values(
 ) -> _ValueCounts:
     """Return the counts of each value of the records, and of all of their values."""
     order, steps = _steps(numbers)
-    shared_reach = replace(reach, level=1 - (1 - reach.level) / (len(order) + 1))
+    shared_reach = reach.shared_by(len(order) + 1)
     codes = np.arange(len(numbers.low))
-    values = []
-    for code in order:
-        vector = (codes == code).astype(np.float64)
-        values.append(count([*records, (numbers.place, vector)], shared_reach))
-    total = count([*records, (numbers.place, steps[-1])], shared_reach)
+    vectors = [(codes == code).astype(np.float64) for code in order]
+    queries = _weighted(records, numbers.place, [*vectors, steps[-1]])
+    *values, total = [count(query, shared_reach) for query in queries]
     return _ValueCounts(codes=order, values=values, total=total)
 
 
-def _largest_mean(values: Floats, counts: Sequence[EstimateInterval], least_records: float) -> float:
+def _largest_mean(
+    values: Floats,
+    counts: Sequence[EstimateInterval],
+    least_records: float,
+) -> float:
     """Return the largest mean of at least so many records, with intervals of the number of records of each value."""
     fewest, most = _ends(counts)
     total = float(fewest @ values)
@@ -255,7 +284,8 @@ def quantile_of(
     solved = solve(_weighted(records, numbers.place, steps))
     total = float(solved.values[-1])
     # (records up to each value) - q (records)
-    contrast = np.hstack((np.eye(len(order)), np.full((len(order), 1), -q)))
+    minus_q = np.full((len(order), 1), -q)
+    contrast = np.hstack((np.eye(len(order)), minus_q))
     below = contrast @ solved.values
     variances = np.einsum("ij,jk,ik->i", contrast, solved.covariance, contrast)
     variances += max(total, 0.0) * q * (1 - q) if sampled else 0.0
@@ -263,9 +293,10 @@ def quantile_of(
     variances[-1] = max(variances[-1], 0.0)
     sigmas = np.sqrt(np.maximum(variances, 0.0))
     chosen = np.flatnonzero(quantile_bins(below, sigmas, reach))
-    total_sd = math.sqrt(max(float(solved.covariance[-1, -1]), 0.0))
-    is_too_few = total <= reach.of(total_sd)
-    return _quantile_among(numbers, order, [] if is_too_few else chosen, solved.values[:-1], q)
+    total_variance = max(float(solved.covariance[-1, -1]), 0.0)
+    is_too_few = total <= reach.of(math.sqrt(total_variance))
+    possible = [] if is_too_few else chosen
+    return _quantile_among(numbers, order, possible, solved.values[:-1], q)
 
 
 def quantile_between(
@@ -281,10 +312,12 @@ def quantile_between(
     the probability one half is for the number of records, and a quarter for each of these two.
     """
     order, steps = _steps(numbers)
-    counts_up_to = [count([*records, (numbers.place, vector)], reach.each) for vector in steps]
+    queries = _weighted(records, numbers.place, steps)
+    counts_up_to = [count(query, reach.each) for query in queries]
     low, high = _ends(counts_up_to)
     enough_up_to = high[:-1] >= q * low[-1]
-    not_too_many_below = np.concatenate(([True], low[:-2] <= q * high[-1]))
+    previous_not_above = low[:-2] <= q * high[-1]
+    not_too_many_below = np.concatenate(([True], previous_not_above))
     enough_up_to[-1] = True
     chosen = np.flatnonzero(enough_up_to & not_too_many_below)
     is_too_few = low[-1] <= 0
@@ -292,7 +325,11 @@ def quantile_between(
     return _quantile_among(numbers, order, [] if is_too_few else chosen, counts, q)
 
 
-def _weighted(records: Sequence[Factor], place: int, vectors: Sequence[Floats]) -> list[list[Factor]]:
+def _weighted(
+    records: Sequence[Factor],
+    place: int,
+    vectors: Sequence[Floats],
+) -> list[list[Factor]]:
     """Return a query for each vector: the records, weighed by the vector on the axis at `place`."""
     return [[*records, (place, vector)] for vector in vectors]
 
@@ -322,7 +359,7 @@ def _quantile_among(
     lows = numbers.low[order]
     highs = numbers.high[order]
     if not len(chosen):
-        return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs[-1])), TOO_FEW
+        return EstimateInterval.without_estimate(lows[0], highs[-1]), TOO_FEW
     counts = np.maximum.accumulate(np.clip(counts, 0.0, None))
     wanted = q * counts[-1]
     place = min(int(np.searchsorted(counts, wanted)), len(order) - 1)
@@ -330,11 +367,12 @@ def _quantile_among(
     part = (wanted - below) / (counts[place] - below) if counts[place] > below else 0.5
     low = float(lows[chosen[0]])
     high = float(highs[chosen[-1]])
+    flag = _open_words(low, high)
     width = highs[place] - lows[place]
     if not math.isfinite(width):
-        return EstimateInterval(estimate=None, low=low, high=high), _open_words(low, high)
+        return EstimateInterval.without_estimate(low, high), flag
     estimate = float(lows[place] + part * width)
-    return EstimateInterval.around(estimate, low, high), _open_words(low, high)
+    return EstimateInterval.around(estimate, low, high), flag
 
 
 def _open_words(low: float, high: float) -> str:

@@ -39,7 +39,12 @@ class RuledOut:
                 possible[axis] = self.possible_codes(axis, codes, chosen)
         return possible
 
-    def possible_codes(self, axis: int, codes: Flags, chosen: Mapping[int, Flags]) -> Flags:
+    def possible_codes(
+        self,
+        axis: int,
+        codes: Flags,
+        chosen: Mapping[int, Flags],
+    ) -> Flags:
         """Return the `codes` of an axis that a record can have together with chosen codes of the other axes."""
         possible = codes.copy()
         if not self._is_ruled(axis):

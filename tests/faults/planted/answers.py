@@ -16,7 +16,7 @@ FAULTS = (
     Fault(
         name="a sum of many cells of a table counts for as exact as one cell",
         file="src/marginweave/answers/least_squares.py",
-        text="weight = math.prod(shape) / (table.counts.size * table.variance)",
+        text="weight = cells / (table.counts.size * table.variance)",
         instead="weight = 1 / table.variance",
         killed_by=(_DENSE,),
     ),
@@ -30,7 +30,7 @@ FAULTS = (
     Fault(
         name="answers that share a column are taken for independent",
         file="src/marginweave/answers/least_squares.py",
-        text="covariance[np.ix_(rows, rows)] += np.outer(scales, scales) * residual_covariance",
+        text="covariance[np.ix_(rows, rows)] += scale_products * residual_covariance",
         instead="covariance[rows, rows] += scales * scales * np.diagonal(residual_covariance)",
         killed_by=(_DENSE,),
     ),
@@ -130,8 +130,8 @@ FAULTS = (
     Fault(
         name="bounds of what was not measured forget their noise",
         file="src/marginweave/answers/bounds.py",
-        text="return float(positive @ self.high - negative @ self.low) + reach.of(sd)",
-        instead="return float(positive @ self.high - negative @ self.low)",
+        text="return bound + reach.of(sd)",
+        instead="return bound",
         killed_by=("tests/laws/test_bounds.py::test_a_truth_at_the_end_of_its_bounds_is_covered",),
     ),
     Fault(
@@ -181,15 +181,15 @@ FAULTS = (
     Fault(
         name="a share that noise took below 0 has an empty interval",
         file="src/marginweave/answers/intervals.py",
-        text="n = min(max(float(values[0]), limits[0] * d), limits[1] * d)",
+        text="n = _clipped(float(values[0]), limits[0] * d, limits[1] * d)",
         instead="n = float(values[0])",
         killed_by=("tests/laws/test_answers.py::test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit",),
     ),
     Fault(
         name="the ends of a count in whole numbers do not move out",
         file="src/marginweave/answers/intervals.py",
-        text="halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])",
-        instead="halves = np.array([reach.of(sigma) for sigma in sigmas.tolist()])",
+        text="half_widths = [reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()]",
+        instead="half_widths = [reach.of(sigma) for sigma in sigmas.tolist()]",
         killed_by=("tests/laws/test_answers.py::test_a_count_from_one_cell_covers_what_the_exact_interval_does",),
     ),
 )
