@@ -275,11 +275,12 @@ class ModelAnswers:
         moments = dict[int, _AxisMoments]()
         for axis, vectors in weights.items():
             moments[axis] = self._moments(axis, vectors)
+        misfits = self.spread().misfit
         covariance = np.zeros((queries, queries))
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
                 column_moments = [moments[axis] for axis in columns]
-                tau_squared = self._tau_squared(columns, column_moments)
+                tau_squared = self._tau_squared(columns, column_moments, misfits)
                 start = self.model.total**2 * tau_squared
                 of_columns = np.full((queries, queries), start)
                 for axis, axis_moments in moments.items():
@@ -307,9 +308,9 @@ class ModelAnswers:
         self,
         columns: tuple[int, ...],
         moments: Sequence[_AxisMoments],
+        misfits: Mapping[str, Mapping[str, float]],
     ) -> float:
-        """Return tau^2 of a set of columns, which has these moments."""
-        misfits = self.spread().misfit
+        """Return tau^2 of a set of columns with these moments, by the `misfit` of the spread."""
         is_measured = self.is_inside(frozenset(columns))
         tau_squared = _of_length(misfits["inside" if is_measured else "outside"], len(columns))
         if not is_measured and "last" in misfits:
