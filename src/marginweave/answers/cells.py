@@ -251,7 +251,7 @@ def _read(
 
 
 def _nonempty_subsets(length: int) -> Iterator[tuple[int, ...]]:
-    """Yield all subsets of so many places but the empty one, smaller ones first."""
+    """Yield all subsets of the first `length` places but the empty one, smaller ones first."""
     for size in range(1, length + 1):
         yield from itertools.combinations(range(length), size)
 

@@ -51,7 +51,7 @@ class Reach:
         return max(sigmas_reached(name, self.level) for name in self.tails)
 
     def shared_by(self, intervals: int) -> Reach:
-        """Return the reach of each of so many intervals that all cover with probability `level`."""
+        """Return the reach of each of several intervals that all cover with probability `level`."""
         return replace(self, level=1 - (1 - self.level) / intervals)
 
     @property

@@ -368,7 +368,7 @@ class MarginalAnswers:
     def _count(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
         """Return a count, also of values some of which were measured together with others; without its `sd` there.
 
-        Values that no rule allows beside the others are left out where that has less noise.
+        Values that no rule allows together with the other conditions are left out where that has less noise.
         """
         weights = self._weights([factors])
         try:

@@ -334,7 +334,7 @@ def _weighed(weights: Weights) -> dict[int, Floats]:
 
 
 def _of_length(misfit_of_length: Mapping[str, float], length: int) -> float:
-    """Return tau^2 of so many columns, or of the number of columns closest to it that was measured."""
+    """Return tau^2 of `length` columns, or of the measured number of columns closest to it."""
     if not misfit_of_length:
         return 0.0
     closest = min(misfit_of_length, key=lambda measured: abs(int(measured) - length))

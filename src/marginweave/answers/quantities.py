@@ -131,7 +131,7 @@ def sum_of(
     """Return the sum of midpoints, and its flag. A code that is no number adds nothing.
 
     Its interval is from the sum of lower ends to that of upper ends, each with its noise.
-    Of values between public ends, of at most so many records as are publicly known, a sum has a range. A noisy sum beyond it
+    A sum of values between public ends, of at most `most_records` records, has a range. A noisy sum beyond it
     counts as at its end, and so does an end of the interval: nothing that the truth may be is left out.
     """
     low = np.nan_to_num(numbers.low)
@@ -240,7 +240,7 @@ def _largest_mean(
     counts: Sequence[EstimateInterval],
     least_records: float,
 ) -> float:
-    """Return the largest mean of at least so many records, with intervals of the number of records of each value."""
+    """Return the largest mean of at least `least_records` records, by intervals of the number of records of each value."""
     fewest, most = _ends(counts)
     total = float(fewest @ values)
     records = float(fewest.sum())
