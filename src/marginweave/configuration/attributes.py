@@ -168,7 +168,9 @@ class _Rules:
             if text is None and not (optional and self.missing(name)):
                 lacks = "has no text for the missing value" if optional else "is never missing"
                 raise ValueError(f"structure.applies names {name!r}, which {lacks}; give otherwise: one of its values")
-            elsewhere = self._part(name, (self.missing(name)[0] if text is None else text,))
+            if text is None:
+                text = self.missing(name)[0]
+            elsewhere = self._part(name, (text,))
             yield (*inside, elsewhere)
             for part in inside:
                 yield self._complement(part), self._complement(elsewhere)
@@ -186,8 +188,9 @@ class _Rules:
 
     def undated(self, since: str, column: str) -> Iterator[Forbidden]:
         """Yield every value of a time that has passed `since` a moment, together with a missing moment."""
-        if self.attributes[self._places[since]].optional:
-            yield (self._places[since], (None,)), (self._places[column], self.columns[column].labels)
+        moment = self._places[since]
+        if self.attributes[moment].optional:
+            yield (moment, (None,)), (self._places[column], self.columns[column].labels)
 
     def _part(self, name: str, values: Condition | Texts) -> Excluded:
         """Return the attribute of a column, and its labels that meet a condition or are listed.
@@ -200,7 +203,8 @@ class _Rules:
         labels = labels_of(name, self.columns[name], values, self.missing(name))
         if isinstance(values, Condition):
             possible = labels if attribute.optional else _without_none(labels)
-            if attribute.private or len(possible) in (0, len(attribute.labels) + attribute.optional):
+            is_always = len(possible) == len(_possible_labels(attribute))
+            if attribute.private or is_always or not possible:
                 why = "has a private domain" if attribute.private else f"{'always' if possible else 'never'} meets it"
                 raise ValueError(
                     f"structure has a condition on column {name!r}, which {why}; list values, or leave it out"
@@ -214,7 +218,8 @@ class _Rules:
     def _complement(self, part: Excluded) -> Excluded:
         """Return the attribute of `part` with all of its other labels."""
         place, labels = part
-        return place, tuple(label for label in _possible_labels(self.attributes[place]) if label not in labels)
+        possible = _possible_labels(self.attributes[place])
+        return place, tuple(label for label in possible if label not in labels)
 
 
 def _possible_labels(attribute: Attribute) -> tuple[str | None, ...]:

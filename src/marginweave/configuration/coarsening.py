@@ -70,8 +70,10 @@ def _coarsen_above(configuration: Sections, length: int, rows: float) -> int | N
     columns = len(configuration.attributes)
     # rows sqrt(C(columns, 2) / C(columns, length))
     pairs = max(1, math.comb(columns, 2))
-    most = max(1, round(rows * math.sqrt(pairs / math.comb(columns, length))))
-    levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
+    sets = math.comb(columns, length)
+    most = max(1, round(rows * math.sqrt(pairs / sets)))
+    sizes = tuple(public_codes(configuration.attributes).values())
+    levels = BinLevels.make(sizes, configuration.attributes)
     for places in itertools.combinations(range(columns), length):
         if levels.within(places, most) != places:
             return most

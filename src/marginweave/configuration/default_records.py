@@ -176,7 +176,8 @@ def marginal_cells(
         return
     measured = cliques if isinstance(cliques, AllCliques) else AllCliques(all=2)
     if measured.all > 1:
-        yield from measured.cells(aggregate.levels(tuple(sizes.values()), attributes))
+        levels = aggregate.levels(tuple(sizes.values()), attributes)
+        yield from measured.cells(levels)
 
 
 def table_cells(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:

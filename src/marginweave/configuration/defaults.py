@@ -182,8 +182,8 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     The error of Cramér's V of the three strongest pairs at 1,000 rows, 8 of 1: .04, .24, .46, of the tree .04, .26, .34.
     """
     pairs = max(1, math.comb(columns, 2))
-    rounds = max(_LEAST_ROUNDS, round(_ROUNDS_TIMES_NOISE * math.sqrt(pairs) / noise))
-    rounds = min(_MOST_ROUNDS, rounds, pairs)
+    rounds = round(_ROUNDS_TIMES_NOISE * math.sqrt(pairs) / noise)
+    rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, rounds), pairs)
     cliques = {"adaptive": 2, "rounds": rounds, "batch": 1, "annealing": False}
     return {"method": "marginals", "cliques": cliques, "one_way_share": 0.5, "selection_share": 0.15, "compress": 2.0}
 
@@ -192,10 +192,14 @@ def edge_words(configuration: Sections) -> str:
     """Return words for a noise that is close to a limit of `resolve_aggregate`, and what would help; otherwise nothing."""
     noise = relative_noise(configuration)
     short = _most_noise_of_triples(in_marginals(configuration).attributes)
-    limits = [limit for limit in (short, _SHORT, _SINGLES) if abs(math.log(max(noise, 1e-9) / limit)) < _NEAR]
-    if not limits:
+    close_limits = list[float]()
+    for limit in (short, _SHORT, _SINGLES):
+        distance = math.log(max(noise, 1e-9) / limit)
+        if abs(distance) < _NEAR:
+            close_limits.append(limit)
+    if not close_limits:
         return ""
-    limit = limits[0]
+    limit = close_limits[0]
     side = "just above" if noise > limit else "just below"
     epsilon = "more epsilon, " if configuration.privacy.epsilon < MOST_EPSILON else ""
     return (

@@ -24,15 +24,14 @@ def _by_method(*methods: str) -> Discriminator:
         method = method_of(value, methods[0])
         return method if method in methods else None
 
-    return Discriminator(
-        method_or_none,
-        custom_error_type="method",
-        custom_error_message=f"must have method {', '.join(['auto', *methods[:-1]])} or {methods[-1]}",
-    )
+    *names, last = ("auto", *methods)
+    message = f"must have method {', '.join(names)} or {last}"
+    return Discriminator(method_or_none, custom_error_type="method", custom_error_message=message)
 
 
 Aggregation = Annotated[
     Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
     _by_method("k-tuples", "marginals"),
 ]
-Synthesis = Annotated[AnySynthesis, _by_method(*(model.model_fields["method"].default for model in SYNTHESES))]
+_SYNTHESIS_METHODS = [model.model_fields["method"].default for model in SYNTHESES]
+Synthesis = Annotated[AnySynthesis, _by_method(*_SYNTHESIS_METHODS)]

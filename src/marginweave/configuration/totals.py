@@ -126,7 +126,8 @@ def _code(configuration: Sections, attribute: Attribute, text: str, key: str) ->
     """Return the code of a value, or of the missing value, that a table spells as `text`; raises ValueError."""
     name = attribute.column
     labels = attribute.labels
-    is_missing = not text.strip() or ValueMatcher(configuration.missing_texts(name)).index(text) >= 0
+    missing = ValueMatcher(configuration.missing_texts(name))
+    is_missing = not text.strip() or missing.index(text) >= 0
     if attribute.optional and is_missing:
         return len(labels)
     code = configuration.columns[name].code_of(text)

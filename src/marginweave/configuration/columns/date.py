@@ -201,8 +201,8 @@ class DateColumn(BinnedColumn, frozen=True):
             return WEEKDAYS
         if isinstance(self.bins, str):
             return tuple(period_label(self.bins, start) for start in self._period_starts)
-        bins = [f"[{first}, {stop})" for first, stop in pairwise(self.bins)]
-        return (*bins[:-1], f"{bins[-1][:-1]}]")
+        *bins, last = [f"[{first}, {stop})" for first, stop in pairwise(self.bins)]
+        return (*bins, last.replace(")", "]"))
 
     @property
     def ordered(self) -> bool:
@@ -297,7 +297,8 @@ class DateColumn(BinnedColumn, frozen=True):
             return text
         sample = moment_of(self.edges[0] * self.seconds).strftime(self.format)
         _, _, decimals = sample.partition(".")
-        return f"{code:.{len(decimals)}f}".zfill(len(sample))
+        digits = format(code, f".{len(decimals)}f")
+        return digits.zfill(len(sample))
 
     def accepts(self, text: str) -> bool:
         """Return whether the text is a date in the declared format; its bounds clamp it."""

@@ -192,7 +192,8 @@ class NumberColumn(NumberGrid, frozen=True):
         low, high = self.within
         points = MAX_CANDIDATES
         if self.decimals is not None:
-            points = min(points, math.floor((high - low) * 10**self.decimals) + 1)
+            steps = math.floor((high - low) * 10**self.decimals)
+            points = min(points, steps + 1)
         candidates = [low + (high - low) * i / (points - 1) for i in range(points)]
         if self.decimals is not None:
             candidates = [round(candidate, self.decimals) for candidate in candidates]
@@ -207,7 +208,8 @@ class NumberColumn(NumberGrid, frozen=True):
         assert self.within is not None
         assert isinstance(self.bins, int)
         if self.decimals is not None:
-            steps = 2 + longest_gap(gaps_on_grid((*missing, *self.explicit), *self.within, self.decimals))
+            gaps = gaps_on_grid((*missing, *self.explicit), *self.within, self.decimals)
+            steps = 2 + longest_gap(gaps)
             return steps * self.bins / float(10**self.decimals)
         return (self.within[1] - self.within[0]) / (MAX_CANDIDATES - 1)
 

@@ -155,7 +155,8 @@ class NumberGrid(BinnedColumn, frozen=True):
         if self.decimals is not None:
             return self.decimals
         width = min(high - low for low, high in pairwise(self.edges))
-        return min(self.finest, max(0, math.ceil(3 - math.log10(width))))
+        decimals = math.ceil(3 - math.log10(width))
+        return min(self.finest, max(0, decimals))
 
     def grid(self, index: int, resolution: int | None = None) -> tuple[int, int]:
         """Return the first and last multiple of 10^-resolution inside bin `index`, as integers.

@@ -52,7 +52,8 @@ def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals
     rounded = (first, *(_rounded(edge, decimals) for edge in inner), last)
     if all(low < high for low, high in pairwise(rounded)):
         return rounded
-    return (first, *(float(f"{edge:.12g}") for edge in inner), last)
+    tidy = [float(f"{edge:.12g}") for edge in inner]
+    return (first, *tidy, last)
 
 
 def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:

@@ -169,7 +169,8 @@ def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
     _check_unique(order.columns, "ordered")
     ordered = [columns[name] for name in order.columns]
     kinds = {(column.type, column.step) for column in ordered}
-    if len(kinds) > 1 or not all(any(column.label_limits) for column in ordered):
+    have_limits = all(any(column.label_limits) for column in ordered)
+    if len(kinds) > 1 or not have_limits:
         raise ValueError(
             f"structure.ordered has {', '.join(order.columns)}, which must be numbers of as many decimals, or dates of one type"
         )
