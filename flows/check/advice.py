@@ -148,6 +148,11 @@ def suite_finding(broken: str) -> Remark:
     return _remark(Severity.STOPS, 1.0, "table.suite", broken=broken)
 
 
+def ownerless_finding(name: str, share: float) -> Remark:
+    """Return the finding on rows without an id of a person, which are left out."""
+    return _remark(Severity.LOOK, share, "table.ownerless", name=name)
+
+
 def id_finding(name: str, share: float) -> Remark:
     """Return the finding on ids that are in several rows under `unit: row`."""
     return _remark(Severity.LOOK, share, "table.ids", name=name)

@@ -13,7 +13,7 @@ from marginweave.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
 from marginweave.drafts.draft_unit import SUBJECT, are_subjects
-from marginweave.drafts.look import Look, Repetition
+from marginweave.drafts.look import Look, Repetition, count_missing
 from marginweave.drafts.tally import handled, judge
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.released.evaluation import BrokenRule
@@ -23,7 +23,17 @@ from marginweave.sources.source import TableSource, source_columns
 from marginweave.sources.text_source import check_columns
 
 from ...schemas.expectations import Suite
-from .advice import NO_ROWS, SIZE, Remark, check_sentence, column_findings, id_finding, rule_finding, suite_finding
+from .advice import (
+    NO_ROWS,
+    SIZE,
+    Remark,
+    check_sentence,
+    column_findings,
+    id_finding,
+    ownerless_finding,
+    rule_finding,
+    suite_finding,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +108,9 @@ class Inspection:
     suite: Suite | None = None
     looks: dict[str, Look] = field(default_factory=dict)
     ids: dict[str, Repetition] = field(default_factory=dict)
+    ownerless: int = 0
+    """Rows without an id of the unit of privacy, which are left out."""
+    table_rows: int = 0
     rules: list[tuple[tuple[BrokenRule, ...], int]] = field(default_factory=list)
     unmet: dict[str, None] = field(default_factory=dict)
 
@@ -135,6 +148,10 @@ class Inspection:
             look.add(judge(block.column(name), configuration, name))
         for name, repetition in self.ids.items():
             repetition.add(block.column(name))
+        subject = configuration.privacy.subject
+        self.table_rows += block.num_rows
+        if subject is not None and subject.missing_subject == "drop":
+            self.ownerless += count_missing(block.column(subject.column), self._missing(subject.column))
         if configuration.structure is not None or any(column.is_set for column in configuration.columns.values()):
             table = block.select(list(dict.fromkeys((*configuration.raw_names, *self._computed))))
             self.rules.append((broken_rules(table, configuration), block.num_rows))
@@ -167,6 +184,10 @@ class Inspection:
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         found += self.id_rows()
+        subject = configuration.privacy.subject
+        if subject is not None and self.ownerless:
+            finding = ownerless_finding(subject.column, self.ownerless / self.table_rows)
+            found.append(CheckedRow(subject=subject.column, findings=(finding,)))
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column
                 subject, finding = rule_finding(rule)

@@ -223,6 +223,15 @@ def test_ids_that_repeat(marginweave: CommandLine, tmp_path: Path, columns: dict
     assert "unit: row" not in marginweave("check", write(tmp_path, ROWS, columns=columns, privacy__unit=unit)).stdout
 
 
+def test_rows_without_an_id_are_counted(marginweave: CommandLine, tmp_path: Path) -> None:
+    """A release leaves them out, and never says how many they are."""
+    path = write(tmp_path, ["f,1,a", "m,2,", "f,3, "], privacy__unit={"column": "patient_id", "max_records": 2})
+    result = marginweave("check", path)
+    assert "66.7 % of the rows have no patient_id: no number of a release counts them" in said(result.stdout)
+    own = {"column": "patient_id", "max_records": 2, "missing_subject": "own"}
+    assert "no patient_id" not in marginweave("check", write(tmp_path, ["f,1,a", "m,2,"], privacy__unit=own)).stdout
+
+
 def test_special_codes_are_no_reason_to_widen_bounds(marginweave: CommandLine, tmp_path: Path) -> None:
     """Cells beyond the bounds that look like codes: the advice is to declare them, without a value of the table."""
     coded = [f"{row.split(',')[0]},{99999 if i % 9 == 0 else -9 if i == 1 else i},p{i}" for i, row in enumerate(ROWS)]

@@ -59,6 +59,7 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     assert "collect bounds" not in json.loads((folder.parent / "manifest.json").read_text())["stages"]
     assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
     assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])
+    assert any(sentence.startswith("Rows without person are in no number") for sentence in statement["verdict"]["says"])
     assert "person" not in pq.read_table(folder / "synthetic.parquet").column_names
     for file in (marginweave.home / "runs").rglob("*"):
         assert not file.is_file() or b"person-17" not in file.read_bytes()
@@ -88,6 +89,14 @@ def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, 
     assert {account["releases"] for account in accounts} == {1, 2}
     (own,) = (s for s in statements if any("joined into one record" in text for text in s["preparation"]))
     assert any("separate subject" in sentence for sentence in own["preparation"])
+    (folder,) = (place.parent for place in (marginweave.home / "runs").glob("*/release/privacy.json")
+                 if json.loads(place.read_text())["release"] == own["release"])  # fmt: skip
+    words = "joined records, one for each person"
+    assert json.loads((folder / "evaluation.json").read_text())["counted"].startswith(words)
+    for file in ("report.html", "explore.html", "croissant.json"):
+        assert words in (folder / file).read_text(), file
+    assert own["verdict"]["says"][0].startswith("Each record is all rows of one person joined")
+    assert not any(sentence.startswith("Rows without") for sentence in own["verdict"]["says"])
 
 
 def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_path: Path) -> None:

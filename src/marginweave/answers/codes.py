@@ -26,6 +26,9 @@ from marginweave.domain.zeros import domain_sizes
 
 MOST_GROUPS = 10_000
 
+JOINED_POPULATION = "population of persons, one joined record each"
+"""What an answer is about that looks beyond a table whose records are persons."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chosen:
@@ -284,7 +287,7 @@ class Codes:
             return "resized table"
         columns = {self.configuration.attributes[place].column for place in places}
         if of == "population":
-            return of
+            return JOINED_POPULATION if self.configuration.privacy.joins else of
         return self.configuration.counted_among(columns) or of
 
     def texts(self, place: int) -> list[str]:

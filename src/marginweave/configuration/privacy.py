@@ -116,11 +116,18 @@ class PrivacySettings(FrozenModel):
         return f"subject of column {subject.column!r}, {rows}"
 
     @property
+    def joins(self) -> bool:
+        """Whether all rows of a subject are joined into one record."""
+        return self.subject is not None and self.subject.join
+
+    @property
     def counted_words(self) -> str | None:
-        """Words for the rows of a subject that are counted, after "counts"; None where no row is left out."""
+        """Words for what is counted of a subject, after "counts are of"; None where that is every row."""
         subject = self.subject
-        if subject is None or subject.join:
+        if subject is None:
             return None
+        if subject.join:
+            return f"joined records, one for each {subject.column}"
         rows = "row" if subject.max_records == 1 else "rows"
         return f"at most {subject.max_records} {rows} for each {subject.column}"
 

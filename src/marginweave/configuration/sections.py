@@ -115,13 +115,9 @@ class Sections(Execution):
             return declared.min_values is None  # the cell without a single value
         if isinstance(declared, MeasuredColumn) and declared.impute is not None:
             return False
-        if self._joins:
+        if self.privacy.joins:
             return True  # rows of one subject that disagree
         return any(map(self._has_gaps, self._cells_of(column)))
-
-    @property
-    def _joins(self) -> bool:
-        return self.privacy.subject is not None and self.privacy.subject.join
 
     def _cells_of(self, column: str) -> tuple[str, ...]:
         """Return the columns of the source whose cells decide whether a cell of a measured column has a value."""
@@ -275,7 +271,7 @@ class Sections(Execution):
         for name, column in self.columns.items():
             if isinstance(column, MeasuredColumn) and column.impute is not None:
                 has_outside = column.private or column.outside in (None, "null")
-                if has_outside or self._joins or self.missing_texts(name):
+                if has_outside or self.privacy.joins or self.missing_texts(name):
                     names.append(name)
         return tuple(names)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Flags, Integers
 from marginweave.base.arrow import compute as pc
 from marginweave.base.arrow import is_text
 from marginweave.columns.base import Judged, distinct_texts
@@ -98,6 +98,20 @@ def _keep(kept: dict[str, None], entries: pa.Array, which: np.ndarray) -> None:
         kept.update(dict.fromkeys(str(text).strip() for text in texts))
 
 
+def count_missing(ids: pa.ChunkedArray, missing: Sequence[str]) -> int:
+    """Return in how many cells there is no id. Private."""
+    _, positions, absent = _trimmed_ids(ids, missing)
+    return int(absent[positions].sum())
+
+
+def _trimmed_ids(ids: pa.ChunkedArray, missing: Sequence[str]) -> tuple[pa.Array, Integers, Flags]:
+    """Return the distinct trimmed texts of ids, the place of each cell among them, and which of them are no id."""
+    texts, positions = distinct_texts(ids.combine_chunks())
+    trimmed = pc.utf8_trim_whitespace(texts)
+    no_ids = pa.array(["", *(text.strip() for text in missing)], pa.string())
+    return trimmed, positions, np.asarray(pc.is_in(trimmed, value_set=no_ids))
+
+
 @dataclass
 class Repetition:
     """Whether the ids of a column stand in several rows, by digests of 56 bits. Private.
@@ -111,11 +125,9 @@ class Repetition:
 
     def add(self, values: pa.ChunkedArray) -> None:
         """Take in the ids of a block; a row without one is nobody's."""
-        texts, positions = distinct_texts(values.combine_chunks())
-        trimmed = pc.utf8_trim_whitespace(texts)
-        absent = pc.is_in(trimmed, value_set=pa.array(["", *(text.strip() for text in self.missing)], pa.string()))
+        trimmed, positions, absent = _trimmed_ids(values, self.missing)
         digests = np.fromiter(map(hash, trimmed.to_pylist()), np.int64, len(trimmed)).view(np.uint64)
-        own = np.sort(digests[positions[~np.asarray(absent)[positions]]])
+        own = np.sort(digests[positions[~absent[positions]]])
         edges = np.append(np.searchsorted(own, np.arange(_PARTS, dtype=np.uint64) << np.uint64(56)), len(own))
         self.blocks.append((edges, own.astype(np.uint32), (own >> np.uint64(32)).astype(np.uint16)))
 

@@ -259,7 +259,9 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     if open_words is not None:
         return open_words
 
-    ends = np.clip(np.array(column.number_limits), column.edges[0], column.edges[-1])  # an open bin is as wide as its neighbor
+    ends = np.clip(
+        np.array(column.number_limits), column.edges[0], column.edges[-1]
+    )  # an open bin is as wide as its neighbor
     middles = ends[bins].mean(axis=1)
     mean = float(bin_counts @ middles) / records
     noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records

@@ -43,6 +43,14 @@ _RESIZED = (
     "Every number is of {counted}: where there were too few rows, draws of declared distributions fill it up. How many these "
     "are is not known, so that no number is one of the table itself."
 )
+_JOINED = (
+    "Each record is all rows of one {name} joined: no number is one of the table's rows. A value is missing where the rows "
+    "disagree, which also makes columns depend on each other that do not in the rows."
+)
+_OWNERLESS = (
+    "Rows without {name} are in no number, and how many these are is not known; privacy.unit.missing_subject: own counts "
+    "each as a person."
+)
 _IMPUTED = (
     "Cells of {names} without a value, missing or not as declared, got draws of the declared distribution, and count like any "
     "other: how many is not known. Without `impute` the release would say."
@@ -239,6 +247,13 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[str]:
     titles = configuration.titled_names
     if configuration.resize is not None:
         yield _RESIZED.format(counted=configuration.counted_words)
+    subject = configuration.privacy.subject
+    if subject is not None:
+        name = titles.get(subject.column, subject.column)
+        if subject.join:
+            yield _JOINED.format(name=name)
+        if subject.missing_subject == "drop":
+            yield _OWNERLESS.format(name=name)
     if rows_are_changed(configuration):
         yield _REPAIRED
     unkept = unkept_columns(configuration)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from marginweave.answers.codes import JOINED_POPULATION
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import Part
@@ -21,6 +22,9 @@ from marginweave.inference.answers import Answers
 from marginweave.inference.modelled import resized_error
 from marginweave.mechanisms.catalogue import count_noise
 
+_JOINED = "A value is missing where the rows of a person disagree: that alone makes columns depend on each other."
+_MERGED = "Values that were measured together count as one."
+_RULED = "Rules exclude some combinations of these columns, so they depend by the rules alone."
 NAIVE = (
     "A usual chi-square test of synthetic records or of these counts takes their noise for association: its p is "
     "too small, often by many powers of ten."
@@ -43,12 +47,7 @@ class Independence:
     says: str
 
 
-def answer_independence(
-    answers: Answers,
-    columns: Sequence[str],
-    of: str,
-    prefix: str = "",
-) -> Independence:
+def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefix: str = "") -> Independence:
     """Return the test of two columns; options of a command have a prefix. DP: post-processing.
 
     Raises:
@@ -60,44 +59,41 @@ def answer_independence(
         raise InputError(
             "combinations were published where they reached a threshold, which no test of independence takes: release marginals"
         )
-    is_population = of == "population"
-    if is_population and answers.codes.configuration.resize is not None:
+    configuration = answers.codes.configuration
+    if of == "population" and configuration.resize is not None:
         raise resized_error(prefix)
     places = _places(answers, columns)
     try:
         parts, counts, variance = _pair_counts(answers, answers.squares, places)
     except NotMeasuredError:
         raise InputError(f"{listed([*columns])} are in no measured set together") from None
-    rows = answers.codes.configuration.stability.records
-    sampling = rows if is_population else 0.0
-    test = _dependence(counts, variance, sampling, answers.squares.measured.tails)
+    rows = configuration.stability.records
+    first, second = np.indices(counts.shape).reshape(2, -1)
+    kurtoses = [count_noise(name).kurtosis for name in answers.squares.measured.tails]
+    test = dependence(
+        first,
+        second,
+        counts.ravel(),
+        math.sqrt(variance),
+        signed=True,
+        sampling=rows if of == "population" else 0.0,
+        kurtosis=max([3.0, *kurtoses]),
+    )
     if not test.freedom:
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
-    has_merged = any(part.size < len(part.blocks) for part in parts)
-    has_rules = _are_excluded(answers, places)
-    about = answers.codes.about("population" if is_population else "table", places)
+    notes = {
+        _JOINED: configuration.privacy.joins,
+        _MERGED: any(part.size < len(part.blocks) for part in parts),
+        _RULED: _are_excluded(answers, places),
+    }
+    about = answers.codes.about("population" if of == "population" else "table", places)
     return Independence(
         columns=(columns[0], columns[1]),
         of=about,
         chi_square=test.distance,
         degrees_of_freedom=test.freedom,
         p=test.p,
-        says=" ".join(_sentences(test, about, rows, has_merged=has_merged, has_rules=has_rules)),
-    )
-
-
-def _dependence(counts: Floats, variance: float, sampling: float, tails: Collection[str]) -> Dependence:
-    """Return the distance of noisy counts from independent columns; `tails` are kinds of noise in them that are not normal."""
-    first, second = np.indices(counts.shape).reshape(2, -1)
-    kurtoses = [count_noise(name).kurtosis for name in tails]
-    return dependence(
-        first,
-        second,
-        counts.ravel(),
-        math.sqrt(variance),
-        signed=True,
-        sampling=sampling,
-        kurtosis=max([3.0, *kurtoses]),
+        says=" ".join([*_sentences(test, about, rows), *(note for note, holds in notes.items() if holds), NAIVE]),
     )
 
 
@@ -133,14 +129,7 @@ def _are_excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
     return False
 
 
-def _sentences(
-    test: Dependence,
-    about: str,
-    rows: int,
-    *,
-    has_merged: bool,
-    has_rules: bool,
-) -> list[str]:
+def _sentences(test: Dependence, about: str, rows: int) -> list[str]:
     """Return the sentences on a test; `about` is what it is of, `rows` the most rows of a person."""
     p = f"p = {test.p:.2g}" if test.p >= 1e-4 else "p is below 0.0001"
     exact = f"chi-square {test.distance:.1f}, {test.freedom} degrees of freedom"
@@ -149,6 +138,10 @@ def _sentences(
         sentences = [f"{result}, of the rows themselves: whether their association is more than noise."]
     elif about == "resized table":
         sentences = [f"{result}, of the records of the resized table: whether their association is more than noise."]
+    elif about == JOINED_POPULATION:
+        sentences = [
+            f"{result}, of the population that the persons are a simple random sample of, one joined record each."
+        ]
     elif about != "population":
         sentences = [f"{result}, of {about}: whether their association is more than noise."]
     elif rows == 1:
@@ -158,8 +151,4 @@ def _sentences(
             f"{result}, of the population that the persons are a simple random sample of, with at most {rows} rows each.",
             "Rows of one person are kept together: p is no smaller than it should be, and weak associations are missed.",
         ]
-    if has_merged:
-        sentences.append("Values that were measured together count as one.")
-    if has_rules:
-        sentences.append("Rules exclude some combinations of these columns, so they depend by the rules alone.")
-    return [*sentences, NAIVE]
+    return sentences

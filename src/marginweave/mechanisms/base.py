@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from marginweave.base.arrays import Floats, Integers
+from marginweave.base.arrays import Integers
 from marginweave.base.budget import Cost, MechanismName, NoiseName, NoiseSetting, ParameterName, Stability
 from marginweave.base.errors import StageError
 from marginweave.mechanisms.randomness import DrawBits
@@ -97,11 +97,6 @@ class CountNoise(DrawMechanism):
     @abstractmethod
     def reach(sigma: float, level: float) -> int:
         """Return the least whole h with P(|x| > h) <= 1 - level, x the noise of a cell."""
-
-    @staticmethod
-    @abstractmethod
-    def simulate(generator: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
-        """Return noise as it might have been, for replicates of what was released. It protects nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

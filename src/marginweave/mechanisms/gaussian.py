@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Floats, Integers
+from marginweave.base.arrays import Integers
 from marginweave.base.budget import Cost, Stability, amount
 from marginweave.base.digests import fractions_digest, text_digest
 from marginweave.base.errors import InputError
@@ -228,8 +228,3 @@ class RoundedGaussian(CountNoise):
     def reach(sigma: float, level: float) -> int:
         """floor(1/2 + z sigma), z the normal quantile of (1 + level)/2."""
         return math.floor(0.5 - ndtri((1 - level) / 2) * sigma)
-
-    @staticmethod
-    def simulate(generator: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
-        """Return normal noise; rounding, of variance 1/12, is left out."""
-        return generator.normal(0.0, sigma, shape)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.base.arrays import Floats, Integers
+from marginweave.base.arrays import Integers
 from marginweave.base.budget import BasicAmount, Cost, Stability
 from marginweave.base.errors import InputError, StageError
 from marginweave.mechanisms.base import CountNoise, check_room, l1_sensitivity
@@ -166,8 +166,3 @@ class DiscreteLaplace(CountNoise):
         """The least h with 2 p^(h + 1) / (1 + p) <= 1 - level, p = e^{-1/b}, sigma = 1 / (sqrt(2) sinh(1/(2b)))."""
         log_p = -2 * math.asinh(1 / (math.sqrt(2) * sigma))
         return max(0, math.ceil(math.log((1 - level) * (1 + math.exp(log_p)) / 2) / log_p - 1))
-
-    @staticmethod
-    def simulate(generator: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
-        """Return Laplace noise of scale sigma / sqrt(2), which is not rounded."""
-        return generator.laplace(0.0, sigma / np.sqrt(2), shape)

@@ -50,7 +50,7 @@ def chance_before_counting(
     cut = {j for j, one in enumerate(attributes) if one.column in configuration.cut_sets}
     repaired = Repair(counted, labels).drawn(imputed | cut)
     lengths = frozenset(length for length, bound in bounds.items() if configuration.is_cut(length, bound))
-    rows = configuration.privacy.counted_words
+    rows = None if configuration.privacy.joins else configuration.privacy.counted_words
     words = []
     if rows:
         words.append(f"counts are of {rows}, chosen by chance")

@@ -162,7 +162,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     chance_after = _chance(after)
     shared = _shared_labels(before, after)
     names = after.configuration.titled_names
-    words = _Words(names=names, titles=_titles(after))
+    words = _ComparisonWords(names=names, titles=_titles(after))
     # A half of the rate for totals and single values, a half for pairs; half of each half for each release.
     sizes = [len(labels) for labels in shared.values()]
     value_tail = FALSE_ALARM / 4 / (1 + sum(sizes))
@@ -252,7 +252,7 @@ def _titles(release: PublishedRelease) -> dict[tuple[str, str], str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Words:
+class _ComparisonWords:
     """Says a combination of values with the titles of columns and values."""
 
     names: Mapping[str, str]
@@ -267,7 +267,9 @@ class _Words:
         return " and ".join(words)
 
 
-def _changes(words: _Words, before: Mapping[_Value, _Count], after: Mapping[_Value, _Count]) -> Iterator[Change]:
+def _changes(
+    words: _ComparisonWords, before: Mapping[_Value, _Count], after: Mapping[_Value, _Count]
+) -> Iterator[Change]:
     """Yield the change of each combination of values that both releases have."""
     for value, count in after.items():
         if value in before:

@@ -78,7 +78,11 @@ def _noisy(
 ) -> Observation:
     """Return a simulated measurement of a table: with fresh noise, and hidden where it is then below the cut."""
     counts = expected_counts(m, table, total)  # of a released model: post-processing
-    noise = count_noise(m.noise).simulate(generator, m.deviation, counts.shape)
+    # What is not normal has the tails of Laplace noise here: what was drawn is as long, for its standard deviation, or shorter.
+    if count_noise(m.noise).is_normal:
+        noise = generator.normal(0.0, m.deviation, counts.shape)
+    else:
+        noise = generator.laplace(0.0, m.deviation / np.sqrt(2), counts.shape)
     counts = np.asarray(counts + noise, np.float64)
     if isinstance(m, CensoredObservation):
         counted = m.released | m.hidden

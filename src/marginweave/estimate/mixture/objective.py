@@ -147,11 +147,7 @@ def _curvature(
     for block_feature, target in owned:
         other_features.append([f for f in target.features if f != block_feature])
     padded = _padded(other_features, len(layout.features))
-    tails, tail_rows = np.unique(
-        padded[:, 1:],
-        axis=0,
-        return_inverse=True,
-    )
+    tails, tail_rows = np.unique(padded[:, 1:], axis=0, return_inverse=True)
     block_places = [features.index(f) for f, _ in owned]
     pairs = np.stack([block_places, padded[:, 0]], axis=1)
     order = np.lexsort((tail_rows, pairs[:, 1], pairs[:, 0]))
