@@ -70,15 +70,10 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
     rows = configuration.stability.records
     first, second = np.indices(counts.shape).reshape(2, -1)
     kurtoses = [count_noise(name).kurtosis for name in answers.squares.measured.tails]
-    test = dependence(
-        first,
-        second,
-        counts.ravel(),
-        math.sqrt(variance),
-        signed=True,
-        sampling=rows if of == "population" else 0.0,
-        kurtosis=max([3.0, *kurtoses]),
-    )
+    sampling = rows if of == "population" else 0.0
+    kurtosis = max([3.0, *kurtoses])
+    sigma = math.sqrt(variance)
+    test = dependence(first, second, counts.ravel(), sigma, signed=True, sampling=sampling, kurtosis=kurtosis)
     if not test.freedom:
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
     notes = {
