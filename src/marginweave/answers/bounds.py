@@ -56,7 +56,8 @@ class KnownSums:
         margins = [self._margins(shared_reach, share) for share in _PRICE_SHARES]
         # an upper end of -o x is a lower end of o x, so both directions are minimized together
         queries = np.repeat([-query, query], len(_PRICE_SHARES), axis=0)
-        multipliers = self._multipliers(queries, np.tile(np.stack(margins), (2, 1)))
+        margins_of_queries = np.tile(np.stack(margins), (2, 1))
+        multipliers = self._multipliers(queries, margins_of_queries)
         upper_ends = [self._upper_end(row, shared_reach) for row in multipliers]
         negated_low_ends, high_ends = np.split(np.array(upper_ends), 2)
         low = -float(negated_low_ends.min())
@@ -67,7 +68,11 @@ class KnownSums:
             return low, high
         return self._bounds_of_tables(query, shared_reach)
 
-    def _bounds_of_tables(self, query: Floats, reach: Reach) -> tuple[float, float]:
+    def _bounds_of_tables(
+        self,
+        query: Floats,
+        reach: Reach,
+    ) -> tuple[float, float]:
         """Return the ends over all tables whose counts are within reach of the measured ones.
 
         The reach is doubled until there is such a table, and then doubled again.

@@ -189,7 +189,8 @@ class LeastSquares:
     def _signatures(self, axes: frozenset[int]) -> Sequence[Signature]:
         """Return the parts of these axes in each table that has all of them. They are kept for the next query."""
         if axes not in self._signatures_of_axes:
-            parts_of_axes = {number for number, part in enumerate(self.measured.parts) if part.axis in axes}
+            parts = enumerate(self.measured.parts)
+            parts_of_axes = {number for number, part in parts if part.axis in axes}
             signatures: dict[Signature, None] = {}
             for table in self.measured.tables:
                 signature = tuple(number for number in table.parts if number in parts_of_axes)
@@ -241,7 +242,9 @@ class LeastSquares:
             for number in signature:
                 part = self.measured.parts[number]
                 values[number] = part.values(weights[part.axis])
-            means = {number: part_values.mean(axis=1) for number, part_values in values.items()}
+            means = dict[int, Floats]()
+            for number, part_values in values.items():
+                means[number] = part_values.mean(axis=1)
             queries = len(means[signature[0]]) if signature else 1
             ones = np.ones(queries)
             rows = np.arange(len(slopes), len(slopes) + queries)
@@ -295,7 +298,11 @@ class LeastSquares:
             vectors = centered[inside[0]]
             estimates, slopes, covariance = axis.estimates(vectors[:, part.blocks])
             variances = np.diag(covariance)
-            return estimates.reshape(shape), variances.reshape(shape), slopes.reshape(shape)
+            return (
+                estimates.reshape(shape),
+                variances.reshape(shape),
+                slopes.reshape(shape),
+            )
         parts = tuple(signature[place] for place in inside)
         table, precision = self._pool(parts)
         variance = np.full((), 1 / precision)

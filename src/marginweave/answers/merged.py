@@ -101,7 +101,8 @@ def between(
     bounds = np.broadcast_arrays(inner, outer - removed, outer, inner + added)
     deviations = np.broadcast_arrays(inner_sd, outer_sd + removed_sd, outer_sd, inner_sd + added_sd)
     variances_of_bounds = np.stack(deviations) ** 2
-    _, lows, highs = count_ends(np.stack(bounds), variances_of_bounds, reach.shared_by(2))
+    shared_reach = reach.shared_by(2)
+    _, lows, highs = count_ends(np.stack(bounds), variances_of_bounds, shared_reach)
     largest_low = lows[:2].argmax(axis=0)[None]
     smallest_high = 2 + highs[2:].argmin(axis=0)[None]
     smaller = _ends_at(largest_low, lows, highs)
