@@ -163,12 +163,15 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         print_json([asdict(answer) for answer in answers])
         return
     if as_csv:
-        names = list(dict.fromkeys(name for answer in answers for name in answer.group))
+        from marginweave.answers.answer import group_columns
+
+        groups = [group_columns(answer.group) for answer in answers]
+        names = list(dict.fromkeys(name for group in groups for name in group))
         others = [field.name for field in fields(answers[0]) if field.name not in ("question", "group")]
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["question", *names, *others])
-        for answer in answers:
-            labels = (answer.group.get(name, "") for name in names)
+        for answer, group in zip(answers, groups, strict=True):
+            labels = (group.get(name, "") for name in names)
             writer.writerow([answer.question, *labels, *(getattr(answer, name) for name in others)])
         return
     levels = {answer.level for answer in answers if answer.level is not None}

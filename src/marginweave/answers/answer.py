@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 How = Literal["measured", "rule", "bounds", "model"]
@@ -33,3 +34,12 @@ class Answer:
     of: str = "table"
     how: How | None = "measured"
     flag: str = ""
+
+
+def group_columns(group: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a group by the names that they have in a table of answers.
+
+    A column that is called as a field of an answer, such as `level`, is `level (column)` there.
+    """
+    taken = {own.name for own in fields(Answer)}
+    return {f"{name} (column)" if name in taken else name: label for name, label in group.items()}

@@ -14,7 +14,7 @@ from marginweave.base.errors import StageError
 from marginweave.columns.base import LABELED, ColumnValues, Kind, Uniform, distinct_texts
 from marginweave.columns.kept_rules import kept_texts
 from marginweave.configuration.columns import OTHER, BooleanColumn, MeasuredColumn, SetColumn
-from marginweave.configuration.columns.base import NOT_DECLARED, RULE_LABELS
+from marginweave.configuration.columns.base import NOT_DECLARED, RESERVED, RULE_LABELS
 from marginweave.configuration.columns.category import FALSE_VALUES, TRUE_VALUES
 from marginweave.configuration.values import ValueMatcher
 from marginweave.mechanisms.randomness import CellWords
@@ -107,7 +107,8 @@ def label_codes(
 ) -> tuple[tuple[str, ...], list[int]]:
     """The labels, and the code of each trimmed text: -1 for one that is missing (`lacks`) or outside."""
     if column.private:
-        labels = tuple(sorted({text for text in texts if text and not lacks(text)}))  # no value is an empty cell
+        # An empty cell is no value, and neither is a text that is the name of cells without one.
+        labels = tuple(sorted({text for text in texts if text and text not in RESERVED and not lacks(text)}))
         place = {label: code for code, label in enumerate(labels)}
         return labels, [place.get(text, -1) for text in texts]
     outside = column.labels.index(OTHER) if column.outside == OTHER else -1

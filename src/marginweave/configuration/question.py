@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,11 +119,15 @@ class Question(FrozenModel):
 def read_condition(text: str) -> tuple[str, Any]:
     """Return the column and the condition of a text like `age >= 60`, `region in north, south` or `sex != f`.
 
+    A value with a comma is written in quotes, as in a CSV file: `town = "Weston, north"`.
+
     Raises:
         InputError: another form.
     """
     match = _CONDITION.fullmatch(text)
-    values = [part.strip() for part in match["values"].split(",")] if match else []
+    values = (
+        [part.strip() for part in next(csv.reader([match["values"]], skipinitialspace=True)) or [""]] if match else []
+    )
     if match is None or (match["sign"] in _COMPARED and len(values) != 1):
         raise InputError(
             f"--where ({text}) must be a column, one of >=, >, <=, <, =, !=, in and not in, and a value, or values with commas"

@@ -144,7 +144,7 @@ class Release:
         the number to answer (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
 
         In the frame `how` is the source of an answer, and `level` the probability that its interval covers the truth, NaN where
-        that is not known.
+        that is not known. A column of the table that is called as one of these, such as level, is `level (column)`.
 
         Example: `release.query(where={"age": {"from": 30}}, by="region", share=True)`
 
@@ -153,6 +153,7 @@ class Release:
         """
         import pandas as pd
 
+        from marginweave.answers.answer import group_columns
         from marginweave.configuration.question import read_question
         from marginweave.runs.progress import shown_late
 
@@ -164,7 +165,7 @@ class Release:
         for answer in answers:
             fields = asdict(answer)
             group = fields.pop("group")
-            rows.append({**group, **fields})
+            rows.append({**group_columns(group), **fields})
         numbers = dict.fromkeys(("estimate", "low", "high", "level"), float)
         return pd.DataFrame(rows).astype(numbers)
 
@@ -183,7 +184,10 @@ class Release:
             raise InputError(f"table shows one to three columns, and not {len(columns)}; use query with by for more")
         import pandas as pd
 
-        answers = self.query(by=columns, level=level).set_index(list(columns))
+        from marginweave.answers.answer import group_columns
+
+        answers = self.query(by=columns, level=level)
+        answers = answers.set_index(list(group_columns(dict.fromkeys(columns, "")))).rename_axis(list(columns))
         attributes: dict[Hashable | None, Any] = {}
         for name in ("of", "flag"):
             attributes[name] = list(dict.fromkeys(filter(None, answers[name])))

@@ -43,6 +43,11 @@ def test_ranges_have_the_ends_of_a_configuration(name: str, number: int, spaces:
         assert condition == Condition.model_validate({key: str(number)})
 
 
+def test_a_value_with_a_comma_is_written_in_quotes() -> None:
+    assert read_condition('town = "Weston, north", Eastham') == ("town", ["Weston, north", "Eastham"])
+    assert read_condition('town != "a ""b"", c"') == ("town", {"but": ['a "b", c']})
+
+
 def test_two_signs_of_equality_are_one() -> None:
     assert read_condition("region == north, south") == read_condition("region = north, south")
 

@@ -20,6 +20,8 @@ NOT_RELEASED = "(not released)"
 """The label of a cell of a private domain whose value is not released, or that has no value."""
 NOT_DECLARED = "(not as declared)"
 """The label of a cell, or of a value of a set, that no declaration covers."""
+RESERVED = frozenset({MISSING, NOT_RELEASED, NOT_DECLARED})
+"""Labels that no value has."""
 
 RULE_DECLARED = "every value is declared"
 RULE_BOUNDS = "every value lies within bounds"

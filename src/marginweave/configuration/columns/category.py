@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from marginweave.configuration.columns.base import OTHER, RULE_DECLARED, MeasuredColumn, Rule, Texts
+from marginweave.configuration.columns.base import OTHER, RESERVED, RULE_DECLARED, MeasuredColumn, Rule, Texts
 from marginweave.configuration.values import PositiveWhole, ValueMatcher, first_duplicate
 
 FALSE_VALUES = ("false", "0", "no", "f", "n")
@@ -41,12 +41,17 @@ class ValuedColumn(MeasuredColumn, frozen=True):
         elif not self.values:
             raise ValueError("needs values (its public domain) or domain: private")
         else:
+            reserved = RESERVED.intersection(self.labels)
+            if reserved:
+                raise ValueError(f"declares {min(reserved)!r}, which is the name of cells without a value in a release")
             pair = first_duplicate(self.values)
             if pair:
                 raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
-        for code in self.titles or ():
+        for code, title in (self.titles or {}).items():
             if code not in self.labels:
                 raise ValueError(f"has a title for {code!r}, which is none of its values")
+            if title in RESERVED:
+                raise ValueError(f"has the title {title!r}, which is the name of cells without a value in a release")
         return self
 
     @cached_property

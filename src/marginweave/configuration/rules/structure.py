@@ -79,7 +79,8 @@ class Structure(FrozenModel):
         for order in self.ordered or ():
             for low, high in pairwise(order.columns):
                 steps[low, high] = max(steps.get((low, high), 0), int(not order.ties))
-        for middle in {name for pair in steps for name in pair}:  # the longest way through others (Floyd and Warshall)
+        # the longest way through others (Floyd and Warshall)
+        for middle in dict.fromkeys(name for pair in steps for name in pair):
             before = [low for low, high in steps if high == middle]
             behind = [high for low, high in steps if low == middle]
             for low, high in itertools.product(before, behind):
