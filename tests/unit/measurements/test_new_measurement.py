@@ -17,6 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.accounting.accounts import Account
+from marginweave.answers.intervals import Reach
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.tables import tables_of
 from marginweave.base.arrays import Integers
 from marginweave.base.budget import Stability
 from marginweave.base.digests import counts_digest
@@ -34,6 +37,7 @@ from marginweave.mechanisms.base import Sensitivity
 from marginweave.mechanisms.gaussian import RoundedGaussian, add_noise, gaussian_sigma, gaussian_terms
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.observations.combinations import Aggregates
+from marginweave.observations.tables import Observation
 from marginweave.prepare.codes import EncodedTable
 from marginweave.released.statement import DrawNoise
 from marginweave.runs.capabilities import RunReference
@@ -108,7 +112,10 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("planned")
 def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of four sums is within 6 sigma of the exact one, and one of them not the same: false alarm 1e-8 and 1e-9."""
+    """Each of four sums is within 6 sigma of the exact one, and one of them not the same: false alarm 1e-8 and 1e-9.
+
+    What was drawn is an observation of the region, and asked as any other: the sum over two regions, with its variance.
+    """
     place = tmp_path / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place))
     account = Account(dataset="people", epsilon=Decimal(2), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
@@ -126,6 +133,11 @@ def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypa
     ]
     assert np.abs(sums - [*exact, 0]).max() < 6 * sigma
     assert not (sums == [*exact, 0]).all()
+    observation = Observation(attributes=(0,), counts=sums, deviation=sigma)
+    answer = LeastSquares(tables_of([observation], (REGIONS + 1,))).solve({0: np.array([[1.0, 0.0, 1.0, 0.0]])})
+    assert answer.covariance[0, 0] == pytest.approx(2 * sigma**2, rel=1e-3)  # rounding adds a little
+    half = Reach(level=1 - 1e-9).of(math.sqrt(answer.covariance[0, 0]))
+    assert abs(answer.values[0] - exact[0] - exact[2]) < half
 
     record = reference.ledger.releases.find(reference.manifest.release)
     assert record is not None
