@@ -233,7 +233,7 @@ def show(
 
     ledger = _compared(example, home)
     total = ledger.accounts.total(dataset)
-    releases = ledger.releases.newest(dataset, total.spent.ever if every else _NEWEST)
+    releases = ledger.releases.newest(dataset, total.spent.ever_reserved if every else _NEWEST)
     if as_json:
         names = "run", "release", "created", "epsilon", "delta"
         shown = [
@@ -249,8 +249,8 @@ def show(
         moment = datetime.now(UTC)
         out.print(spending.period(total.account.policy, ledger.accounts.period_spent(dataset, moment), moment))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
-    if len(releases) < total.spent.ever:
-        out.print(f"the newest {len(releases)} of {total.spent.ever} releases; --all shows the others, too")
+    if len(releases) < total.spent.ever_reserved:
+        out.print(f"the newest {len(releases)} of {total.spent.ever_reserved} releases; --all shows the others, too")
     if releases:
         for table in (spending.by_release(releases), spending.by_stage(releases)):
             out.print("")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.accounting.accountants import bisected, budget_mu2
+from marginweave.accounting.accountants import bisect, budget_mu2
 from marginweave.accounting.selection_composition import mixed_delta
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.marginals import MarginalSettings
@@ -72,7 +72,7 @@ def _gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) 
     most = budget_mu2(epsilon, delta)
     if not selections:
         return most
-    return bisected(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]
+    return bisect(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]
 
 
 def _squares(draws: Sequence[Measurement[Any]]) -> float:

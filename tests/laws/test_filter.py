@@ -121,7 +121,7 @@ def test_no_strategy_gets_past_the_box(box: Box) -> None:
     def admits(spent: Spent, cost: Cost) -> bool:
         return admitted(account, spent, cost, CAP) is not None
 
-    gain = best_gain(moves, admits, Spent(ever=1), CAP)
+    gain = best_gain(moves, admits, Spent(ever_reserved=1), CAP)
     assert 0.9 * DELTA < gain <= DELTA * (1 + 1e-3)
 
 
@@ -132,8 +132,8 @@ def test_a_first_release_by_its_statement_leaves_nothing_to_choose() -> None:
     whole = gaussian(MU2 * (1 - 1e-9))
 
     def admits(spent: Spent, cost: Cost) -> bool:
-        alone = whole if spent.ever and spent.cost.mu2 == whole.mu2 else None
-        return admitted(account, replace(spent, alone=alone), cost, CAP) is not None
+        alone = whole if spent.ever_reserved and spent.cost.mu2 == whole.mu2 else None
+        return admitted(account, replace(spent, cost_by_statement=alone), cost, CAP) is not None
 
     moves = (whole, gaussian(float(box.mu2) / 2), Cost(delta=box.delta_add))
     assert best_gain(moves, admits, Spent(), CAP) == pytest.approx(DELTA, rel=1e-3)
@@ -184,7 +184,7 @@ def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost,
     """Admission is monotone in every coordinate, and what is admitted is held by the box."""
     box = box_for(CAP, plan)
     account = replace(ACCOUNT, box=box)
-    before = Spent(releases=1, ever=1, cost=spent)
+    before = Spent(releases=1, ever_reserved=1, cost=spent)
     if admitted(account, before, asked, CAP) is None:
         return
     assert box.holds(spent + asked)

@@ -255,7 +255,7 @@ def test_a_terminal_is_told_whether_this_command_charged(
     privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
     request: Any = SimpleNamespace(configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring"))
     place = tmp_path / "release"
-    spent = Spent(releases=2, ever=2)
+    spent = Spent(releases=2, ever_reserved=2)
     account = account_sums(AccountTotal(account=ACCOUNT, epsilon=1.5, composition="gdp", spent=spent))
     run_command._summarize(request, account, place, is_waiting=False, fresh=fresh, charged=charged)
     assert "no bound under adaptively chosen budgets; the cap is" in shown.getvalue()

@@ -1,1 +1,1 @@
-"""What draws cost together, and what the ledger knows of a draw."""
+"""Computes the joint cost of draws, and defines the ledger's records of draws and releases."""

@@ -1,8 +1,8 @@
-"""Prices of noise: Gaussian differential privacy, and zCDP with its exact conversion, which checks a statement.
+"""Converts prices of noise: Gaussian differential privacy, and zCDP with its exact conversion, which checks a statement.
 
 Every conversion has a direction in which an error is harmless, and errs in it: a budget is never too large, an epsilon
 never too small. Figures of merit: `delta` within 1e-9 of the closed form (relative) for epsilon 0.001 to 100 and delta
-1e-20 to 0.5, which is what the margin below stands for.
+1e-20 to 0.5; the margin below allows for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from marginweave.mechanisms.normal import log_ndtr
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
 _MARGIN = 1 - 1e-9
 _ZCDP_MARGIN = 1 - 1e-12
-# Charges are rounded up, at 1e-16 each: without this part left over a plan would miss its own epsilon by as much.
+# Charges are rounded up, by 1e-16 each: a plan that used all of its budget would exceed its own epsilon by as much.
 SLACK = 1 - 1e-9
 
 
@@ -84,18 +84,18 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def budget_mu2(epsilon: float, delta: float) -> float:
-    """What (epsilon, delta) buys, in mu^2, the currency that adds up. DP: arithmetic on public numbers."""
+    """Return the budget that (epsilon, delta) allows in mu^2, which adds up. DP: arithmetic on public numbers."""
     return gdp_mu(epsilon, delta) ** 2
 
 
 def gaussian_multiplier(mu2: float) -> float:
-    """Noise multiplier that a part `mu2` of the budget buys, rounded up: 1/sqrt(mu2). DP: arithmetic on public numbers."""
+    """Return the noise multiplier at the price `mu2`, rounded up: 1/sqrt(mu2). DP: arithmetic on public numbers."""
     _check("mu2", mu2)
     return math.nextafter(1 / math.sqrt(mu2), math.inf)
 
 
 def _converted(curve: Callable[[float, float], float], price: float, delta: float, margin: float) -> float:
-    """The smallest epsilon at which the `curve` of a mu, or rho, is at most `delta`; 0 where it is everywhere."""
+    """Return the smallest epsilon at which the `curve` of a mu or rho, `price`, is at most `delta`; 0 if it always is."""
     _check_delta(delta)
     if curve(price, 0.0) <= delta * margin:
         return 0.0
@@ -103,32 +103,47 @@ def _converted(curve: Callable[[float, float], float], price: float, delta: floa
 
 
 def _largest(holds: Callable[[float], bool]) -> float:
-    """Largest positive float found at which `holds`, which is true near 0 and false from some point on."""
-    low = high = 1.0
+    """Return the largest positive float at which `holds` is true, found by bisection; 0 if there is none.
+
+    `holds` is true near 0 and false from some point on.
+    """
+    low = 1.0
+    high = 1.0
     while holds(high):
-        low, high = high, high * 2
+        low = high
+        high = high * 2
     while not holds(low):
-        low, high = low / 2, low
+        high = low
+        low = low / 2
         if low == 0.0:
             return 0.0
-    return bisected(holds, low, high)[0]
+    return bisect(holds, low, high)[0]
 
 
-def bisected(
-    holds: Callable[[float], bool], low: float, high: float, halvings: float = math.inf
-) -> tuple[float, float]:
-    """`low`, at which `holds`, and `high`, at which it does not, brought together by at most so many halvings."""
-    while halvings > 0 and low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if holds(middle) else (low, middle)
+def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: float = math.inf) -> tuple[float, float]:
+    """Return `low`, at which `holds` is true, and `high`, at which it is false, after at most `halvings` of the interval.
+
+    Without a limit they end as neighboring floats.
+    """
+    while halvings > 0:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
         halvings -= 1
     return low, high
 
 
 def _check(name: str, value: float, *, positive: bool = True) -> None:
+    """Refuse a `value` that is infinite, NaN or negative, or 0 where it must be positive."""
     if not (0 <= value < math.inf) or (positive and value == 0):
         raise InputError(f"{name} ({value}) must be {'positive' if positive else 'finite and not negative'}")
 
 
 def _check_delta(delta: float) -> None:
+    """Refuse a delta outside (0, 1)."""
     if not 0 < delta < 1:
         raise InputError(f"delta ({delta}) must lie strictly between 0 and 1")

@@ -1,4 +1,4 @@
-"""Accounts of the ledger: what may be spent, in all and in one calendar period, and what is."""
+"""Defines accounts of the ledger: their limits in all and in a calendar period, and the sums of what they have spent."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ _LONGEST: dict[Period, int] = {"day": 1, "week": 7, "month": 31, "quarter": 92, 
 
 
 def period_start(period: Period, day: date) -> date:
-    """First day of the calendar period that `day` is in; a week begins on Monday."""
+    """Return the first day of the calendar period that `day` is in; a week begins on Monday."""
     if period in _MONTHS:
-        return day.replace(month=day.month - (day.month - 1) % _MONTHS[period], day=1)
-    return day - timedelta(days=day.weekday()) if period == "week" else day
+        months_since_start = (day.month - 1) % _MONTHS[period]
+        return day.replace(month=day.month - months_since_start, day=1)
+    if period == "week":
+        return day - timedelta(days=day.weekday())
+    return day
 
 
 def next_period(period: Period, day: date) -> date:
-    """First day of the period after the one that `day` is in."""
-    return period_start(period, period_start(period, day) + timedelta(days=_LONGEST[period]))
+    """Return the first day of the period after the one that `day` is in."""
+    longest = timedelta(days=_LONGEST[period])
+    return period_start(period, period_start(period, day) + longest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """At most (`epsilon`, `delta`) of releases that are reserved in one period `per`, a calendar period in UTC: no guarantee.
+    """A limit (`epsilon`, `delta`) on the releases that are reserved in one calendar period `per`, in UTC: no guarantee.
 
-    How the releases of a period add up is the rule of the account; the account's cap, over all releases to date, holds
-    beside it and is what the guarantee rests on.
+    The releases of a period add up by the rule of the account. The account's cap, over all releases to date, holds as well,
+    and the guarantee follows from it alone.
     """
 
     per: Period
@@ -42,11 +46,11 @@ class Policy:
     delta: Decimal
 
     def start(self, moment: datetime) -> date:
-        """First day of the period that `moment` is in."""
+        """Return the first day of the period that `moment` is in."""
         return period_start(self.per, moment.astimezone(UTC).date())
 
     def following(self, moment: datetime) -> date:
-        """First day of the period after that."""
+        """Return the first day of the period after the one that `moment` is in."""
         return next_period(self.per, moment.astimezone(UTC).date())
 
     def __str__(self) -> str:
@@ -55,10 +59,10 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """What an account may spend, coordinate by coordinate: constants that were fixed before its first release.
+    """The limits of an account, one for each coordinate of a cost: constants that were fixed before its first release.
 
-    `mu2` bounds the sum of mu^2, `delta_add` that of the additive deltas of thresholds, `allowance` that of what is charged
-    in plain (epsilon, delta). No coordinate pays for another: that makes it a filter (docs/privacy.md, step 29).
+    `mu2` bounds the sum of mu^2, `delta_add` that of the additive deltas of thresholds, `allowance` that of charges in plain
+    (epsilon, delta). No coordinate pays for another: that makes it a filter (docs/privacy.md, step 29).
     """
 
     mu2: Decimal = Decimal(0)
@@ -67,21 +71,22 @@ class Box:
 
     @property
     def amounts(self) -> tuple[Decimal, ...]:
-        """Its coordinates: mu^2, the delta of thresholds, epsilon and delta of the allowance."""
+        """Coordinates: mu^2, the delta of thresholds, epsilon and delta of the allowance."""
         return self.mu2, self.delta_add, self.allowance.epsilon, self.allowance.delta
 
     def holds(self, cost: Cost) -> bool:
-        """Whether `cost` is at most the box in every coordinate."""
+        """Return whether `cost` is at most the box in every coordinate."""
         return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """All releases about the same people: what may be spent, and what a person is.
+    """The account of all releases about the same people: its cap (epsilon, delta), its unit of privacy, and its neighbors.
 
-    `box` is what its cap (epsilon, delta) admits: nothing before the account is opened. `kind_of_plan` is what a release of
-    the plan costs for which the box was chosen, if it was.
-    `reconciled` says what was added after its ledger was restored; while nobody has said anything of other homes, it is frozen.
+    `box` has the limits that follow from the cap: nothing before the account is opened. `kind_of_plan` is the cost of the plan
+    that the box was chosen for, if it was chosen for one.
+    `reconciled` lists the reconciliations after its ledger was restored. Until one states that there is no other home, or what
+    other homes may have released, the account is frozen.
     """
 
     dataset: str
@@ -97,57 +102,63 @@ class Account:
 
     @property
     def frozen(self) -> bool:
-        """Whether its ledger was restored, and homes that may have drawn under it were not looked at."""
+        """True if the ledger was restored, and the last reconciliation states nothing of other homes."""
         last = self.reconciled[-1] if self.reconciled else None
         return last is not None and last.no_other_home is None and last.unaccounted is None
 
     @property
     def unaccounted(self) -> BasicAmount:
-        """What homes that are gone may have released, as their steward has said, together."""
-        stated = (entry.unaccounted for entry in self.reconciled if entry.unaccounted is not None)
-        return sum((BasicAmount.stated(amount.epsilon, amount.delta) for amount in stated), NOTHING)
+        """Sum of what lost homes may have released, as stewards stated it in reconciliations."""
+        total = NOTHING
+        for entry in self.reconciled:
+            if entry.unaccounted is not None:
+                total += BasicAmount.stated(entry.unaccounted.epsilon, entry.unaccounted.delta)
+        return total
 
     @property
     def cap(self) -> BasicAmount:
-        """(epsilon, delta) as an amount."""
+        """Cap (epsilon, delta) as an amount."""
         return BasicAmount(epsilon=self.epsilon, delta=self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again.
+    """Exact sums over the charged releases of one account, updated release by release instead of added again.
 
-    `releases` counts those that are charged for, `ever` all that were reserved. `alone` is what was reserved for the one that
-    was admitted by its own statement, if there is one: given back or not, the account is closed to others until its box
-    holds it.
+    `releases` counts those that are charged for, `ever_reserved` all that were ever reserved. `cost_by_statement` is the cost
+    reserved for the release that was admitted by its own statement, if there is one. Even if that cost is returned, the account
+    is closed to other releases until its box holds it.
     """
 
     releases: int = 0
-    ever: int = 0
+    ever_reserved: int = 0
     cost: Cost = field(default_factory=Cost)
     statement: BasicAmount = NOTHING
-    alone: Cost | None = None
+    cost_by_statement: Cost | None = None
 
-    def with_release(self, now: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
-        """The sums with one more release, or with one that was counted as `before` until now."""
-        cost, statement, releases = self.cost + now.charged, self.statement + now.statement, int(bool(now.statement))
+    def with_release(self, record: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
+        """Return the sums with one more release, or with a new `record` of a release that was counted as `before`."""
+        cost = self.cost + record.charged
+        statement = self.statement + record.statement
+        releases = self.releases + int(bool(record.statement))
         if before is not None:
-            cost, statement = cost - before.charged, statement - before.statement
+            cost = cost - before.charged
+            statement = statement - before.statement
             releases -= int(bool(before.statement))
         return Spent(
-            releases=self.releases + releases,
-            ever=self.ever + (before is None),
+            releases=releases,
+            ever_reserved=self.ever_reserved + (before is None),
             cost=cost,
             statement=statement,
-            alone=now.reserved if now.by_statement else self.alone,
+            cost_by_statement=record.reserved if record.by_statement else self.cost_by_statement,
         )
 
     def with_charge(self, cost: Cost, statement: BasicAmount) -> Spent:
-        """The sums with a release more that would cost `cost` and state `statement`."""
+        """Return the sums with one more release that would cost `cost` and state `statement`."""
         return replace(
             self,
             releases=self.releases + 1,
-            ever=self.ever + 1,
+            ever_reserved=self.ever_reserved + 1,
             cost=self.cost + cost,
             statement=self.statement + statement,
         )
@@ -155,9 +166,9 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True)
 class AccountTotal:
-    """What an account has spent: exact sums, and `epsilon` at the cap's delta by the tightest composition, which is named.
+    """The total of an account: exact sums, and `epsilon` at the cap's delta by the tightest `composition`.
 
-    The epsilon is shown, and admits nothing: that is what `Box` is for.
+    The epsilon is only shown; releases are admitted by the `Box`.
     """
 
     account: Account

@@ -1,4 +1,4 @@
-"""Privacy of a mechanism on a resized table: the functional (epsilon, delta) that gives the wanted one on the data."""
+"""Computes the (epsilon, delta) on a resized table that gives the wanted one on the data: the functional parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_DELTA = 0.5
 def functional_parameters(
     epsilon: float, delta: float, copies: int, rate: Fraction, formula: Literal["printed", "tight"]
 ) -> tuple[float, float]:
-    """(epsilon_f, delta_f) on the resized table that is (epsilon, delta) on the data, for c copies sampled at rate s.
+    """Return (epsilon_f, delta_f) on the resized table that is (epsilon, delta) on the data, for c copies sampled at rate s.
 
     A mechanism that is (epsilon_f, delta_f)-DP when one record of the resized table is replaced. Cutting a sample to n records
     or filling it up, with randomness coupled, turns one sampled record more or less, or another one, into one replacement
@@ -61,12 +61,12 @@ def functional_parameters(
 
 
 def _undo_sampling(epsilon: float, s: float) -> float:
-    """ln(1 + (e^epsilon - 1)/s), without overflow."""
+    """Return ln(1 + (e^epsilon - 1)/s), without overflow."""
     if epsilon < 1:
         return math.log1p(math.expm1(epsilon) / s)
     return epsilon + math.log(math.exp(-epsilon) - math.expm1(-epsilon) / s)
 
 
 def _expm1_ratio(x: float, y: float) -> float:
-    """(e^x - 1)/(e^y - 1), without overflow."""
+    """Return (e^x - 1)/(e^y - 1), without overflow."""
     return math.exp(x - y) * math.expm1(-x) / math.expm1(-y)

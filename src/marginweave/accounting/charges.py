@@ -1,4 +1,4 @@
-"""All that the ledger knows of what is planned: how each draw is made, what it costs, and what all of them state."""
+"""Defines the part of a plan that the ledger keeps: mechanism, parameter and cost of each draw, and the stated budget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from marginweave.base.budget import BasicAmount, Cost, MechanismName, Neighbors
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """One draw, known before any data is read, as it is reserved and charged.
+    """One draw as it is reserved and charged, known before any data is read.
 
-    `mechanism` says how it draws, with a `parameter`: of Gaussian noise the multiplier of its sensitivity, else epsilon.
-    `length` is the number of attributes of the combinations that it is about, of k-tuples; else 0. `terms` are the other
-    public facts that it draws by: they are reserved with it, and compared before it is drawn.
+    `parameter` is the noise multiplier of a Gaussian `mechanism`, and the epsilon of any other. `length` is the number of
+    attributes in the combinations that a draw of k-tuples counts, and 0 for other draws. `terms` are the other public facts
+    that the draw depends on: they are reserved with it, and compared before it is drawn.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Charge:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What rows of the ledger say of it, but its cost."""
+        """Entries of the draw in rows of the ledger, without its cost."""
         return {
             "name": self.name,
             "mechanism": self.mechanism,
@@ -57,15 +57,15 @@ class ChargedPlan:
 
     @property
     def cost(self) -> Cost:
-        """Sum of the charges: what the release is guaranteed by, and what is reserved for it."""
+        """Sum of the charges: it is reserved for the release, and its guarantee follows from it."""
         return sum((charge.cost for charge in self.charges), Cost())
 
     @property
     def statement(self) -> BasicAmount:
-        """The (epsilon, delta) that the release states."""
+        """(epsilon, delta) that the release states."""
         return BasicAmount.stated(self.epsilon, self.delta)
 
     @cached_property
     def by_name(self) -> dict[str, Charge]:
-        """The charges by the names of their draws."""
+        """Charges by the names of their draws."""
         return {charge.name: charge for charge in self.charges}

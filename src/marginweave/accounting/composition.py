@@ -1,4 +1,4 @@
-"""What several releases about the same people cost together: the smallest of the compositions that are valid."""
+"""Computes the joint cost of several releases about the same people: the smallest of the compositions that are valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PricedDraw = Charge | DrawRecord
 
 
 def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
-    """Smallest epsilon at `delta` of draws that cost `cost` together, and the composition it comes from: gdp or zcdp.
+    """Return the smallest epsilon at `delta` of draws that cost `cost` together, and its composition: gdp or zcdp.
 
     mu^2, rho and delta add under adaptive composition of draws whose prices were fixed before the first of them (Dong, Roth
     and Su 2019, corollary 3.3; Bun and Steinke 2016, lemma 2.3 and, for the additive delta, 8.8). What is charged in plain
@@ -29,22 +29,36 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     alone are the nearest float, as in `account_epsilon`.
     DP: arithmetic on public numbers.
     """
-    left = rounded(EXACT.subtract(delta, EXACT.add(cost.delta, cost.plain.delta)), up=False)
-    if left < 0 or (left == 0 and (cost.mu2 or cost.rho)):
+    delta_added = EXACT.add(cost.delta, cost.plain.delta)
+    delta_to_convert = rounded(EXACT.subtract(delta, delta_added), up=False)
+    if delta_to_convert < 0 or (delta_to_convert == 0 and (cost.mu2 or cost.rho)):
         return math.inf, "gdp"
-    gdp = gdp_epsilon(math.nextafter(math.sqrt(rounded(cost.mu2, up=True)), math.inf), left) if cost.mu2 else 0.0
-    converted, name, rho = gdp, "gdp", rounded(cost.rho, up=True)
-    if gdp and zcdp_delta(rho, gdp) <= left:  # one look at the curve most often tells
-        converted, name = min((gdp, "gdp"), (zcdp_epsilon(rho, left), "zcdp"))
+    epsilon, name = _converted_epsilon(cost, delta_to_convert)
     if not cost.plain.epsilon:
-        return converted, name
-    if not converted:
+        return epsilon, name
+    if not epsilon:
         return float(cost.plain.epsilon), name
-    return math.nextafter(converted + rounded(cost.plain.epsilon, up=True), math.inf), name
+    total = epsilon + rounded(cost.plain.epsilon, up=True)
+    return math.nextafter(total, math.inf), name
+
+
+def _converted_epsilon(cost: Cost, delta: float) -> tuple[float, str]:
+    """Return the smaller of the epsilons that mu^2 and rho of `cost` have at `delta`, and its composition."""
+    if not cost.mu2:
+        return 0.0, "gdp"
+    mu = math.nextafter(math.sqrt(rounded(cost.mu2, up=True)), math.inf)
+    gdp = gdp_epsilon(mu, delta)
+    rho = rounded(cost.rho, up=True)
+    # Most often one evaluation of the curve shows that zCDP is no better, and saves the search for its epsilon.
+    if gdp and zcdp_delta(rho, gdp) <= delta:
+        zcdp = zcdp_epsilon(rho, delta)
+        if zcdp < gdp:
+            return zcdp, "zcdp"
+    return gdp, "gdp"
 
 
 def account_epsilon(cost: Cost, statement: BasicAmount, delta: Decimal) -> tuple[float, str]:
-    """Smallest epsilon at `delta` of releases that cost `cost` and state `statement` together, and its composition's name.
+    """Return the smallest epsilon at `delta` of releases that cost `cost` and state `statement` together, and its composition.
 
     `composed_epsilon` of the cost, or `plain`: the sum of the stated epsilons, where the stated deltas add to at most `delta`;
     as the nearest float, so that a release alone is never above its own (epsilon, delta). Holds for budgets that were fixed
@@ -65,7 +79,8 @@ def account_epsilon(cost: Cost, statement: BasicAmount, delta: Decimal) -> tuple
 
 
 def rounded(value: Decimal, *, up: bool) -> float:
-    """`value` as a float on the side that is asked for."""
+    """Return the float nearest to `value` among those at or above it, or, unless `up`, at or below it."""
     nearest = float(value)
-    fits = Decimal(nearest) >= value if up else Decimal(nearest) <= value
-    return nearest if fits else math.nextafter(nearest, math.inf if up else -math.inf)
+    if up:
+        return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+    return nearest if Decimal(nearest) <= value else math.nextafter(nearest, -math.inf)

@@ -1,4 +1,4 @@
-"""Rows of the ledger, and the draws and releases that they describe."""
+"""Defines rows of the ledger, and records of the draws and releases that they describe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LEDGER_ACTOR = "marginweave"
 
 
 def now() -> datetime:
-    """The time, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class EventKind(StrEnum):
-    """What a row of the ledger says."""
+    """The kind of a row of the ledger."""
 
     RESERVED = "RESERVED"
     DRAWN = "DRAWN"
@@ -62,7 +62,7 @@ TRANSITIONS = frozenset(
     }
 )
 
-# What a reconciliation after a restore may do beside: nothing in it gives anything back.
+# Transitions that only a reconciliation after a restore may add: none returns anything to the account.
 RECONCILING = frozenset(
     {(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)}
 )
@@ -91,8 +91,8 @@ class Event:
 class DrawRecord:
     """The present state of one draw of a release, read from its newest event, and what was planned for it.
 
-    `lease` is the one that began it, which names its file; `facts` are those of its beginning: the bound digest of its inputs,
-    and the program. `terms` are the public facts that were reserved with it.
+    `lease` is the one that began it, which names its file; `facts` were recorded when it was begun: the bound digest of its
+    inputs, and the program. `terms` are the public facts that were reserved with it.
     """
 
     release: str
@@ -110,7 +110,7 @@ class DrawRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What somebody decided, once, on a release that had to be approved."""
+    """The one decision on a release that had to be approved."""
 
     approved: bool
     by: str
@@ -120,14 +120,15 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRecord:
-    """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before.
+    """One release as the rows of the ledger describe it.
 
-    `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
-    `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the release
-    that this one corrects, `superseded_by` the published one that corrects it. `delta_threshold` and `spent_epsilon` are those
-    of its plan. `program` is the one that reserved it; None of what was charged for homes that are lost. `by_statement` says
-    that the account's box does not hold it, and that it was admitted as the first of its account by its own (epsilon, delta).
-    `planned` has the facts of each draw by name, in the order of the plan; `draws` is complete when it has all of them.
+    `outputs` are the digests of its newest publication, and empty before. `lease` names the one attempt that may draw, commit
+    and publish; None before the first. If `needs_approval`, `proposed` are the digests of the files that await the `decision`,
+    and no other files can become `outputs`. `supersedes` is the release that this one corrects, `superseded_by` the published
+    one that corrects it. `delta_threshold` and `spent_epsilon` are those of its plan. `program` reserved it; None for a charge
+    on behalf of homes that are lost. `by_statement`: the account's box does not hold it, and it was admitted as the first of
+    its account by its own (epsilon, delta). `planned` has the facts of each draw by name, in the order of the plan; `draws` is
+    complete when it has all of them.
     """
 
     release: str
@@ -158,26 +159,29 @@ class ReleaseRecord:
 
     @cached_property
     def reserved(self) -> Cost:
-        """What was asked for, whatever was given back since."""
+        """Cost of all draws that were reserved, including those that were returned since."""
         return sum((draw.cost for draw in self.draws), Cost())
 
     @cached_property
     def charged(self) -> Cost:
-        """What the account has to answer for: everything that is not returned or refused."""
+        """Cost that the account is charged: of all draws that were not returned."""
         return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())
 
     @cached_property
     def statement(self) -> BasicAmount:
-        """The plain (epsilon, delta) that covers the release; nothing when nothing of it is charged."""
+        """Plain (epsilon, delta) that covers the release; nothing if none of its draws is charged."""
         if any(draw.state in CHARGED for draw in self.draws):
             return BasicAmount(epsilon=self.epsilon, delta=self.delta)
         return NOTHING
 
     @property
     def pending(self) -> list[str]:
-        """The names of the draws that may still be made."""
+        """Names of the draws that can still be made."""
         return [draw.name for draw in self.draws if draw.state in {State.RESERVED, State.DRAWN}]
 
     def draw(self, name: str) -> DrawRecord | None:
-        """The draw called `name`, or None."""
-        return next((draw for draw in self.draws if draw.name == name), None)
+        """Return the draw called `name`, or None."""
+        for draw in self.draws:
+            if draw.name == name:
+                return draw
+        return None

@@ -1,4 +1,4 @@
-"""Gaussians and selections of one release together: the exact worst curve of an exponential mechanism instead of its mu.
+"""Composes Gaussians and selections of one release by the exact worst curve of an exponential mechanism, instead of its mu.
 
 `selection_mu` is the least mu that covers an exponential mechanism by itself, mu^2 about 0.393 epsilon^2; among many draws
 it behaves like a Gaussian of the variance of its loss, epsilon^2 / 4 at most. So the sum of mu^2 counts percentiles half
@@ -30,31 +30,33 @@ from functools import lru_cache
 
 import numpy as np
 
-from marginweave.accounting.accountants import bisected, budget_mu2
+from marginweave.accounting.accountants import bisect, budget_mu2
 from marginweave.accounting.composition import PricedDraw
 from marginweave.base.arrays import Floats
 from marginweave.mechanisms.exponential import selection_epsilon
 
-# Losses of the largest selection on each side of 0; what is left above the exact curve is below 1e-4 of sigma. Of many
-# selections each has a smaller part in it, and fewer steps: together they have some thousand losses.
-_STEPS, _FEWEST_STEPS = 64, 8
+# Steps of the largest selection's losses on each side of 0: the excess over the exact curve is below 1e-4 of sigma. Each of
+# many selections adds less to it, and has fewer steps: together they have some thousand losses.
+_STEPS = 64
+_FEWEST_STEPS = 8
 _ALL_STEPS = 1024
-# Selections with more than this have masses of no floats.
+# The masses of selections with a larger epsilon are beyond the range of floats.
 _MOST_EPSILON = 200.0
-# Of the closed form, and of sums of masses.
+# Covers rounding errors of the closed form, and of sums of masses.
 _MARGIN = 1 + 1e-8
 
 
 def mixed_delta(mu2: float, selections: Sequence[float], epsilon: float) -> float:
-    """Smallest delta at `epsilon` of Gaussians of `mu2` together and exponential mechanisms of `selections`, rounded up.
+    """Return the smallest delta at `epsilon` of Gaussians of `mu2` and exponential mechanisms of `selections`, rounded up.
 
     DP: arithmetic on public numbers. 1 where a selection is beyond the exponentials, or mu2 is not positive.
     """
     if max(selections, default=0.0) > _MOST_EPSILON or mu2 <= 0:
         return 1.0
-    losses, masses = _losses(tuple(sorted(selections)))
-    inside = gaussian_deltas(math.sqrt(mu2), epsilon - losses)
-    return min(1.0, float(masses @ inside) * _MARGIN)
+    # delta(epsilon) = E[H_{epsilon - X}(G_mu)] for the loss X of all selections
+    losses, masses = _selection_losses(tuple(sorted(selections)))
+    deltas = gaussian_deltas(math.sqrt(mu2), epsilon - losses)
+    return min(1.0, float(masses @ deltas) * _MARGIN)
 
 
 def gaussian_deltas(mu: float, epsilon: Floats) -> Floats:
@@ -70,29 +72,33 @@ def gaussian_deltas(mu: float, epsilon: Floats) -> Floats:
 
 
 def shared_budget(choices: Sequence[tuple[int, float]], epsilon: float, delta: float) -> float:
-    """What (epsilon, delta) buys of Gaussians and of selections whose exact curves compose, in mu^2; rounded down.
+    """Return the budget in mu^2 that (epsilon, delta) allows Gaussians and selections whose exact curves compose; rounded down.
 
-    `choices` are numbers of selections, with the share of it that they have together. It is looked for from what mu^2 alone
-    allows on. DP: arithmetic on public numbers.
+    `choices` are pairs of a number of selections and their joint share of the budget. The search begins at the budget that the
+    sum of mu^2 allows. DP: arithmetic on public numbers.
     """
-    whole = budget_mu2(epsilon, delta)
+    sum_budget = budget_mu2(epsilon, delta)
     if not any(number for number, _ in choices):
-        return whole
+        return sum_budget
 
     def fits(budget: float) -> bool:
-        left, bought = 1.0, list[float]()
+        gaussian_share = 1.0
+        selections: list[float] = []
         for number, share in choices:
             if number:
-                left -= share
-                bought += [selection_epsilon(math.sqrt(share * budget / number))] * number
-        return mixed_delta(left * budget, bought, epsilon) <= delta
+                gaussian_share -= share
+                mu2_each = share * budget / number
+                selections += [selection_epsilon(math.sqrt(mu2_each))] * number
+        return mixed_delta(gaussian_share * budget, selections, epsilon) <= delta
 
-    # a selection costs at least 0.25 epsilon^2, of which mu^2 has at most 0.393
-    return bisected(fits, whole, 2 * whole, 40)[0] if fits(whole) else whole
+    if not fits(sum_budget):
+        return sum_budget
+    # A selection costs at least 0.25 epsilon^2 by its exact curve, where the sum of mu^2 counts at most 0.393 epsilon^2.
+    return bisect(fits, sum_budget, 2 * sum_budget, 40)[0]
 
 
 def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
-    """Smallest delta at `epsilon` of planned draws, the additive ones of thresholds included; 1 with charges in plain.
+    """Return the smallest delta at `epsilon` of planned draws, with the additive ones of thresholds; 1 with plain charges.
 
     DP: arithmetic on public numbers.
     """
@@ -100,36 +106,44 @@ def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
         return 1.0
     selections = [draw.parameter or 0.0 for draw in draws if draw.mechanism == "exponential"]
     mu2 = math.fsum(float(draw.cost.mu2) for draw in draws if draw.mechanism != "exponential")
-    return min(1.0, mixed_delta(mu2, selections, epsilon) + math.fsum(float(draw.cost.delta) for draw in draws))
+    of_noise = mixed_delta(mu2, selections, epsilon)
+    of_thresholds = math.fsum(float(draw.cost.delta) for draw in draws)
+    return min(1.0, of_noise + of_thresholds)
 
 
 def release_epsilon(draws: Sequence[PricedDraw], delta: float, most: float) -> float:
-    """Smallest epsilon at `delta` of planned draws, to 2^-40 of `most` and rounded up; infinite where `most` is too small.
+    """Return the smallest epsilon at `delta` of planned draws, to 2^-40 of `most` and rounded up.
 
-    DP: arithmetic on public numbers.
+    It is infinite where `most` is too small. DP: arithmetic on public numbers.
     """
-    if release_delta(draws, most) > delta:
+
+    def is_too_small(epsilon: float) -> bool:
+        return release_delta(draws, epsilon) > delta
+
+    if is_too_small(most):
         return math.inf
-    return bisected(lambda epsilon: release_delta(draws, epsilon) > delta, 0.0, most, 40)[1]
+    return bisect(is_too_small, 0.0, most, 40)[1]
 
 
 @lru_cache(maxsize=256)
-def _losses(selections: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Losses of all selections together and their masses under P, on a common grid; one without is 0 with certainty.
+def _selection_losses(selections: tuple[float, ...]) -> tuple[Floats, Floats]:
+    """Return the joint losses of all selections and their masses under P, on a common grid; without any, a loss of 0.
 
-    An epsilon between two multiples of the step is taken for the larger one, whose curve lies above.
+    An epsilon between two multiples of the step is replaced by the larger one, whose curve lies above.
     """
-    steps = min(_STEPS, max(_FEWEST_STEPS, _ALL_STEPS // max(1, len(selections))))
+    steps_each = _ALL_STEPS // max(1, len(selections))
+    steps = min(_STEPS, max(_FEWEST_STEPS, steps_each))
     step = max(selections, default=1.0) / steps
     masses = np.ones(1)
     for epsilon in selections:
-        masses = np.convolve(masses, _selection_masses(math.ceil(epsilon / step * (1 - 1e-12)), step))
+        selection_steps = math.ceil(epsilon / step * (1 - 1e-12))
+        masses = np.convolve(masses, _selection_masses(selection_steps, step))
     half = len(masses) // 2
     return step * np.arange(-half, half + 1, dtype=np.float64), masses
 
 
 def _selection_masses(steps: int, step: float) -> Floats:
-    """Masses of one selection of epsilon = steps * step at j * step, j = -steps … steps."""
+    """Return the masses of one selection of epsilon = steps * step at j * step, j = -steps … steps."""
     epsilon = steps * step
     weights = 2 * np.exp((epsilon + step * np.arange(-steps, steps + 1)) / 2)
     weights[[0, -1]] /= 2

@@ -77,7 +77,7 @@ class Ledger(Shown):
 
         total = self._opened.accounts.total(dataset)
         rows = []
-        for record in self._opened.releases.newest(dataset, total.spent.ever):
+        for record in self._opened.releases.newest(dataset, total.spent.ever_reserved):
             charged = float(record.charged.mu2), float(record.charged.plain.epsilon)
             stated = float(record.epsilon), float(record.delta)
             rows.append((record.run, record.created, *stated, *charged, len(record.draws)))

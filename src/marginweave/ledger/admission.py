@@ -123,7 +123,7 @@ def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
         return Refusal(
             "cap", f"{name} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and {LAPLACE}"
         )
-    if not account.delta or account.box.mu2 or not cost.mu2 or spent.ever == 0:
+    if not account.delta or account.box.mu2 or not cost.mu2 or spent.ever_reserved == 0:
         return None
     return Refusal(
         "cap",
@@ -195,7 +195,7 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
     others = sums.accounts.keys() - {account.dataset}
     rows = journal.account_rows(others, [EventKind.RESERVED])
     found = Counter(row["account"] for row in rows)
-    if any(found[other] != sums.spent_of(other).ever for other in others):
+    if any(found[other] != sums.spent_of(other).ever_reserved for other in others):
         raise BudgetError("the ledger is broken: the row of a reservation is missing")
     for row in rows:
         if source.matches(row["release"], json.loads(row["body"])["source"]):
@@ -233,7 +233,7 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     """What is left of the box, and what is asked of it, where that is more."""
     box, name = account.box, f"account {account.dataset}"
     cap = f"epsilon {account.epsilon:f} at delta {float(account.delta)!r}"
-    if spent.alone is not None and not box.holds(spent.alone):
+    if spent.cost_by_statement is not None and not box.holds(spent.cost_by_statement):
         return f"{name} admits nothing under its cap of {cap}: its first release was admitted by its own statement"
     if is_closed(account, spent):
         return f"{name} admits nothing before its cap of {cap} is set again: more is charged than its parts hold"
@@ -251,10 +251,10 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
 
 def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> BasicAmount | None:
     """The least cap, with four digits of epsilon and a multiple of delta, whose box holds the release; None for none."""
-    if spent.ever == 0:
+    if spent.ever_reserved == 0:
         statement, cap = request.plan.statement, account.cap
         return BasicAmount(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
-    needed = [cost for cost in (spent.cost + request.cost, spent.alone) if cost is not None]
+    needed = [cost for cost in (spent.cost + request.cost, spent.cost_by_statement) if cost is not None]
     for factor in _FACTORS_OF_DELTA:
         delta = stated(account.delta * factor)
         if delta > MOST_DELTA and factor > 1:

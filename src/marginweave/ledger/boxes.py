@@ -103,7 +103,7 @@ def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount)
         return None
     if account.box.holds(spent.cost + cost):
         return "sums"
-    return "statement" if spent.ever == 0 and statement.within(account.cap) else None
+    return "statement" if spent.ever_reserved == 0 and statement.within(account.cap) else None
 
 
 def is_closed(account: Account, spent: Spent) -> bool:
@@ -113,7 +113,9 @@ def is_closed(account: Account, spent: Spent) -> bool:
     release that its own statement admitted. Of that, what is given back does not count: where it does not come back, the box
     would be exceeded.
     """
-    return not account.box.holds(spent.cost) or (spent.alone is not None and not account.box.holds(spent.alone))
+    if not account.box.holds(spent.cost):
+        return True
+    return spent.cost_by_statement is not None and not account.box.holds(spent.cost_by_statement)
 
 
 def account_total(account: Account, spent: Spent) -> AccountTotal:
@@ -140,7 +142,7 @@ def epsilon_left(total: AccountTotal) -> float:
     account, spent = total.account, total.spent
     if not account.delta or is_closed(account, spent):
         return 0.0
-    if spent.ever == 0:
+    if spent.ever_reserved == 0:
         return float(account.epsilon)
     left = rounded(account.box.mu2 - spent.cost.mu2, up=False)
     return gdp_epsilon(math.sqrt(left), float(account.delta)) if left > 0 else 0.0

@@ -186,19 +186,19 @@ def _at_checkpoint(journal: Journal) -> Sums:
 def _spent_body(spent: Spent) -> dict[str, Any]:
     body = {
         "releases": spent.releases,
-        "ever": spent.ever,
+        "ever": spent.ever_reserved,
         "cost": spent.cost.texts,
         "statement": [format(spent.statement.epsilon, "f"), format(spent.statement.delta, "f")],
     }
-    return body if spent.alone is None else {**body, "alone": spent.alone.texts}
+    return body if spent.cost_by_statement is None else {**body, "alone": spent.cost_by_statement.texts}
 
 
 def _spent(body: Mapping[str, Any]) -> Spent:
     epsilon, delta = map(Decimal, body["statement"])
     return Spent(
         releases=body["releases"],
-        ever=body["ever"],
+        ever_reserved=body["ever"],
         cost=cost_of(body["cost"]),
         statement=BasicAmount(epsilon=epsilon, delta=delta),
-        alone=cost_of(body["alone"]) if "alone" in body else None,
+        cost_by_statement=cost_of(body["alone"]) if "alone" in body else None,
     )

@@ -1,7 +1,7 @@
-"""privacy.json and its noise against the rows of the ledger, number by number: a part of verify.py, in every handover.
+"""Compares privacy.json and account.json with the rows of the ledger: a part of verify.py, in every handover.
 
-Every mechanism, parameter and total is compared with the row that reserved it; what follows from rows is computed from them
-again, the epsilon of the draws among it.
+Every mechanism, parameter and total is compared with the row that reserved it. What follows from rows, such as the epsilon of
+the draws, is computed from them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from marginweave.verify.bundle_accounting import (
     totals,
 )
 
-# What the rows of one release do not determine, by its path in privacy.json, and why; `ledger verify` has all rows.
+# Entries of privacy.json that the rows of one release do not determine, by reason; `ledger verify` has all rows.
 _UNKNOWN = {
     "released values": ("domain", "bounds", "bins", "measured_together", "marginals.attributes", "marginals.cells"),
     "follows from released values": (
@@ -37,18 +37,14 @@ _UNKNOWN = {
         "guarantee.on_the_sampled_table",
     ),
     "the home keeps it, not the ledger": ("configured_after_check", "drafted_from_table", "types"),
-    "rows of other releases": (
-        *(
-            "supersedes.run",
-            "selected_after_internal_evaluation",
-        ),
-    ),
+    "rows of other releases": ("supersedes.run", "selected_after_internal_evaluation"),
 }
-NOT_IN_ROWS = {name: reason for reason, names in _UNKNOWN.items() for name in names}
+_CAP_ROWS = frozenset({"OPENED", "CAP_CHANGED"})
+NOT_IN_ROWS = {path: reason for reason, paths in _UNKNOWN.items() for path in paths}
 
 
 def check_statement(statement: Content, rows: list[Content], release: str) -> None:
-    """Refuse a privacy.json that says of `release` anything else than the rows do.
+    """Refuse a privacy.json that differs from the rows of `release`.
 
     `rows` are those of the release and of its account, with bodies as objects, oldest first.
 
@@ -56,95 +52,121 @@ def check_statement(statement: Content, rows: list[Content], release: str) -> No
         Fault: the first thing that differs.
         KeyError, IndexError, TypeError, ValueError, ArithmeticError: it is not what the program writes.
     """
-    own = [row for row in rows if row["release"] == release and row["kind"] != "REFUSED"]
-    body = own[0]["body"]
-    draws = _draws(body, own)
+    release_rows = [row for row in rows if row["release"] == release and row["kind"] != "REFUSED"]
+    body = release_rows[0]["body"]
+    draws = _planned_draws(body, release_rows)
     contract = "privacy-of-rejected" if "rejected" in statement else "privacy"
-    known = f"urn:marginweave:{contract}:{STATEMENT_FORMAT}"
-    same = (statement["format"], statement["$schema"]) == (STATEMENT_FORMAT, known)
+    schema = f"urn:marginweave:{contract}:{STATEMENT_FORMAT}"
+    same = (statement["format"], statement["$schema"]) == (STATEMENT_FORMAT, schema)
     require(same, "format and $schema in privacy.json are of no known contract")
-    compare("", statement, {"dataset": own[0]["account"], "run": body["run"], "release": release})
-    old = {"release": body["supersedes"]} if "supersedes" in body else None
-    said = {"release": statement["supersedes"]["release"]} if "supersedes" in statement else None
-    require(said == old, "supersedes in privacy.json is not that of the rows")
-    drew = [row["body"] for row in own if row["kind"] == "DRAWN"]
-    each = {row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}
-    compare("programs", statement["programs"], {"reserved": body["program"], "drew": list(each.values())})
+    identity = {"dataset": release_rows[0]["account"], "run": body["run"], "release": release}
+    compare("", statement, identity)
+    corrected = {"release": body["supersedes"]} if "supersedes" in body else None
+    stated = {"release": statement["supersedes"]["release"]} if "supersedes" in statement else None
+    require(stated == corrected, "supersedes in privacy.json is not that of the rows")
+    programs = {"reserved": body["program"], "drew": _drawing_programs(release_rows)}
+    compare("programs", statement["programs"], programs)
     _check_guarantee(statement, body, draws)
     _check_mechanisms(statement, draws)
     check_epsilon(statement["guarantee"], draws, body)
 
 
-def _draws(body: Content, own: list[Content]) -> list[Content]:
-    """The planned draws with their costs as decimals, in the order of the plan, and what has become of each."""
-    costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
-    last = {row["draw"]: row["kind"] for row in own if row["draw"] is not None}
-    return [
-        {
-            **draw,
-            **{name: Decimal(costs[draw["name"]][name]) for name in AMOUNTS},
-            "state": "returned" if last[draw["name"]] == "RETURNED" else "drawn",
-        }
-        for draw in body["draws"]
-    ]
+def _drawing_programs(release_rows: list[Content]) -> list[Content]:
+    """Return version and digest of each program that made draws, in the order of their first draws."""
+    programs: dict[str, Content] = {}
+    for row in release_rows:
+        if row["kind"] == "DRAWN":
+            program = row["body"]
+            programs[program["program"]] = {"version": program["version"], "digest": program["program"]}
+    return list(programs.values())
+
+
+def _planned_draws(body: Content, release_rows: list[Content]) -> list[Content]:
+    """Return the planned draws in the order of the plan, each with its costs as decimals and its state.
+
+    The state is "returned" or "drawn".
+    """
+    draw_rows = [row for row in release_rows if row["draw"] is not None]
+    reserved = {row["draw"]: row for row in draw_rows if row["kind"] == "RESERVED"}
+    last_kind = {row["draw"]: row["kind"] for row in draw_rows}
+    draws = []
+    for draw in body["draws"]:
+        row = reserved[draw["name"]]
+        costs = {name: Decimal(row[name]) for name in AMOUNTS}
+        state = "returned" if last_kind[draw["name"]] == "RETURNED" else "drawn"
+        draws.append({**draw, **costs, "state": state})
+    return draws
 
 
 def _check_guarantee(statement: Content, body: Content, draws: list[Content]) -> None:
-    said, total = statement["guarantee"], totals(draws)
+    """Refuse a guarantee that differs from the row of the reservation or from the sums over the draws."""
+    stated = statement["guarantee"]
+    total = totals(draws)
     plain = bool(total["plain_epsilon"] or total["plain_delta"])
     mu = None if plain else math.sqrt(total["mu2"])
-    booked = {
+    expected = {
         **{name: float(body[name]) for name in ("epsilon", "delta")},
         **{name: body[name] for name in ("neighbors", "delta_threshold")},
         "epsilon_of_the_draws": body["spent_epsilon"],
         "mu": mu,
         "rho": None if plain else float(total["rho"]),
     }
-    compare("guarantee", said, booked)
-    subject = said["unit"].startswith(f"subject of column {body['unit'].partition(':')[2]!r}, ")
-    require(said["unit"] == body["unit"] or subject, "guarantee.unit in privacy.json is not that of the rows")
-    threshold, epsilon, delta = said["delta_threshold"], said["epsilon"], said["delta"]
+    compare("guarantee", stated, expected)
+    column = body["unit"].partition(":")[2]
+    is_subject = stated["unit"].startswith(f"subject of column {column!r}, ")
+    same = stated["unit"] == body["unit"] or is_subject
+    require(same, "guarantee.unit in privacy.json is not that of the rows")
+    threshold = stated["delta_threshold"]
     covered = float(total["delta"]) <= threshold * (1 + SLACK)
     require(covered, "guarantee.delta_threshold in privacy.json is less than the rows of the draws have")
     if mu is not None:
-        observer = min(1.0, math.erfc(-mu / 2 / math.sqrt(2)) / 2 + threshold)
+        # Phi(mu/2) + delta of thresholds
+        phi = math.erfc(-mu / 2 / math.sqrt(2)) / 2
+        observer = min(1.0, phi + threshold)
     else:
-        observer = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+        # (1 + delta e^-epsilon) / (1 + e^-epsilon)
+        odds = math.exp(-stated["epsilon"])
+        observer = min(1.0, (1 + stated["delta"] * odds) / (1 + odds))
     compare("", statement, {"observer": observer})
 
 
 def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
-    """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
-    said, published = statement["mechanisms"], "noise" in statement
-    same = [row["draw"] for row in said] == [draw["name"] for draw in draws]
+    """Refuse a draw with another parameter, state, cost or noise than its rows, and other noise of a length or a marginal."""
+    mechanisms = statement["mechanisms"]
+    same = [mechanism["draw"] for mechanism in mechanisms] == [draw["name"] for draw in draws]
     require(same, "the draws in privacy.json are not those of the rows")
-    for row, draw in zip(said, draws):  # noqa: B905 - Python 3.9 runs it
-        named = "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
+    for mechanism, draw in zip(mechanisms, draws):  # noqa: B905 - Python 3.9 runs it
+        parameter_name = "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
         place = f"mechanisms.{draw['name']}"
-        planned = {"draw": draw["name"], named: draw["parameter"]}
+        planned = {"draw": draw["name"], parameter_name: draw["parameter"]}
         planned |= {name: draw[name] for name in ("mechanism", "length", "state")}
-        compare(place, row, planned)
-        same = all(Decimal(row[name]) == draw[name] for name in AMOUNTS)
+        compare(place, mechanism, planned)
+        same = all(Decimal(mechanism[name]) == draw[name] for name in AMOUNTS)
         require(same, f"the cost of {draw['name']} in privacy.json is not that of its row")
-        noise = _stated_noise(statement, draw, draws) if published else {}
-        compare(place, row, noise)
-        unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
-        require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
-    for draw in draws if "marginals" in statement else ():
-        _check_marginals(statement, draw, draws)
+        noise = _expected_noise(statement, draw, draws) if "noise" in statement else {}
+        compare(place, mechanism, noise)
+        unknown = set(mechanism) - {*planned, *AMOUNTS, *noise}
+        names = ", ".join(sorted(unknown))
+        require(not names, f"{place} in privacy.json has {names}, which no row explains")
+    if "marginals" in statement:
+        for draw in draws:
+            _check_marginals(statement, draw, draws)
 
 
-def check_account(told: Content, rows: list[Content], published: Content) -> None:
-    """Refuse an account.json with another account, unit, cap, date or meaning than the rows; its total has those of others.
+def check_account(account: Content, rows: list[Content], published: Content) -> None:
+    """Refuse an account.json with another account, unit, cap, date or meaning than the rows.
+
+    Its total is not compared: it includes releases whose rows may not be here. `published` is the row of the publication.
 
     Raises:
         Fault: the first thing that differs.
         KeyError, IndexError, TypeError, ValueError: it is not what the program writes.
     """
-    before = [row for row in rows if row["account"] == published["account"] and row["seq"] < published["seq"]]
+    account_rows = [row for row in rows if row["account"] == published["account"]]
+    before = [row for row in account_rows if row["seq"] < published["seq"]]
     opened = [row["body"] for row in before if row["kind"] == "OPENED"][-1]
-    cap = [row["body"] for row in before if row["kind"] in {"OPENED", "CAP_CHANGED"}][-1]
-    booked = {
+    cap = [row["body"] for row in before if row["kind"] in _CAP_ROWS][-1]
+    expected = {
         "$schema": "urn:marginweave:account:1",
         "dataset": published["account"],
         "unit": opened["unit"],
@@ -152,50 +174,80 @@ def check_account(told: Content, rows: list[Content], published: Content) -> Non
         "cap": {name: float(cap[name]) for name in ("epsilon", "delta")},
         "as_of": f"{published['created'][:19]}Z",
     }
-    # of a ledger that was restored from an old copy, where the row came back from a home: later than it was published
+    # A row that a restored ledger adopted from a home is later than the publication.
     unknown = {"cap", "as_of"} if "adopted" in published["body"] else set()
-    for name, value in booked.items():
-        require(name in unknown or told[name] == value, f"{name} in account.json is not that of the rows")
+    for name, value in expected.items():
+        require(name in unknown or account[name] == value, f"{name} in account.json is not that of the rows")
     if not unknown:
-        _check_caps(told, before)
+        _check_caps(account, before)
 
 
-def _check_caps(told: Content, before: list[Content]) -> None:
-    """The caps since the first draw, the largest of them, and what that means.
+def _check_caps(account: Content, before: list[Content]) -> None:
+    """Refuse other caps since the first draw, or another largest cap or meaning, than the rows `before` the publication.
 
     The first draw may be of a release whose rows are not here: more caps may be listed than follow from those of this one.
     """
-    caps = [row for row in before if row["kind"] in {"OPENED", "CAP_CHANGED"}]
-    drawn = next((row["seq"] for row in before if row["kind"] == "DRAWN"), math.inf)
-    since = len(caps) - max(i for i, row in enumerate(caps) if row["seq"] < drawn)
-    listed = told.get("caps_since_the_first_draw")
-    many = 1 if listed is None else len(listed)
-    fits = since <= many <= len(caps) and (listed is None or many > 1)
-    found = [{name: float(row["body"][name]) for name in ("epsilon", "delta")} for row in caps[-many:]]
-    dated = [{**cap, "since": row["created"]} for cap, row in zip(found, caps[-many:], strict=False)]
+    caps = [row for row in before if row["kind"] in _CAP_ROWS]
+    draws = [row["seq"] for row in before if row["kind"] == "DRAWN"]
+    first_draw = draws[0] if draws else math.inf
+    cap_at_first_draw = max(i for i, row in enumerate(caps) if row["seq"] < first_draw)
+    fewest = len(caps) - cap_at_first_draw
+    listed = account.get("caps_since_the_first_draw")
+    number = 1 if listed is None else len(listed)
+    fits = fewest <= number <= len(caps) and (listed is None or number > 1)
+    amounts = []
+    dated = []
+    for row in caps[-number:]:
+        amount = {name: float(row["body"][name]) for name in ("epsilon", "delta")}
+        amounts.append(amount)
+        dated.append({**amount, "since": row["created"]})
     require(fits and listed in (None, dated), "caps_since_the_first_draw in account.json is not that of the rows")
-    largest = {name: max(cap[name] for cap in found) for name in ("epsilon", "delta")}
-    booked = {
-        "meaning": ACCOUNT_MEANING if told["cap"] == largest else CAP_WAS_LOWERED,
+    largest = {}
+    for name in ("epsilon", "delta"):
+        largest[name] = max(amount[name] for amount in amounts)
+    expected = {
+        "meaning": ACCOUNT_MEANING if account["cap"] == largest else CAP_WAS_LOWERED,
         "largest_cap": {**largest, "meaning": CAP_WAS_CHANGED} if listed is not None else None,
     }
-    for name, value in booked.items():
-        require(told.get(name) == value, f"{name} in account.json is not that of the rows")
+    for name, value in expected.items():
+        require(account.get(name) == value, f"{name} in account.json is not that of the rows")
 
 
-def _stated_noise(statement: Content, draw: Content, draws: list[Content]) -> Content:
-    """The noise that a draw had, by its terms: a sigma in steps of a grid, where it has one, and a threshold."""
-    name, terms = draw["name"], draw["terms"]
-    records, replaced = terms["records"], terms["neighbors"] == "replace-one"
+def _expected_noise(statement: Content, draw: Content, draws: list[Content]) -> Content:
+    """Return the noise that a draw had by its terms, as its entry in `mechanisms` states it.
+
+    The noise of a level is compared with its entry in `noise`, too.
+    """
+    name = draw["name"]
+    terms = draw["terms"]
+    records = terms["records"]
+    replaced = terms["neighbors"] == "replace-one"
+    if name.startswith("level-"):
+        return _expected_level_noise(statement, draw)
     if name.startswith("select-"):
         return {"sensitivity": records * (2 if replaced else 1)}
     if name.startswith("measure-"):
-        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws) or 1
-        return {"sigma": _sigma(draw["parameter"] * math.sqrt(batch), 1, records, replaced)}
-    if not name.startswith("level-"):
-        found = {"threshold": terms["threshold"]} if "threshold" in terms else {}
-        found |= {"step": 1 / terms["steps"]} if "steps" in terms else {}
-        return {**found, "sigma": float(Fraction(terms["sigma"])) / terms.get("steps", 1)} if "sigma" in terms else {}
+        selection = f"select-{name.partition('-')[2]}-"
+        batch = sum(planned["name"].startswith(selection) for planned in draws) or 1
+        multiplier = draw["parameter"] * math.sqrt(batch)
+        return {"sigma": _sigma(multiplier, 1, records, replaced)}
+    if "sigma" not in terms:
+        return {}
+    noise = {}
+    if "threshold" in terms:
+        noise["threshold"] = terms["threshold"]
+    if "steps" in terms:
+        noise["step"] = 1 / terms["steps"]
+    noise["sigma"] = float(Fraction(terms["sigma"])) / terms.get("steps", 1)
+    return noise
+
+
+def _expected_level_noise(statement: Content, draw: Content) -> Content:
+    """Refuse an entry of `noise` for a level that differs from the terms of its draw; return its sigma."""
+    name = draw["name"]
+    terms = draw["terms"]
+    records = terms["records"]
+    replaced = terms["neighbors"] == "replace-one"
     level = statement["noise"][draw["length"] - 1]
     bound = level["contribution_bound"]
     same = level["length"] == draw["length"] and 1 <= bound <= terms["cap"]
@@ -211,44 +263,64 @@ def _stated_noise(statement: Content, draw: Content, draws: list[Content]) -> Co
 
 
 def _check_thresholds(level: Content, terms: Content, records: int) -> None:
-    """That the threshold of private values is the least that its delta pays for."""
-    sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
-    threshold, values_each = level["private_threshold"], min(bound, terms["private_values"])
-    at, below = (exposure(least, sigma, values_each, records) for least in (threshold, threshold - 1))
-    fits = at <= delta * (1 + SLACK) and (below > delta * (1 - SLACK) or threshold == level["threshold"])
+    """Refuse a threshold of private values that is not the least that its delta pays for."""
+    sigma = level["deviation"]
+    delta = float(terms["threshold_delta"])
+    threshold = level["private_threshold"]
+    values_each = min(level["contribution_bound"], terms["private_values"])
+    delta_at_threshold = exposure(threshold, sigma, values_each, records)
+    delta_below = exposure(threshold - 1, sigma, values_each, records)
+    is_least = delta_below > delta * (1 - SLACK) or threshold == level["threshold"]
+    fits = delta_at_threshold <= delta * (1 + SLACK) and is_least
     require(fits, f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
 
 
 def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float:
-    """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
-    square = (Fraction(multiplier) * ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
+    """Return multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024.
+
+    Theta is `records`, Delta is `bound`.
+    """
+    # ceil(sqrt(square)) = isqrt(ceil(square) - 1) + 1
+    sensitivity2 = records**2 * bound * (2 if replaced else 1)
+    square = (Fraction(multiplier) * ROUNDED) ** 2 * sensitivity2
     return (math.isqrt(math.ceil(square) - 1) + 1) / ROUNDED
 
 
 def _check_marginals(statement: Content, draw: Content, draws: list[Content]) -> None:
-    """The sigmas of the marginals of a draw cost what it did together; those of rounds, merged, no more.
+    """Refuse marginals whose sigmas do not cost together what their draw did; those of rounds, merged, may cost less.
 
-    With those of single attributes stand the tables of sets that count values which are not declared.
+    The one-way draw also made the tables of sets that count undeclared values.
     """
-    shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
-    rounds = bool(shares) and draw["name"] == shares[0]["name"]
-    found = [row for row in statement["marginals"] if row["draw"] == ("rounds" if rounds else draw["name"])]
-    of_sets = [row["deviation"] for row in statement.get("undeclared") or () if row.get("of_set")]
-    if not found:
+    round_draws = [
+        planned for planned in draws if planned["name"].startswith("measure-") and planned["state"] == "drawn"
+    ]
+    is_rounds = bool(round_draws) and draw["name"] == round_draws[0]["name"]
+    draw_name = "rounds" if is_rounds else draw["name"]
+    marginals = [marginal for marginal in statement["marginals"] if marginal["draw"] == draw_name]
+    if not marginals:
         return
-    same = all(row["noise"] == draw["mechanism"] for row in found)
+    same = all(marginal["noise"] == draw["mechanism"] for marginal in marginals)
     require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
-    deviations = [row["deviation"] for row in found] + (of_sets if draw["name"] == "one-way" else [])
-    least, most = share_of_marginals(draw, deviations)
-    together = len(shares) if rounds else 1
-    paid = least <= together * (1 + SLACK) and (rounds or most >= 1 - SLACK)
+    sigmas = [marginal["deviation"] for marginal in marginals]
+    if draw["name"] == "one-way":
+        undeclared = statement.get("undeclared") or ()
+        sigmas += [table["deviation"] for table in undeclared if table.get("of_set")]
+    least, most = share_of_marginals(draw, sigmas)
+    draws_paid = len(round_draws) if is_rounds else 1
+    paid = least <= draws_paid * (1 + SLACK) and (is_rounds or most >= 1 - SLACK)
     require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
 
 
-def compare(place: str, stated: Content, booked: Content) -> None:
-    """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
-    for name, value in booked.items():
-        said, where = stated[name], f"{place}.{name}".strip(".")
-        number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
-        same = math.isclose(said, value, rel_tol=SLACK) if number else said == value
-        require(same, f"{where} in privacy.json is not that of the rows")
+def compare(place: str, stated: Content, expected: Content) -> None:
+    """Refuse an entry of `stated`, at `place` in privacy.json, that differs from `expected`.
+
+    Floats may differ by 1e-9 of their value, as another library may compute them; everything else is compared exactly.
+    """
+    for name, value in expected.items():
+        entry = stated[name]
+        is_number = isinstance(entry, (int, float)) and not isinstance(entry, bool)
+        same = entry == value
+        if isinstance(value, float) and is_number:
+            same = math.isclose(entry, value, rel_tol=SLACK)
+        path = f"{place}.{name}".strip(".")
+        require(same, f"{path} in privacy.json is not that of the rows")

@@ -1,4 +1,4 @@
-"""The files of the home against the ledger: kept checkpoints, draws, what was released, and what it says."""
+"""Compares the files of a home with the ledger: checkpoints, draws, released files, and the statements in them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ RunMark = tuple[str | None, str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedFiles:
-    """How many runs and files were as the ledger has them, and which runs could not be looked at.
+    """Result of an audit of files: numbers of runs and files that agree with the ledger, and the runs that were not compared.
 
-    Those `in_progress` are worked on, or were while the ledger was read; `elsewhere` are the published runs of the ledger that
-    have no folder in this home.
+    A process works on the runs `in_progress`, or did while the ledger was read. The runs `elsewhere` are published in the
+    ledger and have no folder in this home.
     """
 
     runs: int
@@ -48,12 +48,15 @@ class AuditedFiles:
 
 
 def marks_of_runs(home: Path) -> Mapping[RunFolder, RunMark]:
-    """What tells whether a run of the home goes on: taken before the ledger is read that the runs are compared with."""
+    """Return a mark of each run of the home, which changes when the run makes progress.
+
+    Take the marks before you read the ledger that the runs are compared with (`audit_files`).
+    """
     return {folder: _mark(folder) for folder in RunFolder.all_of(home)}
 
 
 def _mark(folder: RunFolder) -> RunMark:
-    """The digests of the manifest, and of the rows that the run has noted: each draw begins with such a row."""
+    """Return the digests of the manifest and of the newest row that the run has noted: each draw begins with such a row."""
     return file_digest(folder.manifest_file), file_digest(folder.path / SEEN)
 
 
@@ -65,26 +68,28 @@ def audit_files(
     example: bool,
     before: Mapping[RunFolder, RunMark] | None = None,
 ) -> AuditedFiles:
-    """Check the runs below `home` that answer to this ledger; without a key, their released files alone.
+    """Check the runs below `home` that were charged in this ledger; without a key, only their released files.
 
-    A run whose mark is not the one that it had `before` the ledger was read is ahead of it, and not compared.
+    A run whose mark differs from its mark `before` the ledger was read may be ahead of the ledger, and is not compared.
 
     Raises:
         AuditError: the first fault, naming run and file.
     """
-    runs = files = 0
+    runs = 0
+    files = 0
     in_progress = []
-    place, statements = home / "runs", StatementAudit(audited)
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
+    runs_folder = home / "runs"
+    statements = StatementAudit(audited)
+    for path in sorted(runs_folder.iterdir()) if runs_folder.is_dir() else ():
         folder = RunFolder(path)
         try:
             manifest = folder.read_manifest()
             if manifest is None:
-                _check_nothing_is_left(folder)
+                _refuse_files_without_manifest(folder)
             if manifest is None or is_example(folder) != example:
                 continue
-            with shared_lock(folder) as still:
-                if not still or (before is not None and before.get(folder) != _mark(folder)):
+            with shared_lock(folder) as is_idle:
+                if not is_idle or (before is not None and before.get(folder) != _mark(folder)):
                     in_progress.append(folder.run)
                     continue
                 files += _audit_run(folder, manifest, statements, key)
@@ -92,11 +97,12 @@ def audit_files(
             raise AuditError(str(error)) from None
         runs += 1
     published = {record.run for record in audited.releases.values() if record.outputs}
-    elsewhere = tuple(sorted(run for run in published if not (place / run).is_dir()))
+    elsewhere = tuple(sorted(run for run in published if not (runs_folder / run).is_dir()))
     return AuditedFiles(runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=elsewhere)
 
 
 def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, key: LedgerKey) -> int:
+    """Refuse a run with a file that differs from the ledger; return the number of files compared."""
     audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
@@ -123,33 +129,38 @@ _FAULTS = {
 
 
 def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
-    """The newest row that the run has seen is in this ledger, if it is this one that the run has seen."""
+    """Refuse a ledger without the newest row that the run has seen in it; a run that has seen another ledger passes."""
     seen = Sighting(folder.path / SEEN)
     try:
-        head = seen.head() if seen.path.exists() and seen.ledger == audited.rows[0]["row_hash"] else None
+        if not seen.path.exists() or seen.ledger != audited.rows[0]["row_hash"]:
+            return
+        head = seen.head()
     except BudgetError as error:
         raise AuditError(str(error)) from None
-    if head is not None and is_missing(
-        head, {row["seq"]: row["row_hash"] for row in audited.rows[head["seq"] - 1 :][:1]}
-    ):
+    if head is None:
+        return
+    row_at_head = audited.rows[head["seq"] - 1 :][:1]
+    if is_missing(head, {row["seq"]: row["row_hash"] for row in row_at_head}):
         raise AuditError(
             f"the ledger does not have row {head['seq']} that run {folder.run} has seen: it is an older copy of itself; "
             f"restore the newest copy, or: {RECONCILE}"
         )
 
 
-def _check_nothing_is_left(folder: RunFolder) -> None:
-    """Refuse a run that has something to show and no manifest that says what it is."""
+def _refuse_files_without_manifest(folder: RunFolder) -> None:
+    """Refuse a run without a manifest that has draws or released files."""
     released = folder.release.is_dir() and any(folder.release.iterdir())
     if released or draw_files(folder):
         raise AuditError(f"{folder.manifest_file} is missing: nobody can say whose files stand beside it")
 
 
 def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit) -> int:
+    """Refuse a released, or proposed, file that differs from the ledger; return the number of files compared."""
     proposed = _check_proposed(folder, record)
-    on_the_way = manifest.state in {RunState.RUNNING, RunState.AWAITING}
-    ended_before_the_last_step = on_the_way and published_place(folder, record.outputs)
-    for name, digest in () if ended_before_the_last_step else record.outputs.items():
+    is_unfinished = manifest.state in {RunState.RUNNING, RunState.AWAITING}
+    # The attempt ended after the row of the publication and before it renamed the folder: the files are elsewhere.
+    before_the_last_step = is_unfinished and published_place(folder, record.outputs)
+    for name, digest in () if before_the_last_step else record.outputs.items():
         if file_digest(folder.path / name) != digest:
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
         if name == "release/privacy.json":
@@ -161,7 +172,10 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
 
 
 def _check_proposed(folder: RunFolder, record: ReleaseRecord) -> int:
-    """What awaits a decision is what was submitted, here or still where its attempt has put it."""
+    """Refuse files that await a decision and are not those that were submitted; return their number.
+
+    They may also be in the folder where an attempt has staged them.
+    """
     if not record.proposed or record.decision is not None:
         return 0
     if published_place(folder, record.proposed) is None:
@@ -170,39 +184,49 @@ def _check_proposed(folder: RunFolder, record: ReleaseRecord) -> int:
 
 
 def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:
-    purged = not folder.private.exists() and manifest.state != RunState.RUNNING
-    kept = [] if purged else [draw for draw in record.draws if draw.state == State.COMMITTED]
-    for draw in kept:
+    """Refuse a committed draw whose file or copy is missing or damaged; return the number of draws, 0 after a purge."""
+    if not folder.private.exists() and manifest.state != RunState.RUNNING:
+        return 0
+    committed = [draw for draw in record.draws if draw.state == State.COMMITTED]
+    for draw in committed:
         damaged = store.damaged(record.release, draw.name, draw.lease or "", draw.digest or "")
         if damaged is not None:
             raise AuditError(f"{damaged} is missing, or is not the draw that was committed")
-    return len(kept)
+    return len(committed)
 
 
 def _check_stages(folder: RunFolder, manifest: Manifest, key: bytes) -> int:
-    """Checkpoints of deterministic stages, sealed with the run's private key or the public one of its configuration."""
-    public = hashlib.sha256(manifest.configuration.encode()).digest()
+    """Refuse a checkpoint that is not the one in the manifest; return the number of checkpoints.
+
+    They are of deterministic stages, and sealed with the run's private key or the public one of its configuration.
+    """
+    public_key = hashlib.sha256(manifest.configuration.encode()).digest()
     checked = 0
     for entry in manifest.stages.values():
         path = folder.path / entry.file
         if entry.purged is not None or path.suffix != ".ckpt" or not path.parent.exists():
             continue
-        sealed, address = read_file(path), ("stage", path.name.rpartition("-")[0], entry.address)
-        seal = key if path.is_relative_to(folder.private) else public
-        opened = None if sealed is None else open_seal(seal, address, sealed)
-        digest = _blocks_digest(path, seal, address) if opened is None else opened[1]
-        if digest != entry.digest:
+        stage_key = key if path.is_relative_to(folder.private) else public_key
+        address = ("stage", path.name.rpartition("-")[0], entry.address)
+        if _checkpoint_digest(path, stage_key, address) != entry.digest:
             raise AuditError(f"{path} is missing, or is not the checkpoint that the manifest names")
         checked += 1
     return checked
 
 
-def _blocks_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | None:
-    """The digest of a checkpoint of blocks, each of which was read; None where it is damaged or none."""
+def _checkpoint_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | None:
+    """Return the keyed digest of a checkpoint, one payload or blocks, of which every byte was read.
+
+    None if there is no such file, or it is damaged.
+    """
+    sealed = read_file(path)
+    opened = None if sealed is None else open_seal(key, address, sealed)
+    if opened is not None:
+        return opened[1]
     try:
         blocks = open_blocks(path, key, address)
         for _ in blocks or ():
-            pass
+            pass  # each block is authenticated as it is read
     except StageError:
         return None
     return blocks.digest if blocks else None
@@ -210,19 +234,20 @@ def _blocks_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | No
 
 @dataclass(frozen=True)
 class StatementAudit:
-    """Compares statements with the rows of an audited ledger, which are sorted once."""
+    """Compares statements with the rows of an audited ledger, which are grouped by release and account once."""
 
     audited: AuditedLedger
 
     def check(self, content: bytes, record: ReleaseRecord) -> None:
-        """Refuse a privacy.json that says anything else of the release than the rows.
+        """Refuse a privacy.json, with this `content`, that differs from the rows of the release.
 
         Raises:
             AuditError: the first thing that differs.
         """
         try:
-            rows = [*self._rows[None, record.dataset], *self._rows[record.release, None]]
-            check_statement(json.loads(content), rows, record.release)
+            account_rows = self._rows[None, record.dataset]
+            release_rows = self._rows[record.release, None]
+            check_statement(json.loads(content), [*account_rows, *release_rows], record.release)
         except Fault as fault:
             raise AuditError(f"run {record.run}: {fault}") from None
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, AttributeError):
@@ -230,12 +255,13 @@ class StatementAudit:
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str | None, str | None], list[dict[str, Any]]]:
-        """Rows by their release, or, where they are of none, by their account; bodies as objects."""
-        found: dict[tuple[str | None, str | None], list[dict[str, Any]]] = defaultdict(list)
+        """Rows by (release, None), or by (None, account) if they belong to no release; bodies as objects."""
+        rows: dict[tuple[str | None, str | None], list[dict[str, Any]]] = defaultdict(list)
         for row in self.audited.rows:
-            place = (row["release"], None) if row["release"] is not None else (None, row["account"])
-            found[place].append({**row, "body": json.loads(row["body"])})
-        return found
+            release = row["release"]
+            account = row["account"] if release is None else None
+            rows[release, account].append({**row, "body": json.loads(row["body"])})
+        return rows
 
     def check_account(self, place: Path, record: ReleaseRecord) -> None:
         """Refuse an account.json that does not follow from the rows up to the publication.
@@ -250,5 +276,5 @@ class StatementAudit:
 
     @cached_property
     def _accounts(self) -> Mapping[str, PublishedAccount]:
-        """By release, its account when it was published."""
+        """Accounts by release, each at the moment when that release was published."""
         return published_accounts(self.audited.events)

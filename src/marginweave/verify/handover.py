@@ -1,4 +1,4 @@
-"""What an auditor gets of a published or rejected release: plan, privacy.json, its rows of the ledger, the anchor, a check."""
+"""Writes the bundle that an auditor gets of a release: plan, privacy.json, its rows of the ledger, the anchor, a verifier."""
 
 from __future__ import annotations
 
@@ -43,17 +43,18 @@ _PLANNED = ("epsilon", "delta", "unit", "neighbors", "delta_threshold", "spent_e
 _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.\S+ import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
-_VERIFIER = (bundle, formats, bundle_accounting, bundle_statement)  # the first says what it is, and runs last
-# The row that says how the ledger came to be belongs to every account.
+_VERIFIER = (bundle, formats, bundle_accounting, bundle_statement)  # the first has the docstring, and runs last
+# The row of the ledger's creation belongs to every account.
 _COMMON = EventKind.LEDGER_CREATED.value
 
 
 def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
-    """Write the bundle of a published or rejected release to `to`, a new .zip or a new or empty folder; its files' names.
+    """Write the bundle of a published or rejected release and return its files' names.
 
+    `to` is a new .zip or a new or empty folder.
     The whole ledger is audited first, and the released files are compared with it. Of a published run privacy.json and
-    account.json are read into the bundle; of a rejected one no file: what it would have promised is written from its plan and
-    the ledger.
+    account.json are read into the bundle. Of a rejected run no file is read: its privacy.json is written from its plan and the
+    ledger, and says what it would have promised.
     DP: what was published, and public facts of the ledger.
 
     Raises:
@@ -66,18 +67,18 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     check_outputs(folder, manifest)
     location = ledger_of(folder, home)
     audited = audit_ledger(location, load_key(location, os.environ))
-    record = release_of([event for event in audited.events if event.release == manifest.release])  # its plan in it
+    # from its events, which have the plan, unlike `audited.releases`
+    record = release_of([event for event in audited.events if event.release == manifest.release])
     if record is None or dict(record.outputs) != manifest.outputs:
         raise AuditError(f"the ledger does not know the release of run {run} as it is")
-    statement = read_file(folder.release / "privacy.json") if record.outputs else _rejected(folder, home, record)
-    if statement is None:
-        raise StageError(f"{folder.release / 'privacy.json'} is missing")
-    contents = _contents(manifest, record, audited, statement)
+    if record.outputs:
+        statement = _read_released(folder.release / "privacy.json")
+    else:
+        statement = _statement_of_rejected(folder, home, record)
+    contents = _bundle_files(manifest, record, audited, statement)
     if record.outputs:
         account_file = folder.release / ACCOUNT
-        account = read_file(account_file)
-        if account is None:
-            raise StageError(f"{account_file} is missing")
+        account = _read_released(account_file)
         check_account_file(account_file, account, published_accounts(audited.events)[record.release])
         contents[ACCOUNT] = account
     place = check_target(home, to)
@@ -88,60 +89,78 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     return tuple(contents)
 
 
-def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
-    """What privacy.json would have promised, without all that was computed from draws, and who rejected it."""
+def _read_released(path: Path) -> bytes:
+    """Return the bytes of a released file, or refuse one that is missing."""
+    content = read_file(path)
+    if content is None:
+        raise StageError(f"{path} is missing")
+    return content
+
+
+def _statement_of_rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
+    """Return the privacy.json of a rejected run: its promise, who rejected it, and nothing that was computed from draws."""
     if record.decision is None or record.decision.approved:
         raise AuditError(f"the ledger does not know that run {folder.run} was rejected")
-    ledger_file, lease = ledger_file_of(folder, home), record.lease or ""
-    reference = RunReference(folder=folder, source="", ledger_file=ledger_file, lease=lease)
+    ledger_file = ledger_file_of(folder, home)
+    reference = RunReference(folder=folder, source="", ledger_file=ledger_file, lease=record.lease or "")
     facts = release_facts(reference)
     promised = promise(reference.configuration, reference.plan, facts)
     rejected = Rejection(by=record.decision.by, reason=record.decision.reason)
-    return RejectedStatement(format=3, **dict(facts.identity), **dict(promised), rejected=rejected).to_json()
+    statement = RejectedStatement(format=3, **dict(facts.identity), **dict(promised), rejected=rejected)
+    return statement.to_json()
 
 
-def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:
-    chain = "".join(
-        json.dumps({"seq": row["seq"], "content": content_digest(row), "row_hash": row["row_hash"]}) + "\n"
-        for row in audited.rows
-    )
-    own = [row for row in audited.rows if _belongs(row, record)]
+def _bundle_files(
+    manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes
+) -> dict[str, bytes]:
+    """Return the files of the bundle by name, all but account.json."""
+    links = []
+    for row in audited.rows:
+        link = {"seq": row["seq"], "content": content_digest(row), "row_hash": row["row_hash"]}
+        links.append(json.dumps(link) + "\n")
+    rows = [row for row in audited.rows if _belongs(row, record)]
     readme = render("handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs)
     return {
         "README.md": readme.encode(),
-        "plan.json": _plan(manifest, record),
+        "plan.json": _plan_file(manifest, record),
         "privacy.json": statement,
-        "ledger.jsonl": json_lines(own),
-        "chain.jsonl": chain.encode(),
+        "ledger.jsonl": json_lines(rows),
+        "chain.jsonl": "".join(links).encode(),
         "anchor.json": audited.anchor.to_json().encode(),
         "verify.py": verifier(),
     }
 
 
 def verifier() -> bytes:
-    """verify.py: the program's own modules of the verifier in one file, which needs nothing but Python's own library."""
+    """Return verify.py: the program's modules of the verifier in one file, which needs only Python's standard library."""
     parts = []
     for module in _VERIFIER:
         source = read_file(Path(str(module.__file__)))
         if source is None:
             raise StageError("the program is not installed whole: its verifier is missing")
         parts.append(_OWN_IMPORTS.sub("", source.decode()))
-    first, *others = parts
-    about, _, rest = first.partition(_FUTURE)
-    return "".join([about, _FUTURE, *(part.partition(_FUTURE)[2] for part in others), rest]).encode()
+    docstring, _, main_code = parts[0].partition(_FUTURE)
+    imported_code = [part.partition(_FUTURE)[2] for part in parts[1:]]
+    return "".join([docstring, _FUTURE, *imported_code, main_code]).encode()
 
 
 def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
-    """Rows of the release, that it corrects another, and those on its account or the whole ledger; no other release's."""
+    """Return whether a row of the ledger belongs in the bundle of a release.
+
+    These are the rows of the release, of its account and of the whole ledger, and the row by which it corrects another one.
+    """
     if row["release"] is not None:
-        corrects = bool(record.outputs) and row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
-        return corrects or bool(row["release"] == record.release)
+        is_correction = row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
+        if record.outputs and is_correction:
+            return True
+        return bool(row["release"] == record.release)
     return row["account"] == record.dataset or row["kind"] == _COMMON
 
 
-def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
-    """What was written with its digest as the ledger has it, the resolved configuration, and the plan as it was reserved."""
-    plan = reserved_plan(record, plan_budget(Configuration.from_canonical(manifest.configuration)).prices)
+def _plan_file(manifest: Manifest, record: ReleaseRecord) -> bytes:
+    """Return plan.json: the written and the resolved configuration with their digests, and the plan as it was reserved."""
+    prices = plan_budget(Configuration.from_canonical(manifest.configuration)).prices
+    plan = reserved_plan(record, prices)
     content = {
         "written_sha256": manifest.plan_digest,
         "written": manifest.written,

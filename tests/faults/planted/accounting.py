@@ -40,8 +40,8 @@ FAULTS = (
     Fault(
         name="releases of an account do not add up",
         file="src/marginweave/accounting/accounts.py",
-        text="cost, statement, releases = self.cost + now.charged,",
-        instead="cost, statement, releases = now.charged,",
+        text="cost = self.cost + record.charged",
+        instead="cost = record.charged",
         killed_by=("tests/laws/test_filter.py::test_no_history_leaves_its_box",),
     ),
     Fault(
@@ -92,14 +92,14 @@ FAULTS = (
     Fault(
         name="an account that is closed admits again after a refund",
         file="src/marginweave/accounting/accounts.py",
-        text="alone=now.reserved if now.by_statement else self.alone,",
-        instead="alone=now.charged if now.by_statement else self.alone,",
+        text="cost_by_statement=record.reserved if record.by_statement else self.cost_by_statement,",
+        instead="cost_by_statement=record.charged if record.by_statement else self.cost_by_statement,",
         killed_by=("tests/unit/ledger/test_boxes.py::test_a_closed_account_stays_closed_after_a_refund",),
     ),
     Fault(
         name="the second release of an account is admitted by its statement, too",
         file="src/marginweave/ledger/boxes.py",
-        text='"statement" if spent.ever == 0 and statement.within(account.cap)',
+        text='"statement" if spent.ever_reserved == 0 and statement.within(account.cap)',
         instead='"statement" if statement.within(account.cap)',
         killed_by=("tests/unit/ledger/test_boxes.py::test_only_the_first_release_is_admitted_by_its_statement",),
     ),

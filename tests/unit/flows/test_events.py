@@ -37,7 +37,7 @@ def total(
         dataset="people", epsilon=Decimal(4), delta=Decimal("1e-6"), unit="row", neighbors="add-remove", box=BOX
     )
     charged = BasicAmount(epsilon=Decimal(plain[0]), delta=Decimal(plain[1]))
-    spent = Spent(cost=Cost(mu2=Decimal(mu2), delta=Decimal(delta), plain=charged), alone=alone)
+    spent = Spent(cost=Cost(mu2=Decimal(mu2), delta=Decimal(delta), plain=charged), cost_by_statement=alone)
     return AccountTotal(account=account, epsilon=1.0, composition="gdp", spent=spent)
 
 

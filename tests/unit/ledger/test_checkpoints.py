@@ -112,7 +112,7 @@ def test_a_checkpoint_gives_the_sums_of_all_rows(steps: list[tuple[str, int]], e
             view = fresh.session.view()
             assert (view.accounts, view.spent) == (
                 expected.accounts,
-                {name: totals.spent for name, totals in expected.totals.items() if totals.spent.ever},
+                {name: totals.spent for name, totals in expected.totals.items() if totals.spent.ever_reserved},
             )
         audited = audit_ledger(history.location, load_key(history.location, {}))
         assert any(event.kind == EventKind.CHECKPOINT for event in audited.events) or len(audited.rows) < every
