@@ -6,7 +6,7 @@ import json
 
 from marginweave.domain.membership import check_levels
 from marginweave.measurements.collected import collected_combinations, collected_marginals
-from marginweave.measurements.quantile_bounds import bought_bounds
+from marginweave.measurements.quantile_bounds import drawn_bounds
 from marginweave.observations.payloads import pack_aggregates, pack_marginals
 from marginweave.runs.capabilities import BOUNDS, RunReference, StageResult
 from marginweave.runs.drawing import RunDraws, draw_once
@@ -26,7 +26,7 @@ def aggregate(reference: RunReference, counted: StageResult, name: str) -> Stage
 @stage("collect bounds")
 def collect_bounds(reference: RunReference) -> StageResult:
     """The private bounds that were drawn: from here on `resolved` has them in their place. DP: post-processing."""
-    bounds = bought_bounds(RunDraws(reference))
+    bounds = drawn_bounds(RunDraws(reference))
     return reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(bounds, sort_keys=True).encode())
 
 

@@ -50,7 +50,7 @@ class TableRows(PrivateRows):
     def remember(self, name: str, compute: Callable[[], T]) -> T:  # noqa: ARG002 - each time anew
         return compute()
 
-    def kept(self, name: str, follows: Any, compute: Callable[[], Iterable[bytes]]) -> Iterable[bytes]:  # noqa: ARG002
+    def cached_blocks(self, name: str, follows: Any, compute: Callable[[], Iterable[bytes]]) -> Iterable[bytes]:  # noqa: ARG002
         return list(compute())
 
 

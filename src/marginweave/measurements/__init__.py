@@ -1,1 +1,1 @@
-"""The planned draws of a release, and the tables that were measured."""
+"""Planned draws of a release, and the tables that were measured."""

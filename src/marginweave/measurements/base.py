@@ -1,8 +1,8 @@
-"""What a measurement is: one planned draw, which counts rows of a view and gets its noise in one place.
+"""Base class of measurements: a measurement is one planned draw, which counts rows of a view and adds noise in one place.
 
 A measurement is planned, priced and written down before any row is read: it is a function of the configuration alone. It may
-count private rows (`count`), and makes noise of their exact result (`draw`). The ledger knows no more of it than its `Charge`,
-and all that is right of `aggregate` no more than the observations that its bytes hold.
+count private rows (`count`), and adds noise to the exact result (`draw`). The ledger sees only its `Charge`. Stages after
+`aggregate` see only the observations that its bytes contain.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Terms = dict[str, Any]
 
 @dataclass(frozen=True)
 class RowView:
-    """Rows that measurements count: those that a stage leaves, `preprocess` or `encode`, or what is made of each of them.
+    """Rows that measurements count: those that the stage `preprocess` or `encode` returns, or something made of each of them.
 
-    `grouped`: one unit is one row, however many it has.
+    `grouped`: one unit is one row, however many rows it has in the table.
     """
 
     name: str
@@ -49,23 +49,24 @@ class RowView:
     grouped: bool = False
 
     def stability(self, configuration: Configuration) -> Stability:
-        """How many rows of the view one unit moves, and how. DP: arithmetic on public numbers."""
+        """Return how many rows of the view one unit moves, and how. DP: arithmetic on public numbers."""
         unit = configuration.privacy.stability if self.after == PREPROCESS else configuration.stability
         return replace(unit, records=1) if self.grouped else unit
 
 
-PREPROCESS, ENCODE = "preprocess", "encode"
+PREPROCESS = "preprocess"
+ENCODE = "encode"
 CLEAN = RowView("clean", PREPROCESS)
-"""At most theta rows of a unit, before a table is resized."""
+"""Rows before a table is resized, at most theta of a unit."""
 ENCODED = RowView("encoded", ENCODE)
-"""What records are released from: imputed, and of the declared size."""
+"""Rows that records are released from: imputed, and of the declared size."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exact(Generic[Counted]):
-    """The exact result of a measurement, as its mechanism is given it; private.
+    """The exact result of a measurement, in the form that its mechanism takes; private.
 
-    `digest` is that of the canonical integers in `counts`, `used` are the mechanism's parameters as exact integers and
+    `digest` is the digest of the canonical integers in `counts`, `used` has the mechanism's parameters as exact integers and
     fractions: both are bound to the noise. `size` is at least the number of bytes of the noisy result.
     """
 
@@ -76,37 +77,37 @@ class Exact(Generic[Counted]):
 
 
 class PrivateRows(ABC):
-    """What a measurement may read of a run, and room for counts that memory cannot hold. Private."""
+    """The rows that a measurement may read in a run, and space for counts that do not fit into memory. Private."""
 
     memory: MemoryBudget
-    """What counting may take."""
+    """Memory and folder that counting may take."""
 
     @property
     @abstractmethod
     def key(self) -> bytes:
-        """The run's secret key for choices on private rows."""
+        """Secret key of the run, for choices on private rows."""
 
     @abstractmethod
     def clean(self) -> CleanBlocks:
-        """The rows of `CLEAN`, block by block."""
+        """Return the rows of `CLEAN`, block by block."""
 
     @abstractmethod
     def encoded(self) -> EncodedBlocks:
-        """The rows of `ENCODED`, block by block."""
+        """Return the rows of `ENCODED`, block by block."""
 
     @abstractmethod
     def engine(self) -> AbstractContextManager[Engine]:
-        """What counts in parallel. Raises StageError where its cluster cannot be used."""
+        """Return the engine that counts in parallel. Raises StageError where its cluster cannot be used."""
 
     @abstractmethod
     def remember(self, name: str, compute: Callable[[], Value]) -> Value:
-        """What was computed from the rows, as long as this attempt lives."""
+        """Return the result of `compute` on the rows, computed once in this attempt."""
 
     @abstractmethod
-    def kept(
+    def cached_blocks(
         self, name: str, follows: Sequence[Measurement[Any]], compute: Callable[[], Iterable[bytes]]
     ) -> Iterable[bytes]:
-        """Blocks that are computed once, and read back by later measurements: from the rows, and draws that they follow."""
+        """Return blocks that are computed once, from the rows and the draws `follows`, and read back by later measurements."""
 
 
 class Drawn(ABC):
@@ -118,47 +119,51 @@ class Drawn(ABC):
     def __init__(
         self, configuration: Configuration, plan: Measurements, remembered: dict[str, Any] | None = None
     ) -> None:
-        """`remembered` may be shared by all that speak of the same release: what is committed never changes."""
-        self.configuration, self.plan = configuration, plan
+        """Set up; all objects about one release may share `remembered`, because what is committed never changes."""
+        self.configuration = configuration
+        self.plan = plan
         self._remembered = {} if remembered is None else remembered
 
     @property
     @abstractmethod
     def resolved(self) -> Configuration:
-        """The configuration with released bounds in the place of private ones. Raises StageError before they are drawn."""
+        """Configuration with released bounds in place of private ones. Raises StageError before they are drawn."""
 
     @property
     def counted(self) -> Configuration:
-        """The same as tables are counted: every cell that is not as declared has a code."""
+        """Configuration `resolved` that tables are counted by: every cell that is not as declared has a code."""
         return self.resolved.with_undeclared(self.configuration.undeclared)
 
     @abstractmethod
     def payload(self, measurement: Measurement[Any]) -> bytes:
-        """The bytes of a committed draw, or what stands for one that was given back. Raises StageError where it is open."""
+        """Return the bytes of a committed draw, or their substitute if it was given back.
+
+        Raises StageError where it is open.
+        """
 
     @abstractmethod
     def is_committed(self, measurement: Measurement[Any]) -> bool:
-        """Whether it is drawn."""
+        """Return whether the measurement is drawn."""
 
     @abstractmethod
     def derived(self, name: str, follows: Sequence[Measurement[Any]], compute: Callable[[], bytes]) -> bytes:
-        """Bytes that follow from some committed draws: computed once. DP: post-processing."""
+        """Return bytes that follow from the committed draws `follows`; they are computed once. DP: post-processing."""
 
     def remember(self, name: str, compute: Callable[[], Value]) -> Value:
-        """What follows from committed draws, as long as this object lives. DP: post-processing."""
+        """Return what `compute` derives from committed draws, computed once for this object. DP: post-processing."""
         if name not in self._remembered:
             self._remembered[name] = compute()
-        found: Value = self._remembered[name]
-        return found
+        value: Value = self._remembered[name]
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """How noisy a measurement will be, from public facts.
+    """The noise that a measurement will have, from public facts.
 
-    `sigmas` are the standard deviations of the noise of its queries, for words: of `unit`; of one alone where `is_shared` by a
-    number that is not known yet, the largest there can be where it is `at_most` that. `threshold` is the least noisy count
-    that is kept, `short` what a choice may fall short of with probability 0.95.
+    `sigmas` are the standard deviations of the noise of its queries, and `unit` is the word for a query. With `is_shared` they
+    hold for one query that has the draw alone: how many share it is not known yet. With `at_most` they are upper limits.
+    `threshold` is the least noisy count that is released. With probability 0.95 a choice misses the best by at most `short`.
     """
 
     sigmas: Sequence[float] = ()
@@ -171,24 +176,24 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(ABC, Generic[Counted]):
-    """One planned draw: what is counted, over which rows, with which noise.
+    """A planned draw: what is counted, over which rows, with which noise.
 
-    `place` are the numbers in its name, which nothing parses. `mechanism` says how it draws, with a `parameter`: of Gaussian
-    noise the multiplier, by which its sigma is larger than the L2 sensitivity, or epsilon; of several tables that of all
-    together.
+    `place` holds the numbers in its name; nothing parses them. `mechanism` says how it draws, with one `parameter`. For
+    Gaussian noise that is the multiplier, sigma over L2 sensitivity; else it is epsilon. If a draw has several tables, the
+    parameter is the joint one.
     """
 
     template: ClassVar[str]
-    """Its name, with the numbers that tell draws of a kind apart left open."""
+    """Name, with a placeholder for each of the numbers that tell draws of a kind apart."""
     title: ClassVar[str]
-    """What it is for, in words."""
+    """Purpose in words."""
     share_key: ClassVar[str | None] = None
-    """The key of the share of the budget that all of its kind have; None where they have what the others leave."""
+    """Key of the budget share that all draws of the kind have; None where they take what the other shares leave."""
     view: ClassVar[RowView] = ENCODED
     heading: ClassVar[str | None] = None
-    """What its draws are added up under, where an account is shown; None where by their length, or each by its name."""
+    """Heading under which an account adds up these draws; None where it lists them by length, or each by its name."""
     is_repeated: ClassVar[bool] = False
-    """Whether a plan has many of its kind that differ in their numbers alone, and are one line of `plan`."""
+    """Whether a plan has many draws of this kind that differ only in their numbers, and that `plan` shows in one line."""
 
     place: tuple[int, ...] = ()
     mechanism: type[DrawMechanism]
@@ -197,17 +202,20 @@ class Measurement(ABC, Generic[Counted]):
 
     @classmethod
     def priced(
-        cls, mechanism: type[DrawMechanism], parameter: float, *place: int, delta: float = 0.0, **more: Any
+        cls, mechanism: type[DrawMechanism], parameter: float, *place: int, delta: float = 0.0, **fields: Any
     ) -> Self:
-        """One at the price of its mechanism, with an additive `delta` for a threshold. DP: arithmetic on public numbers."""
+        """Return a measurement at the price of its mechanism, with an additive `delta` for a threshold.
+
+        `fields` are those that only this kind has. DP: arithmetic on public numbers.
+        """
         cost = mechanism.price(parameter)
         if delta:
             cost = replace(cost, delta=amount(delta))
-        return cls(place=place, mechanism=mechanism, parameter=parameter, cost=cost, **more)
+        return cls(place=place, mechanism=mechanism, parameter=parameter, cost=cost, **fields)
 
     @property
     def name(self) -> str:
-        """Its name, as rows of the ledger and released files have it."""
+        """Name in rows of the ledger and in released files."""
         return self.template.format(*self.place)
 
     def __str__(self) -> str:
@@ -215,17 +223,17 @@ class Measurement(ABC, Generic[Counted]):
 
     @property
     def length(self) -> int:
-        """Attributes of the combinations that it is about, of k-tuples; else 0."""
+        """Number of attributes of the combinations that a draw of k-tuples is about; else 0."""
         return 0
 
     @property
     def noise_multiplier(self) -> float:
-        """The parameter of noise that is a multiple of the sensitivity. Raises TypeError for a draw with an epsilon."""
+        """Parameter of noise that is a multiple of the sensitivity. Raises TypeError for a draw with an epsilon."""
         return self._parameter("noise_multiplier")
 
     @property
     def epsilon(self) -> float:
-        """The parameter of a draw with an epsilon. Raises TypeError for one with a noise multiplier."""
+        """Parameter of a draw with an epsilon. Raises TypeError for one with a noise multiplier."""
         return self._parameter("epsilon")
 
     def _parameter(self, name: ParameterName) -> float:
@@ -235,7 +243,7 @@ class Measurement(ABC, Generic[Counted]):
 
     @property
     def price(self) -> Charge:
-        """What it costs, without its terms."""
+        """Price of the draw, without its terms."""
         return Charge(
             name=self.name,
             mechanism=self.mechanism.name,
@@ -245,66 +253,76 @@ class Measurement(ABC, Generic[Counted]):
         )
 
     def charge(self, configuration: Configuration) -> Charge:
-        """All that the ledger knows of it: its price, and the public facts that it draws by."""
+        """Return all that the ledger records of it: its price, and the public facts that it draws by."""
         unit = self.view.stability(configuration)
         common = {"records": unit.records, "neighbors": unit.neighbors}
         return replace(self.price, terms={**common, **self.terms(configuration)})
 
     def charged(self, charge: Charge) -> Self:
-        """The same with the numbers of `charge`, which was reserved for it."""
+        """Return this measurement with the numbers of `charge`, which was reserved for it."""
         return replace(self, parameter=charge.parameter, cost=charge.cost, mechanism=MECHANISMS[charge.mechanism])
 
     @abstractmethod
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """How far one unit moves the exact result, at the public cap of its contributions. DP: arithmetic on public numbers."""
+        """Return how far one unit moves the exact result, at the public cap of its contributions.
+
+        DP: arithmetic on public numbers.
+        """
 
     @abstractmethod
     def terms(self, configuration: Configuration) -> Terms:
-        """The public facts that are reserved with it and compared before it is drawn. DP: a function of the configuration.
+        """Return the public facts that are reserved with it and compared before it is drawn.
 
-        A number that follows from an earlier draw is none; what it follows from is.
+        A number that follows from an earlier draw is no term; the facts that it follows from are.
+        DP: a function of the configuration.
         """
 
     @abstractmethod
     def forecast(self, configuration: Configuration) -> Forecast:
-        """How noisy it will be. DP: arithmetic on public numbers."""
+        """Return how noisy it will be. DP: arithmetic on public numbers."""
 
     def shares(self, configuration: Configuration) -> Sequence[float] | None:  # noqa: ARG002 - for counts of records
-        """Of each table that `forecast` has a sigma of, the share of all records that is in a mean cell; None of other draws.
+        """Return the share of all records that is in a mean cell, for each table that `forecast` has a sigma of.
 
-        Empty where the number of cells is not public. DP: arithmetic on public numbers.
+        None for draws that count no tables. Empty where the number of cells is not public. DP: arithmetic on public numbers.
         """
         return None
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - for those that have one
-        """What privacy.json says of the noise that it had; nothing where it has no single sigma."""
+        """Return what privacy.json says about the noise that it had; empty where it has no single sigma."""
         return DrawNoise()
 
     def is_due(self, drawn: Drawn) -> bool:  # noqa: ARG002 - most always are
-        """Whether it can be drawn next, as far as its turn is concerned. DP: post-processing of `drawn`."""
+        """Return whether its turn has come. DP: post-processing of `drawn`."""
         return True
 
     def is_needed(self, drawn: Drawn) -> bool:  # noqa: ARG002 - most always are
-        """Whether there is anything to draw, when it is due; else its share goes back. DP: post-processing of `drawn`."""
+        """Return whether there is anything to draw when it is due; else its share goes back.
+
+        DP: post-processing of `drawn`.
+        """
         return True
 
     def unreached(self, drawn: Drawn) -> bytes:  # noqa: ARG002 - most always are drawn
-        """What stands for its bytes where its share went back. DP: post-processing of `drawn`."""
+        """Return the substitute for its bytes where its share went back. DP: post-processing of `drawn`."""
         raise StageError(f"draw {self.name} was given back")
 
     @abstractmethod
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[Counted]:
-        """The exact result; all that can fail without noise is done here. Private."""
+        """Return the exact result; all that can fail without noise is done here. Private."""
 
     @abstractmethod
     def draw(self, exact: Exact[Counted], bits: DrawBits, sealed: bytes) -> bytes:
-        """The exact result with its noise, a function of the bits: the one place where it gets any.
+        """Return the exact result with noise, a function of the bits: the only place where noise is added.
 
-        `sealed` is what `seal` has made. DP: the price of the measurement.
+        `sealed` is the result of `seal`. DP: the price of the measurement.
         """
 
     def seal(self, exact: Exact[Counted]) -> Callable[[], bytes] | None:  # noqa: ARG002 - for noise that takes no key
-        """What makes noise of a library that takes no key, before the charge; None where there is none."""
+        """Return the function that makes a library's noise before the charge, as that library takes no key.
+
+        None where the mechanism takes a key.
+        """
         return None
 
 
@@ -316,19 +334,19 @@ class Measurements:
 
     @cached_property
     def by_name(self) -> dict[str, Measurement[Any]]:
-        """The measurements by the names of their draws."""
+        """Measurements by the names of their draws."""
         return {measurement.name: measurement for measurement in self.draws}
 
     def after(self, stage: str) -> tuple[Measurement[Any], ...]:
-        """Those that count rows which this stage leaves."""
+        """Return the measurements that count rows of this stage."""
         return tuple(measurement for measurement in self.draws if measurement.view.after == stage)
 
     def of(self, kind: type[AnyMeasurement]) -> tuple[AnyMeasurement, ...]:
-        """Those of a kind."""
+        """Return the measurements of a kind."""
         return tuple(measurement for measurement in self.draws if isinstance(measurement, kind))
 
     def draw(self, kind: type[AnyMeasurement], *place: int) -> AnyMeasurement:
-        """The one of this kind at this place. Raises KeyError where the plan has none."""
-        found = self.by_name[kind.template.format(*place)]
-        assert isinstance(found, kind)
-        return found
+        """Return the measurement of this kind at this place. Raises KeyError where the plan has none."""
+        measurement = self.by_name[kind.template.format(*place)]
+        assert isinstance(measurement, kind)
+        return measurement

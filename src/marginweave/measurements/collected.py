@@ -1,4 +1,4 @@
-"""All that was drawn in a release, as one set of counts."""
+"""All that was drawn in a release, collected in one object."""
 
 from __future__ import annotations
 
@@ -24,24 +24,27 @@ from marginweave.observations.undeclared import counted_undeclared, measured_und
 
 
 def collected_combinations(drawn: Drawn) -> Aggregates:
-    """One set of aggregates from all lengths. DP: post-processing."""
+    """Return one set of aggregates from all lengths. DP: post-processing."""
     configuration = drawn.resolved
     levels = levels_below(drawn, configuration.reporting_length + 1)
-    attributes, (count, sigma) = configuration.attributes, _record_count(drawn)
-    labels = tuple(levels[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes))
+    attributes = configuration.attributes
+    count, sigma = _record_count(drawn)
+    released = levels[0].released
+    labels = tuple(released.get(j, attribute.labels) for j, attribute in enumerate(attributes))
     collected = Aggregates(
         domain=Domain(names=tuple(attribute.name for attribute in attributes), labels=labels),
         record_count=max(0, count),
         record_deviation=sigma,
-        levels=tuple(one.level for one in levels),
-        noise=tuple(one.noise for one in levels),
+        levels=tuple(drawn_level.level for drawn_level in levels),
+        noise=tuple(drawn_level.noise for drawn_level in levels),
     )
-    found = counted_undeclared(configuration, collected, _most_cut(drawn, collected))
-    return replace(collected, domain=replace(collected.domain, undeclared=found, uncounted=observed_uncounted(drawn)))
+    undeclared = counted_undeclared(configuration, collected, _most_cut(drawn, collected))
+    domain = replace(collected.domain, undeclared=undeclared, uncounted=observed_uncounted(drawn))
+    return replace(collected, domain=domain)
 
 
 def _record_count(drawn: Drawn) -> tuple[int, float]:
-    """The number of records and the sigma of its noise: a resized table has its public number, without any."""
+    """Return the number of records and the sigma of its noise: a resized table has its public number, without noise."""
     resize = drawn.configuration.resize
     if resize is not None:
         return resize.records, 0.0
@@ -50,31 +53,37 @@ def _record_count(drawn: Drawn) -> tuple[int, float]:
 
 
 def _most_cut(drawn: Drawn, collected: Aggregates) -> int:
-    """So many records at most have values that length 1 lacks, as bounding contributions took them."""
-    configuration, bound = drawn.configuration, collected.noise[0].contribution_bound
+    """Return how many records, at most, lost values of length 1 when their contributions were bounded."""
+    configuration = drawn.configuration
+    bound = collected.noise[0].contribution_bound
     if configuration.percentile is None or bound >= configuration.contribution_cap(1):
         return 0
-    return most_cut_records(configuration, drawn.plan.draw(ContributionBound, 1).epsilon, collected, 1)
+    epsilon = drawn.plan.draw(ContributionBound, 1).epsilon
+    return most_cut_records(configuration, epsilon, collected, 1)
 
 
 def collected_marginals(drawn: Drawn, read_kept: Read) -> Marginals:
-    """All marginals, with those of earlier releases: together they decide whether cells are not as declared.
+    """Return all marginals, with those of earlier releases: all of them decide whether cells are not as declared.
 
     `read_kept` reads the released files of an earlier release. DP: post-processing.
     """
-    single, (larger, misfit) = drawn_one_way(drawn), _larger(drawn)
+    single = drawn_one_way(drawn)
+    larger, misfit = _larger(drawn)
     finest, coarse = by_level(larger, single.levels, len(single.measured))
-    whole = Marginals(domain=single.domain, one_way=single.measured, larger=finest, coarse=coarse, misfit=misfit)
-    whole = with_earlier(whole, drawn.configuration, drawn.resolved, read_kept)
-    alone, beyond = whole.measured
-    undeclared = measured_undeclared(drawn.resolved, (*alone, *single.of_sets), beyond)
-    return replace(whole, domain=replace(whole.domain, undeclared=undeclared, uncounted=observed_uncounted(drawn)))
+    marginals = Marginals(domain=single.domain, one_way=single.measured, larger=finest, coarse=coarse, misfit=misfit)
+    marginals = with_earlier(marginals, drawn.configuration, drawn.resolved, read_kept)
+    one_way, larger_measured = marginals.measured
+    undeclared = measured_undeclared(drawn.resolved, (*one_way, *single.of_sets), larger_measured)
+    domain = replace(marginals.domain, undeclared=undeclared, uncounted=observed_uncounted(drawn))
+    return replace(marginals, domain=domain)
 
 
 def _larger(drawn: Drawn) -> tuple[tuple[Observation, ...], ChosenMisfit | None]:
-    """The larger marginals, and of rounds the misfit of the sets that they chose."""
+    """Return the larger marginals; if they were chosen in rounds, also the misfit of the chosen sets."""
     if drawn.configuration.rounds is not None:
         rounds = Rounds(drawn)
         return rounds.observed(), rounds.misfit()
-    larger = drawn.plan.of(LargerMarginals)
-    return (unpack_observations(drawn.payload(larger[0])) if larger else ()), None
+    measurements = drawn.plan.of(LargerMarginals)
+    if not measurements:
+        return (), None
+    return unpack_observations(drawn.payload(measurements[0])), None

@@ -1,4 +1,4 @@
-"""How many combinations of one length a record is counted in at most: a percentile, bought for each length."""
+"""Bound on how many combinations of one length a record is counted in: a percentile, drawn for each length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from marginweave.mechanisms.randomness import DrawBits
 
 
 class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
-    """Delta_k, from 1 to its public cap: near the percentile of `aggregate.percentile` of the combinations that records hold.
+    """Delta_k, from 1 to its public cap: near the percentile `aggregate.percentile` of the combinations that records have.
 
     Exponential mechanism on ranks (`select_percentile`). DP: epsilon-DP.
     """
@@ -27,23 +27,23 @@ class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
 
     @property
     def length(self) -> int:
-        """The length k."""
+        """Length k."""
         return self.place[0]
 
     @staticmethod
     def percentile(configuration: Configuration) -> float:
-        """The percentile that is bought."""
+        """Return the percentile that the bound approximates."""
         percentile = configuration.percentile
         assert percentile is not None
         return percentile
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """How far a unit moves any score."""
+        """Return how far a unit moves any score."""
         moved = score_sensitivity(self.percentile(configuration), self.view.stability(configuration))
         return Sensitivity(l1=moved, l2_squared=moved**2)
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Percentile, public cap, and sensitivity of the scores."""
+        """Return the percentile, the public cap, and the sensitivity of the scores."""
         return {
             "percentile": str(self.percentile(configuration)),
             "cap": configuration.contribution_cap(self.length),
@@ -51,29 +51,30 @@ class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
         }
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """By how many ranks the choice may be off."""
-        unit, most = self.view.stability(configuration), configuration.contribution_cap(self.length)
-        return Forecast(short=f"rank ± {rank_error(self.percentile(configuration), unit, self.epsilon, most):.0f}")
+        """Return by how many ranks the choice may be off."""
+        unit = self.view.stability(configuration)
+        cap = configuration.contribution_cap(self.length)
+        ranks = rank_error(self.percentile(configuration), unit, self.epsilon, cap)
+        return Forecast(short=f"rank ± {ranks:.0f}")
 
     def is_needed(self, drawn: Drawn) -> bool:
-        """Whether there are combinations of its length."""
+        """Return whether there are combinations of its length."""
         return has_candidates(drawn, self.length)
 
     def unreached(self, drawn: Drawn) -> bytes:
-        """The public cap."""
+        """Return the public cap."""
         return pack_number(drawn.configuration.contribution_cap(self.length))
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, float, Stability]]:
-        """How many records hold how many combinations, up to the cap; private."""
+        """Return how many records have how many combinations, up to the cap; private."""
         from marginweave.counts.bounded_counts import contribution_histogram  # numba, which a plan does without
 
         configuration = drawn.configuration
         blocks = released_blocks(rows, drawn, self.length)
         cap = configuration.contribution_cap(self.length)
         with rows.engine() as engine:
-            histogram = contribution_histogram(
-                blocks, candidates_of(drawn, blocks, self.length), cap, engine, rows.memory
-            )
+            candidates = candidates_of(drawn, blocks, self.length)
+            histogram = contribution_histogram(blocks, candidates, cap, engine, rows.memory)
         return Exact(
             counts=(histogram, self.percentile(configuration), self.view.stability(configuration)),
             digest=counts_digest([histogram]),
@@ -81,6 +82,6 @@ class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
         )
 
     def draw(self, exact: Exact[tuple[Integers, float, Stability]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """The chosen bound."""
+        """Return the chosen bound."""
         histogram, percentile, unit = exact.counts
         return pack_number(select_percentile(histogram, percentile, self.epsilon, unit, bits))

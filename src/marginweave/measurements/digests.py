@@ -1,7 +1,7 @@
 """Digests of what mechanisms are given.
 
-A digest is SHA-256 of an encoding that tells every input apart: lengths stand before or after what they count, numbers are
-little-endian. How inputs are cut into pieces, how much memory and how many cores there are changes nothing. So a draw that is
+A digest is SHA-256 of an encoding that tells every input apart: a length comes before or after what it counts, and numbers are
+little-endian. It does not depend on how inputs are cut into pieces, on memory, or on the number of cores. So a draw that is
 repeated is given the same numbers, or is refused. Private: a digest is stored under a key.
 """
 
@@ -23,28 +23,29 @@ if TYPE_CHECKING:
 
 
 def values_digest(counts: Mapping[int, Integers], labels: Sequence[Sequence[str]]) -> str:
-    """Of how many records have each value of some attributes, from `count_values`, and of the values' texts."""
-    whole = hashlib.sha256(b"values/1")
-    add_json(whole, [[j, list(labels[j])] for j in sorted(counts)])
-    whole.update(counts_digest(counts[j] for j in sorted(counts)).encode())
-    return whole.hexdigest()
+    """Return the digest of the counts of some attributes' values, from `count_values`, and of the values' texts."""
+    digest = hashlib.sha256(b"values/1")
+    add_json(digest, [[j, list(labels[j])] for j in sorted(counts)])
+    digest.update(counts_digest(counts[j] for j in sorted(counts)).encode())
+    return digest.hexdigest()
 
 
 def level_digest(
     bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, labels: Sequence[Sequence[str]] = ()
 ) -> str:
-    """Of everything that `draw_level` is given but its bits, and of the texts of private values, if there are any.
+    """Return the digest of all that `draw_level` is given, except its bits, and of the texts of private values, if any.
 
     Args:
         bounded: its cells and counts, by columns, in ascending order.
         candidates: which fix the zero cells that are noised.
         mechanism: its noise and thresholds.
-        labels: of all columns; those of `mechanism.private_columns` count.
+        labels: those of all columns; the labels of `mechanism.private_columns` enter the digest.
 
     Raises:
         MachineError: the disk refuses what memory does not hold.
     """
-    whole, private = hashlib.sha256(b"level/1"), sorted(mechanism.private_columns)
+    digest = hashlib.sha256(b"level/1")
+    private = sorted(mechanism.private_columns)
     facts = [
         mechanism.length,
         mechanism.contribution_bound,
@@ -53,17 +54,18 @@ def level_digest(
         private,
         [list(labels[j]) for j in private if labels],
     ]
-    add_json(whole, facts)
-    add_json(whole, [candidates.length, list(candidates.sizes)])
+    add_json(digest, facts)
+    add_json(digest, [candidates.length, list(candidates.sizes)])
     for keys in (candidates.survivors, candidates.forbidden):
-        add_json(whole, [list(columns) for columns in sorted(keys)])
+        add_json(digest, [list(columns) for columns in sorted(keys)])
         for columns in sorted(keys):
-            add_integers(whole, keys[columns])
+            add_integers(digest, keys[columns])
     for columns in candidates.column_sets():
-        pieces, cells = hashlib.sha256(), 0
-        for mine, counts in bounded.pieces(columns):
-            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
-            cells += len(mine)
-        add_json(whole, [list(columns), cells])
-        whole.update(pieces.digest())
-    return whole.hexdigest()
+        pieces = hashlib.sha256()
+        number = 0
+        for cells, counts in bounded.pieces(columns):
+            pieces.update(np.stack([cells, counts], axis=1).astype("<i8").tobytes())
+            number += len(cells)
+        add_json(digest, [list(columns), number])
+        digest.update(pieces.digest())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""All kinds of measurements: a new one has its line here."""
+"""All kinds of measurements: add a new kind to this list."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ KINDS: tuple[type[Measurement[Any]], ...] = (
 
 
 def kind_named(name: str) -> type[Measurement[Any]] | None:
-    """The kind of a draw that was recorded by its name; None of what was charged for homes that are lost."""
+    """Return the kind of a draw that was recorded by its name; None for a charge for a lost home directory."""
     template = re.sub(r"-[0-9]+", "-{}", name)
-    return next((kind for kind in KINDS if kind.template == template), None)
+    for kind in KINDS:
+        if kind.template == template:
+            return kind
+    return None

@@ -1,4 +1,4 @@
-"""The marginals of two and more columns that are declared, or selected by noisy scores of pairs."""
+"""Marginals of two and more columns that are declared, or selected by noisy scores of pairs."""
 
 from __future__ import annotations
 
@@ -23,32 +23,36 @@ class LargerMarginals(WholeMarginals):
 
     @classmethod
     def cliques(cls, configuration: Configuration) -> tuple[Clique, ...]:
-        """Those that are declared; none where they are chosen by noisy scores."""
+        """Return the declared marginals; none where they are chosen by noisy scores."""
         settings = configuration.marginal_settings
         if settings.selects(len(configuration.attributes)):
             return ()
         return declared_cliques(settings, configuration.attributes, public_sizes(configuration))
 
     def is_public(self, configuration: Configuration) -> bool:
-        """Not where they are over merged values, either."""
+        """Return whether the marginals and their cells are public: over merged values they are not."""
         return super().is_public(configuration) and configuration.marginal_settings.compress == "none"
 
     def is_needed(self, drawn: Drawn) -> bool:
-        """Whether any is worth its noise."""
+        """Return whether any marginal is worth its noise."""
         return bool(self.measured_cliques(drawn))
 
     def unreached(self, drawn: Drawn) -> bytes:  # noqa: ARG002 - none of them
-        """No marginals."""
+        """Return no marginals."""
         return pack_observations(())
 
     def measured_cliques(self, drawn: Drawn) -> tuple[Clique, ...]:
-        """What is measured over merged codes, coarser bins behind them: nothing drawn before makes it too large.
+        """Return the sets that are measured over merged codes, with coarser bins behind them.
 
-        `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
+        Nothing drawn before makes a set too large. `max_cells` is about the released domain, so that there are never more
+        marginals than `plan` has counted.
         DP: post-processing of the draws before.
         """
-        configuration, one_way = drawn.configuration, drawn_one_way(drawn)
-        settings, attributes, sizes = configuration.marginal_settings, configuration.attributes, one_way.declared_sizes
+        configuration = drawn.configuration
+        settings = configuration.marginal_settings
+        attributes = configuration.attributes
+        one_way = drawn_one_way(drawn)
+        sizes = one_way.declared_sizes
         most = most_cells(self.mechanism)
         if not settings.selects(len(attributes)):
             domain = domain_sizes(attributes, one_way.domain.labels)
@@ -57,8 +61,9 @@ class LargerMarginals(WholeMarginals):
         return selected_cliques(settings, sizes, scores, self.count_noise(configuration), self.parameter)
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
-        """As `Measurement.count`."""
-        merged, one_way = compressed_rows(rows, drawn), drawn_one_way(drawn)
+        """Return the exact marginals over merged codes. Private."""
+        merged = compressed_rows(rows, drawn)
+        one_way = drawn_one_way(drawn)
         cliques = self.measured_cliques(drawn)
         tables = count_marginals(merged, merged.sizes, cliques)
         return self.exact(drawn.configuration, cliques, one_way.declared_sizes, tables)

@@ -1,4 +1,4 @@
-"""Rows as marginals are counted: over the released domain, rare values merged, at the levels of bins."""
+"""Rows that marginals count: over the released domain, rare values merged, at the levels of bins."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from marginweave.observations.tables import Observation
 from marginweave.prepare.codes import Codes, EncodedBlocks, code_type
 
 Level = tuple[int, Integers]
-"""An attribute, and the coarser code of each of its codes."""
+"""Number of an attribute, and the coarser code of each of its codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """Encoded rows over the released domain, block by block; the missing value is the last code where there is one. Private.
 
-    Behind the attributes are the indicators of sets. With a compression there are none: rare values are merged, and behind the
-    attributes are their `levels`, each a function of the merged code of one. A pass over the blocks can be repeated.
+    The indicators of sets follow the attributes. With a compression there are none: rare values are merged, and the `levels`
+    of attributes follow, each a function of the merged code of one attribute. A pass over the blocks can be repeated.
     """
 
     encoded: EncodedBlocks
@@ -36,14 +36,15 @@ class Rows:
 
     def __iter__(self) -> Iterator[tuple[Codes, ...]]:
         for table in self.encoded:
-            codes = recode(table, self.private).codes
-            attributes = codes if self.compression is None else codes[: len(self.compression.codes)]
-            merged = codes if self.compression is None else compress_codes(attributes, self.compression)
-            yield (*merged, *(coarse.astype(code_type(len(coarse)))[merged[a]] for a, coarse in self.levels))
+            merged = recode(table, self.private).codes
+            if self.compression is not None:
+                merged = compress_codes(merged[: len(self.compression.codes)], self.compression)
+            coarser = [coarse.astype(code_type(len(coarse)))[merged[a]] for a, coarse in self.levels]
+            yield (*merged, *coarser)
 
 
 def released_rows(rows: PrivateRows, drawn: Drawn) -> Rows:
-    """The rows over the released domain."""
+    """Return the rows over the released domain."""
     labels = released_labels(drawn)
     private = {j: labels[j] for j, attribute in enumerate(drawn.configuration.attributes) if attribute.private}
     return Rows(encoded=rows.encoded(), private=private, sizes=one_way_sizes(drawn.counted, labels))
@@ -52,10 +53,19 @@ def released_rows(rows: PrivateRows, drawn: Drawn) -> Rows:
 def by_level(
     drawn: Sequence[Observation], levels: Sequence[Level], attributes: int
 ) -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
-    """Drawn marginals of attributes alone, and those with levels, in the order and with the codes of their attributes."""
+    """Separate drawn marginals of attributes from those with levels, which get the order and numbers of their attributes."""
+    finest = []
     coarse = []
-    for m in (m for m in drawn if m.attributes[-1] >= attributes):
-        of = [levels[a - attributes] if a >= attributes else (a, None) for a in m.attributes]
-        own = replace(m, levels=tuple(level for _, level in of)).renumbered([a for a, _ in of])
-        coarse.append(replace(own, counts=np.ascontiguousarray(own.counts, np.int64)))
-    return tuple(m for m in drawn if m.attributes[-1] < attributes), tuple(coarse)
+    for marginal in drawn:
+        if marginal.attributes[-1] < attributes:
+            finest.append(marginal)
+            continue
+        numbers: list[int] = []
+        coarser: list[Integers | None] = []
+        for a in marginal.attributes:
+            number, level = levels[a - attributes] if a >= attributes else (a, None)
+            numbers.append(number)
+            coarser.append(level)
+        renumbered = replace(marginal, levels=tuple(coarser)).renumbered(numbers)
+        coarse.append(replace(renumbered, counts=np.ascontiguousarray(renumbered.counts, np.int64)))
+    return tuple(finest), tuple(coarse)

@@ -1,4 +1,4 @@
-"""Splits the budget of a release of marginals over its draws, with Gaussian or Laplace noise on their counts."""
+"""Split of the budget of a release of marginals over its draws, with Gaussian or Laplace noise on their counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from marginweave.mechanisms.laplace import DiscreteLaplace, gaussian_variance, l
 
 # The draws of whole marginals, on which Laplace noise is possible.
 _COUNTS = (OneWayMarginals, LargerMarginals)
-# Draws that have a share together, under the kind of the first.
+# Kinds of draws that have one share in common, which is kept under the kind of the first.
 _TOGETHER = {
     HighBound: LowBound,
     RoundChoice: PairScores,
@@ -43,7 +43,7 @@ _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
 
 
 def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[Measurement[Any]]:
-    """The draws of marginals in order, with the noise that `aggregate.noise` says; the last has what the shares leave.
+    """Return the draws of marginals in order, with the noise that `aggregate.noise` says; the last has what the shares leave.
 
     `gaussian`: shares are of the budget, of mu^2.
 
@@ -55,31 +55,32 @@ def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[M
     in any order (Dong, Roth and Su 2022, theorem 3.2), and both parts bound their own. Which marginals share the joint
     epsilon of a draw may therefore be known as late as the draw.
 
-    Marginals that are chosen in rounds have draws `select-R-J` and `measure-R` in turn, of equal prices (`round_draws`), in the
+    Marginals that are chosen in rounds have draws `select-R-J` and `measure-R` in turn, of equal prices (`round_draws`), in
     place of `selection` and `marginals`.
 
     `auto`: whichever has the smaller variance by DPSyn's rule: Laplace where 2 (m S_1 / epsilon)^2 < m S_2^2 / mu^2, of the m
-    marginals of the last draw, which share equally. Laplace where delta is 0; Gaussian where there are more cells than Laplace
-    noise is drawn for, or none, and where private values or bounds or scores are drawn, as the number of marginals or their
-    cells are not public then.
+    marginals of the last draw, which share equally. Laplace where delta is 0. Gaussian where there are more cells than Laplace
+    noise is drawn for, or none. Gaussian too where private values or bounds or scores are drawn, because the number of
+    marginals or of their cells is not public then.
     DP: a function of the configuration alone. Raises InputError for shares that leave nothing.
     """
     setting = configuration.marginal_settings.noise
     if setting != "auto" or not budget.delta:
         return _draws(configuration, budget, chosen_noise("laplace" if setting == "auto" else setting))
-    gaussian, cells = _draws(configuration, budget, RoundedGaussian), public_cells(configuration)
+    gaussian = _draws(configuration, budget, RoundedGaussian)
+    cells = public_cells(configuration)
     if cells is None or not 0 < sum(cells) <= DiscreteLaplace.most_cells:
         return gaussian
-    laplace, number, unit = _draws(configuration, budget, DiscreteLaplace), len(cells), configuration.stability
+    laplace = _draws(configuration, budget, DiscreteLaplace)
     last = max(i for i, draw in enumerate(gaussian) if type(draw) in _COUNTS)
-    is_better = laplace_variance(number, laplace[last].parameter, unit) < gaussian_variance(
-        number, gaussian[last].parameter, unit
-    )
-    return laplace if is_better else gaussian
+    unit = configuration.stability
+    variance_of_laplace = laplace_variance(len(cells), laplace[last].parameter, unit)
+    variance_of_gaussian = gaussian_variance(len(cells), gaussian[last].parameter, unit)
+    return laplace if variance_of_laplace < variance_of_gaussian else gaussian
 
 
 def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
-    """Cells of each marginal of the last draw, where all of them are public; None where something else is drawn before them.
+    """Return the cells of each marginal of the last draw if all are public; None if something else is drawn before them.
 
     DP: arithmetic on public sizes.
     """
@@ -88,7 +89,11 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
         return None
     sizes = public_codes(configuration.attributes)
     if isinstance(settings.cliques, tuple):
-        return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
+
+        def number_of_cells(clique: Sequence[str]) -> int:
+            return math.prod(sizes[name] for name in clique)
+
+        return tuple(map(number_of_cells, settings.cliques))
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
     cells = tuple(chosen.cells(settings.levels(tuple(sizes.values()), configuration.attributes)))
     is_last = not settings.has_larger(len(configuration.attributes))
@@ -96,26 +101,31 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 
 
 def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
-    """The share of each kind of draw of Gaussian noise, in order. Raises InputError as `marginal_draws`.
+    """Return the share of each kind of draw of Gaussian noise, in order. Raises InputError as `marginal_draws`.
 
-    All private bounds together are under `LowBound`, the choices of rounds under `PairScores`, their measurements under
-    `LargerMarginals`.
+    `LowBound` has the share of all private bounds, `PairScores` that of the choices of rounds, `LargerMarginals` that of their
+    measurements.
     """
-    settings, attributes = configuration.marginal_settings, len(configuration.attributes)
+    settings = configuration.marginal_settings
+    attributes = len(configuration.attributes)
     shares: dict[Kind, float] = {PrivateValues: settings.values_share} if configuration.private_columns else {}
     last: Kind = OneWayMarginals
     if settings.has_larger(attributes):
-        shares[OneWayMarginals], last = settings.one_way_share, LargerMarginals
+        shares[OneWayMarginals] = settings.one_way_share
+        last = LargerMarginals
         if settings.selects(attributes):
             shares[PairScores] = settings.selection_share
     before = planned.bounds_shares(configuration) | planned.uncounted_shares(configuration)
-    left = 1 - sum(shares.values()) - sum(before.values())
-    planned.check_left(left, {**shares, **before}, "marginals")
-    return {**before, **shares, last: left}
+    share_left = 1 - sum(shares.values()) - sum(before.values())
+    planned.check_share_left(share_left, {**shares, **before}, "marginals")
+    return {**before, **shares, last: share_left}
 
 
 def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[Any]]) -> list[float]:
-    """The share of each planned draw: of mu^2, or of epsilon where there is Laplace noise. DP: arithmetic on public numbers."""
+    """Return the share of each planned draw: of mu^2, or of epsilon where there is Laplace noise.
+
+    DP: arithmetic on public numbers.
+    """
     shares = marginal_shares(configuration)
     if pure_noise(draws) is not None:
         shares = epsilon_shares(shares)
@@ -125,81 +135,85 @@ def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[An
 
 
 def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
-    """Shares of epsilon that keep the proportions of the noise that `marginal_shares`, of mu^2, have: their square roots.
+    """Return shares of epsilon that keep the proportions of the noise of `marginal_shares`, of mu^2: their square roots.
 
-    Gaussian noise grows with 1/sqrt(share), Laplace noise with 1/share. What has no Laplace noise is one part, the square
-    root of its shares together, and is divided as they are. Rows that are not counted are not asked for.
+    Gaussian noise grows with 1/sqrt(share), Laplace noise with 1/share. Draws without Laplace noise are one part, the square
+    root of the sum of their shares, which is divided in proportion to these. The draw of rows that are not counted has none.
     DP: arithmetic on public numbers.
     """
     shares = {kind: share for kind, share in shares.items() if kind is not RowsBeyondCap}
-    others = sum(share for name, share in shares.items() if name not in _COUNTS)
-    whole = math.sqrt(others) + sum(math.sqrt(share) for name, share in shares.items() if name in _COUNTS)
-    return {
-        name: (math.sqrt(share) if name in _COUNTS else math.sqrt(others) * share / others) / whole
-        for name, share in shares.items()
-    }
+    gaussian = sum(share for kind, share in shares.items() if kind not in _COUNTS)
+    roots: dict[Kind, float] = {}
+    for kind, share in shares.items():
+        roots[kind] = math.sqrt(share) if kind in _COUNTS else math.sqrt(gaussian) * share / gaussian
+    total = math.sqrt(gaussian) + sum(root for kind, root in roots.items() if kind in _COUNTS)
+    return {kind: root / total for kind, root in roots.items()}
 
 
 def _draws(configuration: Configuration, budget: SharedBudget, noise: type[CountNoise]) -> list[Measurement[Any]]:
-    """The draws of each kind, in order: with `noise` on marginals, and what their part of the budget buys."""
-    shares, rounds = marginal_shares(configuration), configuration.rounds
-    bounds, picks = 2 * len(configuration.private_bounds), rounds.rounds * rounds.batch if rounds else 0
+    """Return the draws of each kind, in order, with `noise` on marginals, at the price of their part of the budget."""
+    shares = marginal_shares(configuration)
+    rounds = configuration.rounds
+    bounds = 2 * len(configuration.private_bounds)
+    picks = rounds.rounds * rounds.batch if rounds else 0
     if noise.is_pure:
-        bought = _pure_parts(shares, budget, noise)
+        parts = _pure_parts(shares, budget, noise)
     else:
         # only those of rounds compose by their exact curves
         choices = [(picks, shares[PairScores]), (bounds, shares.get(LowBound, 0.0))] if rounds else []
-        whole = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
-        bought = {kind: share * whole for kind, share in shares.items()}
+        mu2 = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
+        parts = {kind: share * mu2 for kind, share in shares.items()}
     draws: list[Measurement[Any]] = []
-    for kind, part in bought.items():
+    for kind, part in parts.items():
         if kind is LowBound:
             draws += planned.bounds_draws(configuration, selection_epsilon(math.sqrt(part / bounds)))
         elif rounds is not None and kind is PairScores:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is LargerMarginals:
-            each = selection_epsilon(math.sqrt(bought[PairScores] / picks))
+            epsilon = selection_epsilon(math.sqrt(parts[PairScores] / picks))
             multiplier = gaussian_multiplier(part / rounds.rounds)
-            draws += planned.round_draws(rounds.rounds, rounds.batch, each, multiplier)
+            draws += planned.round_draws(rounds.rounds, rounds.batch, epsilon, multiplier)
         elif kind in _COUNTS:
             parameter = part if noise.is_pure else gaussian_multiplier(part)
             draws.append(kind.priced(noise, parameter))
+        elif kind is PrivateValues:
+            delta = budget.delta_threshold
+            multiplier = gaussian_multiplier(part)
+            draws.append(kind.priced(RoundedGaussian, multiplier, delta=delta, threshold_delta=delta))
         else:
-            delta = (
-                {}
-                if kind is not PrivateValues
-                else {"delta": budget.delta_threshold, "threshold_delta": budget.delta_threshold}
-            )
-            draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part), **delta))
+            draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part)))
     return draws
 
 
 def _pure_parts(shares: Mapping[Kind, float], budget: SharedBudget, noise: type[CountNoise]) -> dict[Kind, float]:
-    """The epsilon of each draw of marginals, in plain; of the others the parts of the budget, mu^2, for what is left."""
-    shares, left = epsilon_shares(shares), Fraction(repr(budget.epsilon))
-    bought = dict.fromkeys(shares, 0.0)
-    others = sum(share for kind, share in shares.items() if kind not in _COUNTS)
-    if others:
-        epsilon = _nine_digits(others * budget.epsilon)
+    """Return the plain epsilon of each draw of marginals; for the other draws, parts of mu^2, by the rest of the budget."""
+    shares = epsilon_shares(shares)
+    epsilon_left = Fraction(repr(budget.epsilon))
+    parts = dict.fromkeys(shares, 0.0)
+    gaussian = sum(share for kind, share in shares.items() if kind not in _COUNTS)
+    if gaussian:
+        epsilon = _nine_digits(gaussian * budget.epsilon)
         planned.check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
-        whole = budget_mu2(epsilon, budget.delta) * SLACK
-        bought |= {kind: share / others * whole for kind, share in shares.items() if kind not in _COUNTS}
-        left -= Fraction(repr(epsilon))
-    last = OneWayMarginals
+        mu2 = budget_mu2(epsilon, budget.delta) * SLACK
+        for kind, share in shares.items():
+            if kind not in _COUNTS:
+                parts[kind] = share / gaussian * mu2
+        epsilon_left -= Fraction(repr(epsilon))
+    last: Kind = OneWayMarginals
     if LargerMarginals in shares:
-        bought[last] = _nine_digits(shares[last] * budget.epsilon)
-        left -= Fraction(repr(bought[last]))
+        parts[last] = _nine_digits(shares[last] * budget.epsilon)
+        epsilon_left -= Fraction(repr(parts[last]))
         last = LargerMarginals
-    bought[last] = _float_below(left)
-    return bought
+    parts[last] = _float_below(epsilon_left)
+    return parts
 
 
 def _nine_digits(epsilon: float) -> float:
-    """`epsilon` rounded down to nine digits: what is charged adds up to a number that can be read."""
+    """Return `epsilon` rounded down to nine digits: charges then add up to a number that can be read."""
     return float(_SHORT.create_decimal_from_float(epsilon))
 
 
 def _float_below(value: Fraction) -> float:
-    """The nearest double, or the one below, so that the decimal it prints as is at most `value`."""
+    """Return the nearest double, or the next one below, so that the decimal it prints as is at most `value`."""
     nearest = float(value)
     return nearest if Fraction(repr(nearest)) <= value else math.nextafter(nearest, 0)

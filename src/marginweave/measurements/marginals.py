@@ -1,4 +1,4 @@
-"""Noise on dense marginals: how they share the noise of a draw, and what their totals say."""
+"""Noise on dense marginals: how they share the noise of a draw, and how it is added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Split = Literal["equal", "cells"]
 def budget_shares(
     cliques: Sequence[Clique], sizes: Sequence[int], split: Split, power: float = 2 / 3
 ) -> NDArray[np.float64]:
-    """Share of the budget of every marginal: 1/m each, or proportional to a power of its cells: that of least error.
+    """Return each marginal's share of the budget: 1/m, or proportional to a power of its cells: that of least error.
 
     Gaussian, of mu^2 or of rho: rho_i = rho c_i^(2/3) / sum_j c_j^(2/3) minimizes the expected L1 error
     sum_i c_i / sqrt(pi rho_i) (PrivSyn, section 4.2: Lagrange). Laplace, of epsilon: the error is S sum_i c_i / epsilon_i,
@@ -39,10 +39,10 @@ def budget_shares(
 def split_noise(
     noise: CountNoise, parameter: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split
 ) -> tuple[Fraction, ...]:
-    """The part of each marginal of one draw of `noise` with the joint `parameter`, by the shares of `budget_shares`.
+    """Return the part of each marginal of one draw of `noise` with the joint `parameter`, by the shares of `budget_shares`.
 
-    Together they cost what the draw does. Where a share is so small that there is no table for its noise, all are equal, which
-    `plan` has checked for every set of marginals that there may be. DP: arithmetic on public numbers.
+    All parts cost what the draw does. If a share is so small that there is no table for its noise, all shares are equal;
+    `plan` has checked that for every set of marginals that there may be. DP: arithmetic on public numbers.
     """
     parts = noise.parts(parameter, budget_shares(cliques, sizes, split, noise.share_power).tolist())
     if split == "cells" and max(parts, default=0) > noise.largest_part:
@@ -58,7 +58,7 @@ def measure_marginals(
     bits: DrawBits,
     presampled: Sequence[Counts] | None = None,
 ) -> Iterator[Observation]:
-    """Each marginal with independent noise on all of its cells, zero ones included.
+    """Yield each marginal with independent noise on all of its cells, zero ones included.
 
     Rounded Gaussian noise is `add_noise` of a vector of L2 sensitivity S (`marginal_sigma`), and mu^2 adds (Dong, Roth and Su
     2019, corollary 3.3); discrete Laplace noise is `add_drawn_noise`, and epsilons add (Dwork and Roth 2014, theorem 3.16).

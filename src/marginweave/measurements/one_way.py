@@ -1,4 +1,4 @@
-"""The marginals of single columns, and all that follows from them: merged values, and cells that are not as declared."""
+"""Marginals of single columns, and all that follows from them: merged values, and cells that are not as declared."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class OneWayMarginals(WholeMarginals):
 
     @classmethod
     def cliques(cls, configuration: Configuration) -> tuple[Clique, ...]:
-        """Every attribute by itself."""
+        """Return every attribute by itself."""
         return all_cliques(public_sizes(configuration), 1)
 
     def parts(self, configuration: Configuration) -> tuple[Fraction, ...]:
-        """As `WholeMarginals.parts`, with the indicators of sets behind the attributes."""
+        """Return the part of the noise of each attribute's marginal, and behind them those of the indicators of sets."""
         sizes = one_way_sizes(configuration, [attribute.labels for attribute in configuration.attributes])
         return self.split(configuration, all_cliques(sizes, 1), sizes)
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
-        """As `Measurement.count`."""
+        """Return the exact marginals. Private."""
         released = released_rows(rows, drawn)
         cliques = all_cliques(released.sizes, 1)
         exact = count_marginals(released, released.sizes, cliques)
@@ -54,7 +54,7 @@ class OneWay:
     """The committed marginals of single attributes, the released domain, and what follows from both. DP: post-processing.
 
     `counted` is the configuration of tables, `configuration` that of estimates: the last code of attributes that are
-    `ignored` is in tables and not in estimates (`UndeclaredCells`). Larger tables decide anew, once they are drawn.
+    `ignored` is in tables and not in estimates (`UndeclaredCells`). Larger tables decide this again after they are drawn.
     `of_sets` are the marginals of `indicated_sets`.
     """
 
@@ -67,12 +67,12 @@ class OneWay:
 
     @property
     def settings(self) -> MarginalSettings:
-        """The settings of marginals."""
+        """Settings of marginals."""
         return self.counted.marginal_settings
 
     @cached_property
     def estimated(self) -> tuple[Observation, ...]:
-        """The marginals without codes that are not kept."""
+        """Marginals without the codes that estimates ignore."""
         return tuple(m.without_last(self.ignored) for m in self.measured)
 
     @cached_property
@@ -82,12 +82,12 @@ class OneWay:
 
     @cached_property
     def estimated_compression(self) -> Compression:
-        """Which rare values are merged, without codes that are not kept."""
+        """Rare values that are merged, without the codes that estimates ignore."""
         return self._declared.with_last(self._last_counts(self._coded - self.ignored))
 
     @cached_property
     def compression(self) -> Compression:
-        """Which rare values are merged as larger tables are counted."""
+        """Rare values that are merged where larger tables are counted."""
         return self._declared.with_last(self._last_counts(self._coded))
 
     @cached_property
@@ -96,7 +96,7 @@ class OneWay:
 
     @cached_property
     def _coded(self) -> frozenset[int]:
-        """The attributes with a code for cells that are not as declared."""
+        """Attributes with a code for cells that are not as declared."""
         return ignored_attributes(self.counted.with_undeclared(()), self.domain.labels, self.measured)
 
     def _last_counts(self, attributes: Collection[int]) -> dict[int, float]:
@@ -104,24 +104,25 @@ class OneWay:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The levels that larger marginals are counted at (`BinLevels`), over merged codes."""
+        """Levels that larger marginals are counted at (`BinLevels`), over merged codes."""
         attributes = self.counted.attributes
         levels = self.settings.levels(domain_sizes(attributes, self.domain.labels), attributes)
         return levels.codes(self.compression.codes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Codes of each attribute with rare values merged, and of each level."""
-        return (*self.compression.sizes, *(int(coarse.max()) + 1 for _, coarse in self.levels))
+        """Number of codes of each attribute with rare values merged, and of each level."""
+        of_levels = [int(coarse.max()) + 1 for _, coarse in self.levels]
+        return (*self.compression.sizes, *of_levels)
 
     @property
     def declared_sizes(self) -> tuple[int, ...]:
-        """The same without codes of cells that are not as declared: what is planned, chosen and shared goes by these."""
+        """Sizes without codes of undeclared cells: sets are planned and chosen, and noise is shared, by these."""
         return self._sizes_without(self._coded)
 
     @property
     def estimated_sizes(self) -> tuple[int, ...]:
-        """The same without codes that are not kept."""
+        """Sizes without the codes that estimates ignore."""
         return self._sizes_without(self.ignored)
 
     def _sizes_without(self, attributes: Collection[int]) -> tuple[int, ...]:
@@ -130,24 +131,26 @@ class OneWay:
 
 
 def drawn_one_way(drawn: Drawn) -> OneWay:
-    """The draw of single attributes, and what it says of cells that are not as declared. DP: post-processing."""
+    """Return the draw of single attributes, and what it says of cells that are not as declared. DP: post-processing."""
     return drawn.remember("one-way", lambda: _one_way(drawn))
 
 
 def _one_way(drawn: Drawn) -> OneWay:
     observed = unpack_observations(drawn.payload(drawn.plan.draw(OneWayMarginals)))
-    resolved, labels = drawn.resolved, released_labels(drawn)
-    measured, of_sets = observed[: len(labels)], observed[len(labels) :]
-    found = Domain(
+    resolved = drawn.resolved
+    labels = released_labels(drawn)
+    measured = observed[: len(labels)]
+    of_sets = observed[len(labels) :]
+    domain = Domain(
         names=tuple(attribute.name for attribute in resolved.attributes),
         labels=labels,
         undeclared=measured_undeclared(resolved, observed),
     )
-    estimated = resolved.with_undeclared(found.with_undeclared)
+    estimated = resolved.with_undeclared(domain.with_undeclared)
     return OneWay(
         measured=measured,
         of_sets=of_sets,
-        domain=found,
+        domain=domain,
         counted=drawn.counted,
         configuration=estimated,
         ignored=ignored_attributes(estimated, labels, measured),
@@ -155,7 +158,7 @@ def _one_way(drawn: Drawn) -> OneWay:
 
 
 def compressed_rows(rows: PrivateRows, drawn: Drawn) -> Rows:
-    """The rows with rare values merged, and at their levels."""
+    """Return the rows with rare values merged, and at their levels."""
     single = drawn_one_way(drawn)
     released = released_rows(rows, drawn)
     return replace(released, compression=single.compression, sizes=single.sizes, levels=single.levels)

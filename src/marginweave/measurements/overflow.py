@@ -1,8 +1,8 @@
-"""How many combinations of a length will survive, and the least threshold with which they are not too many.
+"""Expected number of surviving combinations of a length, and the least threshold at which they are not too many.
 
-Expected from the level below, before the draw: the survivors of length k - 1 say how often a candidate (s, a) may occur, as
-often as s, shared among the values of the last column as they are shared beside what s has in the middle. After the draw the
-number is known, and the threshold may be raised once more.
+The expectation comes from the level below, before the draw: the survivors of length k - 1 say how often a candidate (s, a)
+may occur. That is the count of s, divided among the values of the last column in proportion to their counts with the middle
+columns of s. After the draw the number is known, and the threshold may be raised a second time.
 
 DP: post-processing of released counts.
 """
@@ -20,7 +20,7 @@ from marginweave.domain.combinations import Level
 from marginweave.measurements.levels import LevelMechanism
 from marginweave.observations.combinations import LevelNoise
 
-# Members of the superset that are looked at, spread evenly, and passing members for each combination that may be kept.
+# _SAMPLE members of the superset are examined, spread evenly. At most _MARKED may pass for each combination to be kept.
 _SAMPLE = 1 << 18
 _MARKED = 64
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -28,7 +28,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expectation:
-    """Guessed counts of candidates, each of which stands for `weight` members of a superset of `superset` ones."""
+    """Guessed counts of candidates, each of which represents `weight` members of a superset of `superset` ones."""
 
     guesses: NDArray[np.float64]
     weight: float
@@ -36,16 +36,18 @@ class Expectation:
 
     @classmethod
     def of(cls, level: Level, candidates: CandidateSet) -> Expectation:
-        """What `level` suggests for the candidates above it: all of them, or 2^18 members of their superset.
+        """Return what `level` suggests for the candidates above it: all of them, or 2^18 members of their superset.
 
-        A sample has a place in each of so many equal stretches, at the fraction i phi mod 1 of stretch i.
+        A sample has a place in each of 2^18 equal stretches, at the fraction i phi mod 1 of stretch i.
         """
-        size, first = candidates.superset, 0
+        size = candidates.superset
         number = np.arange(min(size, _SAMPLE))
         within = np.zeros(len(number)) if size <= _SAMPLE else number * _GOLDEN % 1.0
-        places = (number + within) * (size / max(len(number), 1))
+        weight = size / max(len(number), 1)
+        places = (number + within) * weight
         counts = {columns: level.counts[rows].astype(np.float64) for columns, rows in level.by_columns()}
-        guesses = []
+        guesses = [np.zeros(0)]
+        first = 0
         for columns in candidates.column_sets():
             universe = candidates.universe(columns)
             begin, end = np.searchsorted(places, [float(first), float(first + universe.size)])
@@ -54,23 +56,25 @@ class Expectation:
             if not len(positions):
                 continue
             left, right = universe.pairs(positions)
-            kept = candidates.allowed(columns, universe.flat((left, right)))
-            left, right = left[kept], right[kept]
-            others = counts[columns[1:]]
-            running = np.concatenate([[0.0], np.cumsum(others)])
+            allowed = candidates.allowed(columns, universe.flat((left, right)))
+            left = left[allowed]
+            right = right[allowed]
+            # count(s) * count(middle, a) / sum over a' of count(middle, a')
+            right_counts = counts[columns[1:]]
+            running = np.concatenate([[0.0], np.cumsum(right_counts)])
             stop = universe.start[left] + universe.before[left + 1] - universe.before[left]
-            beside = running[stop] - running[universe.start[left]]
-            guesses.append(counts[columns[:-1]][left] * others[right] / beside)
-        return cls(guesses=np.concatenate([np.zeros(0), *guesses]), weight=size / max(len(number), 1), superset=size)
+            middle_counts = running[stop] - running[universe.start[left]]
+            guesses.append(counts[columns[:-1]][left] * right_counts[right] / middle_counts)
+        return cls(guesses=np.concatenate(guesses), weight=weight, superset=size)
 
     def survivors(self, threshold: int, sigma: float) -> float:
-        """How many combinations are expected to reach `threshold`, a sum of normal tails."""
+        """Return how many combinations are expected to reach `threshold`, a sum of normal tails."""
         from scipy.special import ndtr  # a plan does without it
 
         return self.weight * float(ndtr((self.guesses - threshold + 0.5) / sigma).sum())
 
     def fits(self, threshold: int, sigma: float, most: int) -> bool:
-        """Whether at most `most` are expected, and few enough members of the superset pass, of which candidates are kept."""
+        """Return whether at most `most` are expected, and few enough members of the superset pass before any are dropped."""
         from scipy.special import ndtr
 
         marked = self.superset * float(ndtr((0.5 - threshold) / sigma))
@@ -78,7 +82,7 @@ class Expectation:
 
 
 def raise_threshold(mechanism: LevelMechanism, expectation: Expectation, most: int) -> LevelMechanism:
-    """The mechanism with the least threshold T, from its own on, with which at most `most` combinations are expected.
+    """Return the mechanism with the least threshold T, not below its present one, at which at most `most` are expected.
 
     DP: post-processing of released counts.
     """
@@ -97,7 +101,7 @@ def raise_threshold(mechanism: LevelMechanism, expectation: Expectation, most: i
 
 
 def keep_most(level: Level, noise: LevelNoise, most: int) -> tuple[Level, LevelNoise]:
-    """Of a drawn level what reaches the least threshold that at most `most` combinations reach, and its noise with that.
+    """Return a drawn level, and its noise, with the least threshold that at most `most` combinations reach.
 
     It leaves intervals right. Given the noisy counts of all others, let t be the least threshold from the old one on that
     fewer than `most` of *them* reach. A combination that reaches t is kept, and the new threshold is t; one that does not is
@@ -106,7 +110,8 @@ def keep_most(level: Level, noise: LevelNoise, most: int) -> tuple[Level, LevelN
     """
     if len(level) <= most:
         return level, noise
-    highest_dropped = int(np.partition(level.counts, len(level) - most - 1)[len(level) - most - 1])
-    asked = noise.threshold if noise.raised_from is None else noise.raised_from
-    kept = level.counts > highest_dropped
-    return level.select(kept), replace(noise, threshold=highest_dropped + 1, raised_from=asked)
+    place = len(level) - most - 1
+    highest_dropped = int(np.partition(level.counts, place)[place])
+    configured = noise.threshold if noise.raised_from is None else noise.raised_from
+    reach = level.counts > highest_dropped
+    return level.select(reach), replace(noise, threshold=highest_dropped + 1, raised_from=configured)

@@ -1,4 +1,4 @@
-"""Noisy scores of pairs (InDif of PrivSyn), by which those are chosen that are worth their noise."""
+"""Noisy scores of pairs (InDif of PrivSyn), which select the pairs that are worth their noise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FINEST_STEPS = 1024
 # far below the noise.
 _WIDEST = 8192
 _MOST_ROWS = 1 << 30
-# The sensitivity of a score knows of theta and of neighbors already.
+# The sensitivity of a score includes theta and neighbors already.
 _ONE = Stability(records=1, neighbors="add-remove")
 
 
@@ -51,7 +51,7 @@ class IndifNoise:
 
 
 def indif_sensitivity(steps: int, stability: Stability) -> int:
-    """How far one score, as a multiple of 1/steps, moves with one unit: 4 theta steps, or 8 theta steps.
+    """Return how far one score, as a multiple of 1/steps, moves with one unit: 4 theta steps, or 8 theta steps.
 
     One record more moves InDif by at most 4 (n - a_x)(n - b_y) / (n (n + 1)) <= 4 (PrivSyn, lemma 4), theta records by
     4 theta, one after the other; a replaced unit leaves and comes, 8 theta. On the grid that is a whole number D of steps, and
@@ -59,11 +59,12 @@ def indif_sensitivity(steps: int, stability: Stability) -> int:
     floor(y + 1/2) + D.
     DP: arithmetic on public numbers.
     """
-    return (8 if stability.neighbors == "replace-one" else 4) * stability.records * steps
+    moved_by_record = 8 if stability.neighbors == "replace-one" else 4
+    return moved_by_record * stability.records * steps
 
 
 def plan_indif(pairs: int, multiplier: float, stability: Stability) -> IndifNoise:
-    """Grid and noise of `pairs` scores, whose L2 sensitivity is sqrt(pairs) times that of one.
+    """Return grid and noise of `pairs` scores, whose L2 sensitivity is sqrt(pairs) times that of one.
 
     The grid is 1/1024, or coarser by powers of two, down to whole records, where the noise would need a very wide table. The
     noise, in records, is that of a sensitivity of 4 theta + 1/1024 (8 theta + 1/1024) on every grid: never less than
@@ -73,14 +74,16 @@ def plan_indif(pairs: int, multiplier: float, stability: Stability) -> IndifNois
     if pairs < 1:
         raise InputError(f"pairs ({pairs}) must be at least 1")
     steps = FINEST_STEPS
-    sd = noise_sigma(multiplier, (indif_sensitivity(steps, stability) + 1) ** 2 * pairs, _ONE)
-    while sd > _WIDEST and steps > 1:
-        steps, sd = steps // 2, sd / 2
-    return IndifNoise(steps=steps, sigma=sd)
+    moved = indif_sensitivity(steps, stability) + 1
+    sigma = noise_sigma(multiplier, moved**2 * pairs, _ONE)
+    while sigma > _WIDEST and steps > 1:
+        steps = steps // 2
+        sigma = sigma / 2
+    return IndifNoise(steps=steps, sigma=sigma)
 
 
 def indif_score(table: NDArray[np.int64], steps: int) -> int:
-    """InDif of one pair, || M_ab - M_a x M_b / n ||_1 in records, rounded to a multiple of 1/steps; exact integers.
+    """Return InDif of one pair, || M_ab - M_a x M_b / n ||_1 in records, rounded to a multiple of 1/steps; exact integers.
 
     `table` is the pair's exact marginal. n InDif = sum |n M_ab - M_a M_b| is an integer of at most 2 n^2. An empty table
     scores 0. Private. Raises StageError beyond 2^30 rows, where n^2 would leave 64 bits.
@@ -90,23 +93,27 @@ def indif_score(table: NDArray[np.int64], steps: int) -> int:
         return 0
     if rows > _MOST_ROWS:
         raise StageError("InDif takes at most 2^30 rows")
-    scaled = int(np.abs(rows * table - np.outer(table.sum(axis=1), table.sum(axis=0))).sum())
+    # n InDif = sum |n M_ab - M_a M_b|
+    product = np.outer(table.sum(axis=1), table.sum(axis=0))
+    scaled = int(np.abs(rows * table - product).sum())
     return (2 * steps * scaled + rows) // (2 * rows)
 
 
 def indif_scores(
     blocks: Iterable[Sequence[Codes]], sizes: Sequence[int], pairs: Sequence[Clique], steps: int
 ) -> NDArray[np.int64]:
-    """InDif of every pair as a multiple of 1/steps, by few passes over the blocks of rows; shape (pairs,). Private.
+    """Return InDif of every pair as a multiple of 1/steps, by few passes over the blocks; shape (pairs,). Private.
 
     Raises as `indif_score`.
     """
-    tables = (table for some in in_passes(pairs, sizes) for table in count_marginals(blocks, sizes, some))
-    return np.array([indif_score(table, steps) for table in tables], np.int64)
+    scores: list[int] = []
+    for pairs_of_pass in in_passes(pairs, sizes):
+        scores += [indif_score(table, steps) for table in count_marginals(blocks, sizes, pairs_of_pass)]
+    return np.array(scores, np.int64)
 
 
 def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: DrawBits) -> NDArray[np.float64]:
-    """Noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
+    """Return noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
 
     `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`
     times the root of their number. DP: 1/multiplier^2 in mu^2 for the multiplier of `plan_indif`.
@@ -131,33 +138,35 @@ class PairScores(Measurement[ScoreCounts]):
     share_key = "aggregate.selection_share"
 
     def grid(self, configuration: Configuration) -> IndifNoise:
-        """Grid and noise, from the number of pairs of attributes. DP: arithmetic on public numbers."""
+        """Return grid and noise, from the number of pairs of attributes. DP: arithmetic on public numbers."""
         pairs = math.comb(len(configuration.attributes), 2)
         return plan_indif(pairs, self.noise_multiplier, self.view.stability(configuration))
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """Every score moves by `indif_sensitivity` at most."""
-        steps, pairs = self.grid(configuration).steps, math.comb(len(configuration.attributes), 2)
+        """Return the sensitivity: every score moves by `indif_sensitivity` at most."""
+        steps = self.grid(configuration).steps
+        pairs = math.comb(len(configuration.attributes), 2)
         moved = indif_sensitivity(steps, self.view.stability(configuration))
         return Sensitivity(l1=pairs * moved, l2_squared=pairs * moved**2, steps=steps)
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Grid and sigma."""
+        """Return grid and sigma."""
         grid = self.grid(configuration)
         return {"steps": grid.steps, "sigma": str(grid.sigma)}
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """The noise of a score, in records."""
+        """Return the noise of a score, in records."""
         return Forecast(sigmas=(self.grid(configuration).score_sigma,), unit="score")
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
-        """Sigma of a score, in records, on a grid of `step` records."""
+        """Return sigma of a score, in records, on a grid of `step` records."""
         grid = self.grid(configuration)
         return DrawNoise(sigma=grid.score_sigma, step=1 / grid.steps)
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[ScoreCounts]:
-        """The exact scores."""
-        merged, one_way = compressed_rows(rows, drawn), drawn_one_way(drawn)
+        """Return the exact scores."""
+        merged = compressed_rows(rows, drawn)
+        one_way = drawn_one_way(drawn)
         pairs = scored_pairs(one_way.declared_sizes, drawn.plan.by_name["marginals"].mechanism)
         noise = self.grid(drawn.configuration)
         scores = indif_scores(merged, merged.sizes, pairs, noise.steps)
@@ -169,5 +178,5 @@ class PairScores(Measurement[ScoreCounts]):
         )
 
     def draw(self, exact: Exact[ScoreCounts], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """The scores with noise."""
+        """Return the scores with noise."""
         return pack_arrays({"scores": measure_indif(exact.counts.scores, exact.counts.noise, bits)}, {})

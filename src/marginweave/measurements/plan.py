@@ -1,4 +1,4 @@
-"""The plan of a release: its measurements in the order of their draws, and the (epsilon, delta) that it states."""
+"""Plan of a release: its measurements in the order of their draws, and the (epsilon, delta) that it states."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Plan(Measurements):
 
     @property
     def cost(self) -> Cost:
-        """Sum of the draws: what the release is guaranteed by, and what is reserved for it."""
+        """Sum of the draws: the release's guarantee follows from it, and it is reserved."""
         return self.prices.cost
 
     @property
     def statement(self) -> BasicAmount:
-        """The (epsilon, delta) that the release states."""
+        """Pair (epsilon, delta) that the release states."""
         return self.prices.statement
 
     @cached_property
     def prices(self) -> ChargedPlan:
-        """What it costs, without the terms of its draws."""
+        """Price of the plan, without the terms of its draws."""
         return self._charged(measurement.price for measurement in self.draws)
 
     def charged(self, configuration: Configuration) -> ChargedPlan:
-        """All that the ledger knows of it: what it costs, with the terms of its draws."""
+        """Return all that the ledger records of it: its price, with the terms of its draws."""
         return self._charged(measurement.charge(configuration) for measurement in self.draws)
 
     def _charged(self, charges: Iterable[Charge]) -> ChargedPlan:
@@ -56,7 +56,7 @@ class Plan(Measurements):
         )
 
     def reserved(self, charged: ChargedPlan) -> Plan:
-        """The same with the numbers of `charged`, which has the draws of this plan: what is drawn."""
+        """Return this plan with the numbers of `charged`, which has the same draws: the plan that is drawn."""
         measurements = (self.by_name[charge.name].charged(charge) for charge in charged.charges)
         return replace(
             self,
@@ -71,11 +71,14 @@ class Plan(Measurements):
 
     @property
     def pure_noise(self) -> type[CountNoise] | None:
-        """The noise on marginals that is charged in plain epsilon, where there is any: one kind a release."""
+        """Noise on marginals that is charged in plain epsilon, if any: one kind in a release."""
         return pure_noise(self.draws)
 
 
 def pure_noise(measurements: Iterable[Measurement[Any]]) -> type[CountNoise] | None:
-    """The noise on counts that is charged in plain epsilon, where some have it."""
-    kinds = (measurement.mechanism for measurement in measurements)
-    return next((kind for kind in kinds if issubclass(kind, CountNoise) and kind.is_pure), None)
+    """Return the noise on counts that is charged in plain epsilon, if some measurement has it."""
+    for measurement in measurements:
+        mechanism = measurement.mechanism
+        if issubclass(mechanism, CountNoise) and mechanism.is_pure:
+            return mechanism
+    return None

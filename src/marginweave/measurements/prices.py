@@ -17,8 +17,8 @@ from marginweave.mechanisms.exponential import Exponential
 from marginweave.mechanisms.gaussian import RoundedGaussian
 
 Kind = type[Measurement[Any]]
-"""What shares of the budget are for."""
-# What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
+"""Kind of draws that a share of the budget is for."""
+# Range in which the conversions hold: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
 _MOST_EPSILON = 1e6
 _LEAST_DELTA = 1e-20
@@ -29,7 +29,7 @@ _LEAST_OF_UNCHARGED = 100
 
 @dataclass(frozen=True, kw_only=True)
 class SharedBudget:
-    """What the draws have together: `delta` is what `delta_threshold`, for the discovery of private values, leaves."""
+    """The budget that all draws share: `delta` is without `delta_threshold`, which pays for the discovery of private values."""
 
     epsilon: float
     delta: float
@@ -37,7 +37,7 @@ class SharedBudget:
 
 
 def bounds_draws(configuration: Configuration, epsilon: float) -> list[QuantileBound]:
-    """The two selections of each column with private bounds, `epsilon` each, by the column's public position."""
+    """Return the two selections of each column with private bounds, `epsilon` each, by the column's public position."""
     return [
         kind.priced(Exponential, epsilon, column_position(configuration, column))
         for column in configuration.private_bounds
@@ -46,19 +46,19 @@ def bounds_draws(configuration: Configuration, epsilon: float) -> list[QuantileB
 
 
 def bounds_shares(configuration: Configuration) -> dict[Kind, float]:
-    """The share that all private bounds have, under the kind of the first; nothing where there are none."""
+    """Return the share of all private bounds, under the kind of the first; nothing where there are none."""
     return {LowBound: configuration.bounds_share} if configuration.private_bounds else {}
 
 
 def uncounted_shares(configuration: Configuration) -> dict[Kind, float]:
-    """The share that goes to rows that are not counted; nothing where none are left out."""
+    """Return the share of the draw of rows that are not counted; nothing where no rows are left out."""
     return {RowsBeyondCap: SHARE} if RowsBeyondCap.is_bought(configuration) else {}
 
 
 def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float) -> list[Measurement[Any]]:
-    """What rounds of selection and measurement have: `batch` selections a round, each with `epsilon`, and one share of noise.
+    """Return the draws of rounds: `batch` selections a round, each with `epsilon`, and one share of noise.
 
-    Prices are fixed, whatever the rounds find: a round that takes more shares measures its marginals once with each.
+    Prices are fixed, whatever a round selects: a round that takes more shares measures its marginals once with each.
     """
     draws: list[Measurement[Any]] = []
     for number in range(1, rounds + 1):
@@ -67,16 +67,18 @@ def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float
     return draws
 
 
-def check_left(left: float, shares: Mapping[Kind, float], rest: str) -> None:
-    """Raise InputError for shares of the budget that leave nothing for the `rest`."""
-    if left > 0:
+def check_share_left(share_left: float, shares: Mapping[Kind, float], purpose: str) -> None:
+    """Raise InputError for shares of the budget that leave nothing for `purpose`."""
+    if share_left > 0:
         return
     keys: dict[str, float] = {}
     for kind, share in shares.items():
         key = kind.share_key or kind.title
         keys[key] = keys.get(key, 0.0) + share
     named = [f"{key} ({share:g})" for key, share in keys.items() if share]
-    raise InputError(f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {rest}: together below 1")
+    raise InputError(
+        f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {purpose}: together below 1"
+    )
 
 
 def check_epsilon(name: str, epsilon: float) -> None:
@@ -92,7 +94,7 @@ def check_delta(name: str, delta: float) -> None:
 
 
 def uncharged_delta(epsilon: float) -> float:
-    """The most that tables of 128 bits instead of real distributions add to the delta of a release: (1 + e^epsilon) 1e-22.
+    """Return the most that tables of 128 bits instead of real distributions add to delta: (1 + e^epsilon) 1e-22.
 
     For P, Q that are (epsilon, delta)-close and drawn with errors of 1e-22 in total variation (`noise_table`): the error of P,
     and e^epsilon times that of Q. DP: arithmetic on public numbers.
@@ -101,16 +103,19 @@ def uncharged_delta(epsilon: float) -> float:
 
 
 def check_uncharged(epsilon: float, delta: float) -> None:
-    """Raise InputError for a stated delta that `uncharged_delta` is more than 1 % of.
+    """Raise InputError for a stated delta of which `uncharged_delta` is more than 1 %.
 
     For draws from our tables; Laplace noise alone is pure, and OpenDP draws it exactly.
     """
-    if delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
-        ratio = delta / (_LEAST_OF_UNCHARGED * _UNCHARGED)
-        most = (
-            f"; with this delta epsilon is at most {math.floor(100 * math.log(ratio - 1)) / 100:g}" if ratio > 2 else ""
-        )
-        raise InputError(
-            f"privacy.delta ({delta:g}) must be at least {_LEAST_OF_UNCHARGED * _UNCHARGED:g} (1 + e^epsilon), with epsilon "
-            f"{epsilon:g}: noise is drawn to 128 bits{most}"
-        )
+    if delta >= _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
+        return
+    unit = _LEAST_OF_UNCHARGED * _UNCHARGED
+    ratio = delta / unit
+    advice = ""
+    if ratio > 2:
+        largest = math.floor(100 * math.log(ratio - 1)) / 100
+        advice = f"; with this delta epsilon is at most {largest:g}"
+    raise InputError(
+        f"privacy.delta ({delta:g}) must be at least {unit:g} (1 + e^epsilon), with epsilon "
+        f"{epsilon:g}: noise is drawn to 128 bits{advice}"
+    )

@@ -1,4 +1,4 @@
-"""The values of private domains: which of those that occur are released."""
+"""Draw of the values of private domains: which of those that occur are released."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from marginweave.released.statement import DrawNoise
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivateValueCounts:
-    """How many records have each value of private attributes, by attribute, and the values of every attribute. Private."""
+    """The counts of each value of private attributes, by attribute, and the values of every attribute. Private."""
 
     counts: Mapping[int, Counts]
     labels: Sequence[tuple[str, ...]]
@@ -48,26 +48,27 @@ class PrivateValues(Measurement[PrivateValueCounts]):
     threshold_delta: float
 
     def charged(self, charge: Charge) -> Self:
-        """The same with the numbers of `charge`."""
+        """Return this measurement with the numbers of `charge`."""
         delta = float(charge.terms.get("threshold_delta", self.threshold_delta))
         return replace(super().charged(charge), threshold_delta=delta)
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """A row holds one value of each of p private attributes at most."""
+        """Return the sensitivity: a row has one value of each of p private attributes at most."""
         values_each = len(configuration.private_columns)
         return Sensitivity.of_rows(self.view.stability(configuration), l1=values_each, l2_squared=values_each)
 
     def sigma(self, configuration: Configuration) -> Fraction:
-        """Standard deviation of its noise, in records."""
+        """Return the standard deviation of its noise, in records."""
         return gaussian_sigma(self.noise_multiplier, self.sensitivity(configuration))
 
     def threshold(self, configuration: Configuration) -> int:
-        """The least noisy count of a value that is released."""
-        records, values_each = self.view.stability(configuration).records, len(configuration.private_columns)
+        """Return the least noisy count of a value that is released."""
+        records = self.view.stability(configuration).records
+        values_each = len(configuration.private_columns)
         return private_threshold(self.sigma(configuration), values_each, records, self.threshold_delta)
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Noise, threshold, and what pays for it."""
+        """Return noise, threshold, and the delta that pays for it."""
         return {
             "columns": len(configuration.private_columns),
             "sigma": str(self.sigma(configuration)),
@@ -76,20 +77,23 @@ class PrivateValues(Measurement[PrivateValueCounts]):
         }
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """The noise of a value's count, and the least that is released."""
-        sigmas, threshold = (float(self.sigma(configuration)),), str(self.threshold(configuration))
-        return Forecast(sigmas=sigmas, unit="cell", threshold=threshold)
+        """Return the noise of a value's count, and the least count that is released."""
+        sigma = float(self.sigma(configuration))
+        threshold = self.threshold(configuration)
+        return Forecast(sigmas=(sigma,), unit="cell", threshold=str(threshold))
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
-        """Sigma, and the least noisy count of a released value."""
+        """Return sigma, and the least noisy count of a released value."""
         return DrawNoise(threshold=self.threshold(configuration), sigma=float(self.sigma(configuration)))
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[PrivateValueCounts]:
-        """How many records have each value."""
-        configuration, encoded = drawn.configuration, rows.encoded()
+        """Return how many records have each value. Private."""
+        configuration = drawn.configuration
+        encoded = rows.encoded()
         columns = [j for j, attribute in enumerate(configuration.attributes) if attribute.private]
         counts = count_values(encoded, columns)
-        sigma, threshold = self.sigma(configuration), self.threshold(configuration)
+        sigma = self.sigma(configuration)
+        threshold = self.threshold(configuration)
         return Exact(
             counts=PrivateValueCounts(counts=counts, labels=encoded.labels, sigma=sigma, threshold=threshold),
             digest=values_digest(counts, encoded.labels),
@@ -97,23 +101,24 @@ class PrivateValues(Measurement[PrivateValueCounts]):
         )
 
     def draw(self, exact: Exact[PrivateValueCounts], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """The values whose noisy count reaches the threshold."""
+        """Return the values whose noisy count reaches the threshold."""
         values = exact.counts
         return pack_labels(discover_labels(values.counts, values.labels, values.sigma, values.threshold, bits))
 
 
 def released_labels(drawn: Drawn) -> tuple[tuple[str, ...], ...]:
-    """The released domain: public labels, and the discovered ones. DP: post-processing."""
-    found: dict[int, tuple[str, ...]] = {}
+    """Return the released domain: public labels, and the discovered ones. DP: post-processing."""
+    discovered: dict[int, tuple[str, ...]] = {}
     if drawn.configuration.private_columns:
-        found = drawn.remember("values", lambda: unpack_labels(drawn.payload(drawn.plan.draw(PrivateValues))))
-    return tuple(found.get(j, attribute.labels) for j, attribute in enumerate(drawn.resolved.attributes))
+        measurement = drawn.plan.draw(PrivateValues)
+        discovered = drawn.remember("values", lambda: unpack_labels(drawn.payload(measurement)))
+    return tuple(discovered.get(j, attribute.labels) for j, attribute in enumerate(drawn.resolved.attributes))
 
 
 def discover_labels(
     counts: Mapping[int, Counts], labels: Sequence[tuple[str, ...]], sigma: Fraction, threshold: int, bits: DrawBits
 ) -> dict[int, tuple[str, ...]]:
-    """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
+    """Return values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 
     Only values that occur are noised; that they do is what delta_threshold pays for (`private_threshold`; differentially
     private set union: Korolova et al. 2009, Gopi et al. 2020).
@@ -128,7 +133,8 @@ def discover_labels(
     """
     released = {}
     for j, exact in counts.items():
-        there = np.flatnonzero(exact)
-        kept = there[add_noise(exact[there], sigma, bits, table=j) >= threshold]
-        released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
+        occurring = np.flatnonzero(exact)
+        noisy = add_noise(exact[occurring], sigma, bits, table=j)
+        values = occurring[noisy >= threshold]
+        released[j] = tuple(sorted(labels[j][value] for value in values.tolist()))
     return released

@@ -1,4 +1,4 @@
-"""Private bounds: two quantiles of each column that has them, bought before anything is binned."""
+"""Private bounds: two quantiles of each column that has them, drawn before anything is binned."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
     percentile: ClassVar[float]
 
     def column(self, configuration: Configuration) -> tuple[str, NumberColumn]:
-        """The name of the column, and what is declared of it."""
+        """Return the name of the column, and its declaration."""
         name, column = list(configuration.columns.items())[self.place[0] - 1]
         assert isinstance(column, NumberColumn)
         return name, column
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """How far a unit moves any score."""
+        """Return how far a unit moves any score."""
         moved = score_sensitivity(self.percentile, self.view.stability(configuration))
         return Sensitivity(l1=moved, l2_squared=moved**2)
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Quantile, number of candidates, and sensitivity of the scores."""
+        """Return the quantile, the number of candidates, and the sensitivity of the scores."""
         return {
             "percentile": str(self.percentile),
             "candidates": len(self.column(configuration)[1].bound_candidates),
@@ -57,34 +57,36 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
         }
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """By how many ranks the choice may be off."""
+        """Return by how many ranks the choice may be off."""
         unit = self.view.stability(configuration)
-        return Forecast(short=f"rank ± {rank_error(HIGH_PERCENTILE, unit, self.epsilon, MAX_CANDIDATES):.0f}")
+        ranks = rank_error(HIGH_PERCENTILE, unit, self.epsilon, MAX_CANDIDATES)
+        return Forecast(short=f"rank ± {ranks:.0f}")
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Configuration]]:
-        """How many values each candidate covers (`candidate_histogram`); private."""
+        """Return how many values each candidate covers (`candidate_histogram`); private."""
         configuration = drawn.configuration
         histograms = rows.remember("values by candidate", lambda: _candidate_histograms(rows, configuration))
-        histogram = histograms[self.column(configuration)[0]]
+        name, _ = self.column(configuration)
+        histogram = histograms[name]
         used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(configuration).l1}
         return Exact(counts=(histogram, configuration), digest=counts_digest([histogram]), used=used)
 
     def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """The number of the chosen candidate, from 1."""
+        """Return the number of the chosen candidate, from 1."""
         histogram, configuration = exact.counts
         unit = self.view.stability(configuration)
         return pack_number(select_percentile(histogram, self.percentile, self.epsilon, unit, bits))
 
 
 class LowBound(QuantileBound):
-    """The lower of the two."""
+    """The lower quantile."""
 
     template = "bounds-{}-low"
     percentile = LOW_PERCENTILE
 
 
 class HighBound(QuantileBound):
-    """The upper of the two."""
+    """The upper quantile."""
 
     template = "bounds-{}-high"
     percentile = HIGH_PERCENTILE
@@ -94,36 +96,39 @@ BOUNDS = (LowBound, HighBound)
 """Both quantiles of a column, in the order of their draws."""
 
 
-def bought_bounds(drawn: Drawn) -> dict[str, tuple[float, float]]:
-    """The released bounds of every column that has private ones. DP: post-processing."""
+def drawn_bounds(drawn: Drawn) -> dict[str, tuple[float, float]]:
+    """Return the released bounds of every column that has private ones. DP: post-processing."""
     bounds = {}
     for name in drawn.configuration.private_bounds:
         place = column_position(drawn.configuration, name)
-        low, high = (unpack_number(drawn.payload(drawn.plan.draw(kind, place))) for kind in BOUNDS)
-        _, column = drawn.plan.draw(LowBound, place).column(drawn.configuration)
+        low_bound = drawn.plan.draw(LowBound, place)
+        low = unpack_number(drawn.payload(low_bound))
+        high = unpack_number(drawn.payload(drawn.plan.draw(HighBound, place)))
+        _, column = low_bound.column(drawn.configuration)
         bounds[name] = released_bounds(low, high, column.bound_candidates)
     return bounds
 
 
 def column_position(configuration: Configuration, column: str) -> int:
-    """The position of a column, from 1: public, and fit for a file name."""
+    """Return the position of a column, from 1: public, and fit for a file name."""
     return list(configuration.columns).index(column) + 1
 
 
 def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> Integers:
-    """How many values lie above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
+    """Count the values above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
 
     Entry 0 is empty: candidates are counted from 1, as `select_percentile` does, and values outside the public range were
     clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
     A row is in one entry at most. Private.
     """
-    index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
+    numbers = values.drop_null().to_numpy(zero_copy_only=False)
+    index = np.searchsorted(np.asarray(candidates), numbers, side="left")
     index = np.minimum(index, len(candidates) - 1)
     return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
 
 
 def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> dict[str, Integers]:
-    """`candidate_histogram` of every column whose bounds are bought, in one pass over the rows. Private."""
+    """Return the `candidate_histogram` of every column with private bounds, in one pass over the rows. Private."""
     columns = {
         name: column
         for name, column in configuration.columns.items()
@@ -138,14 +143,15 @@ def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> di
 
 
 def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:
-    """The bounds from the numbers (from 1) of the two chosen candidates; swapped if they came out the wrong way round.
+    """Return the bounds from the numbers (from 1) of the two chosen candidates; swapped if they are in the wrong order.
 
-    Equal ones stay equal: the column itself widens what is too narrow for its bins (`NumberColumn.with_bounds`).
+    Equal ones remain equal: the column itself widens an interval that is too narrow for its bins (`NumberColumn.with_bounds`).
     DP: post-processing.
     """
     return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
 
 
 def _without_codes(values: pa.Array, column: NumberColumn) -> pa.Array:
-    """The numbers that are no special codes. Private."""
-    return pc.if_else(pc.is_in(values, value_set=pa.array(column.special, pa.float64())), None, values)
+    """Return the values with null in place of special codes. Private."""
+    special = pa.array(column.special, pa.float64())
+    return pc.if_else(pc.is_in(values, value_set=special), None, values)

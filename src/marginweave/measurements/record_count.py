@@ -1,4 +1,4 @@
-"""The number of records, with noise."""
+"""Draw of the number of records."""
 
 from __future__ import annotations
 
@@ -28,36 +28,37 @@ class RecordCount(Measurement[tuple[Integers, Fraction]]):
     heading = "record count"
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """theta, under both relations: see `count_sigma`."""
+        """Return theta, under both relations: see `count_sigma`."""
         theta = self.view.stability(configuration).records
         return Sensitivity(l1=theta, l2_squared=theta**2)
 
     def sigma(self, configuration: Configuration) -> Fraction:
-        """Standard deviation of its noise, in records."""
+        """Return the standard deviation of its noise, in records."""
         return count_sigma(self.noise_multiplier, self.view.stability(configuration))
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Its sigma."""
+        """Return its sigma."""
         return {"sigma": str(self.sigma(configuration))}
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """One query."""
+        """Return the noise of one query."""
         return Forecast(sigmas=(float(self.sigma(configuration)),))
 
     def shares(self, configuration: Configuration) -> Sequence[float]:  # noqa: ARG002 - of any
-        """All of them."""
+        """Return 1: the count is of all records."""
         return (1.0,)
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - as released
-        """Its sigma."""
+        """Return its sigma."""
         return DrawNoise(sigma=observed.record_deviation)
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Fraction]]:
-        """As `Measurement.count`."""
-        records, sigma = np.array([rows.encoded().records], np.int64), self.sigma(drawn.configuration)
+        """Return the exact number of records. Private."""
+        records = np.array([rows.encoded().records], np.int64)
+        sigma = self.sigma(drawn.configuration)
         return Exact(counts=(records, sigma), digest=counts_digest([records]), used=gaussian_terms(sigma))
 
     def draw(self, exact: Exact[tuple[Integers, Fraction]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """As `Measurement.draw`."""
+        """Return the number of records with noise."""
         records, sigma = exact.counts
         return pack_number(int(add_noise(records, sigma, bits)[0]))

@@ -1,6 +1,6 @@
-"""The draws of marginals that are chosen in rounds: a choice for each, and measurements, a share of the budget each.
+"""Draws of marginals that are chosen in rounds: a draw for each choice, and one for each share of the measurements.
 
-Which round comes next, what it chooses among and how many shares it takes follow from committed draws alone.
+The next round, its candidates and its number of shares follow from committed draws alone.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from marginweave.released.statement import DrawNoise
 if TYPE_CHECKING:
     from marginweave.estimate.mixture.model import Mixture  # numba, which a plan does without
 
-# A model that chooses needs less than one that records are made of; each round goes on from the one before.
+# A model that chooses needs less than one that records are made of; each round starts from the model of the round before.
 _MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
 
 
 def _terms(configuration: Configuration) -> Terms:
-    """What choices and measurements of rounds are reserved with."""
+    """Return the terms that choices and measurements of rounds are reserved with."""
     return {
         "settings": _settings(configuration).model_dump(mode="json"),
         "unit": STEPS * l1_sensitivity(configuration.stability),
@@ -60,13 +60,13 @@ def _settings(configuration: Configuration) -> AdaptiveCliques:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CandidateScores:
-    """The scores of the candidates that a round has not chosen yet, in steps, and how far a unit moves any. Private.
+    """Scores, in steps, of the candidates that a round has not chosen yet, and how far a unit moves any. Private.
 
-    `left` are their places among all `candidates`; `pace` is that of the round, which its choices are written with.
+    `places` are their places among all `candidates`; `pace` is the pace of the round, which is stored with its choices.
     """
 
     scores: Integers
-    left: Integers
+    places: Integers
     candidates: tuple[Clique, ...]
     sensitivity: int
     pace: int
@@ -84,107 +84,114 @@ class RoundChoice(Measurement[CandidateScores]):
     is_repeated = True
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """How far a unit moves the score of the candidate that has the most weight, in steps."""
-        settings, attributes = _settings(configuration), range(len(configuration.attributes))
+        """Return how far a unit moves the score of the candidate that has the most weight, in steps."""
+        settings = _settings(configuration)
+        attributes = range(len(configuration.attributes))
         most = rounds.weight(settings, tuple(attributes[: settings.adaptive]))
         moved = STEPS * l1_sensitivity(self.view.stability(configuration)) * most
         return Sensitivity(l1=moved, l2_squared=moved**2, steps=STEPS)
 
     def terms(self, configuration: Configuration) -> Terms:
-        """The settings of rounds."""
+        """Return the settings of rounds."""
         return _terms(configuration)
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """By how many records the distance of the best marginal may be missed."""
-        settings, sizes = _settings(configuration), public_sizes(configuration)
-        candidates = settings.candidates(len(sizes))
+        """Return by how many records the choice may miss the distance of the best marginal."""
+        settings = _settings(configuration)
+        candidates = settings.candidates(len(public_sizes(configuration)))
         moved = l1_sensitivity(self.view.stability(configuration))
-        return Forecast(short=f"L1 ± {2 * moved / self.epsilon * math.log(candidates / 0.05):.0f}")
+        distance = 2 * moved / self.epsilon * math.log(candidates / 0.05)
+        return Forecast(short=f"L1 ± {distance:.0f}")
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
-        """How far a unit moves the distance of a marginal."""
+        """Return how far a unit moves the distance of a marginal."""
         return DrawNoise(sensitivity=l1_sensitivity(self.view.stability(configuration)))
 
     def is_due(self, drawn: Drawn) -> bool:
-        """Whether its round is the next one, and it the next choice of it."""
+        """Return whether it is the next choice of the next round."""
         number, pick = self.place
         if drawn.is_committed(self):
             return True
-        known = Rounds(drawn)
-        before = pick == 1 or drawn.is_committed(drawn.plan.draw(RoundChoice, number, pick - 1))
-        return before and pick <= known.batch and known.next is not None and known.next.number == number
+        state = Rounds(drawn)
+        if state.next is None or state.next.number != number or pick > state.batch:
+            return False
+        return pick == 1 or drawn.is_committed(drawn.plan.draw(RoundChoice, number, pick - 1))
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[CandidateScores]:
-        """The scores by the exact marginals of all candidates, which are counted once."""
-        known = Rounds(drawn)
-        planned = known.next
+        """Return the scores by the exact marginals of all candidates, which are counted once."""
+        state = Rounds(drawn)
+        planned = state.next
         assert planned is not None
-        scores = rows.remember(f"scores of round {planned.number}", lambda: known.scores(rows, planned))
-        picks = known.picks(planned.number)
-        left = np.array([i for i, clique in enumerate(known.candidates) if clique not in picks])
-        sensitivity = rounds.score_sensitivity(
-            known.settings, known.candidates, self.view.stability(drawn.configuration)
+        scores = rows.remember(f"scores of round {planned.number}", lambda: state.scores(rows, planned))
+        picks = state.picks(planned.number)
+        places = np.array([i for i, clique in enumerate(state.candidates) if clique not in picks])
+        unit = self.view.stability(drawn.configuration)
+        sensitivity = rounds.score_sensitivity(state.settings, state.candidates, unit)
+        counts = CandidateScores(
+            scores=scores[places],
+            places=places,
+            candidates=state.candidates,
+            sensitivity=sensitivity,
+            pace=planned.pace,
         )
         return Exact(
-            counts=CandidateScores(
-                scores=scores[left], left=left, candidates=known.candidates, sensitivity=sensitivity, pace=planned.pace
-            ),
-            digest=text_digest([str(known.candidates), str(planned), counts_digest([left, scores])]),
+            counts=counts,
+            digest=text_digest([str(state.candidates), str(planned), counts_digest([places, scores])]),
             used={"sensitivity": sensitivity},
         )
 
     def draw(self, exact: Exact[CandidateScores], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """The chosen marginal."""
+        """Return the chosen marginal."""
         counts = exact.counts
-        place = counts.left[select_candidate(counts.scores, counts.sensitivity, self.epsilon, bits)]
+        chosen = select_candidate(counts.scores, counts.sensitivity, self.epsilon, bits)
+        place = counts.places[chosen]
         return pack_pick(counts.candidates[place], counts.pace)
 
 
 class RoundMarginals(SharedNoise):
-    """Share number `place[0]` of all rounds: the marginals of the round that it falls into, measured once with it."""
+    """Share number `place[0]` of all rounds: the marginals of the round that the share is part of, measured once."""
 
     template = "measure-{}"
     title = "chosen marginals"
     is_repeated = True
 
     def sigma(self, configuration: Configuration) -> float:
-        """Standard deviation of the noise of a cell where a whole batch has the share equally."""
+        """Return the standard deviation of the noise of a cell where a whole batch has the share equally."""
         multiplier = self.noise_multiplier * math.sqrt(_settings(configuration).batch)
         return float(marginal_sigma(multiplier, self.view.stability(configuration)))
 
     def terms(self, configuration: Configuration) -> Terms:
-        """The settings of rounds."""
+        """Return the settings of rounds."""
         return _terms(configuration)
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """The noise of a cell."""
+        """Return the noise of a cell."""
         return Forecast(sigmas=(self.sigma(configuration),), unit="cell")
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
-        """That of a cell where a batch has it equally."""
+        """Return the noise of a cell where a batch has the share equally."""
         return DrawNoise(sigma=self.sigma(configuration))
 
     def is_due(self, drawn: Drawn) -> bool:
-        """Whether its round has made its choices, and the share before it is drawn."""
+        """Return whether its round has made its choices, and the share before it is drawn."""
         if drawn.is_committed(self):
             return True
-        known, (share,) = Rounds(drawn), self.place
-        planned = known.next
-        if (
-            planned is None
-            or not planned.first <= share <= planned.last
-            or len(known.picks(planned.number)) < known.batch
-        ):
+        (share,) = self.place
+        state = Rounds(drawn)
+        planned = state.next
+        if planned is None or not planned.first <= share <= planned.last:
+            return False
+        if len(state.picks(planned.number)) < state.batch:
             return False
         return share == planned.first or drawn.is_committed(drawn.plan.draw(RoundMarginals, share - 1))
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
-        """The exact marginals that the round has chosen."""
-        known = Rounds(drawn)
-        assert known.next is not None
-        picks = known.picks(known.next.number)
-        found = {clique: table for clique, table in known.tables(rows) if clique in picks}
-        return self.exact(drawn.configuration, picks, known.sizes, [found[clique] for clique in picks])
+        """Return the exact marginals that the round has chosen. Private."""
+        state = Rounds(drawn)
+        assert state.next is not None
+        picks = state.picks(state.next.number)
+        tables = {clique: table for clique, table in state.tables(rows) if clique in picks}
+        return self.exact(drawn.configuration, picks, state.sizes, [tables[clique] for clique in picks])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,91 +205,104 @@ class _Finished:
 
 
 class Rounds:
-    """The rounds of a release: their candidates, what is known before the first, and what their committed draws say.
+    """The rounds of a release: their candidates, the facts before the first round, and the results of committed draws.
 
     `next` is the round that is under way or comes next, None where no share or no candidate is left. DP: post-processing.
     """
 
     def __init__(self, drawn: Drawn) -> None:
-        """Read what is committed."""
+        """Read the committed draws."""
         one_way = drawn_one_way(drawn)
-        self.drawn, self.settings = drawn, _settings(drawn.configuration)
-        self.sizes, self.ignored = one_way.estimated_sizes, one_way.ignored
+        self.drawn = drawn
+        self.settings = _settings(drawn.configuration)
+        self.sizes = one_way.estimated_sizes
+        self.ignored = one_way.ignored
         self.candidates = drawn.remember("candidates", lambda: rounds.candidate_sets(self.settings, self.sizes))
         self.batch = min(self.settings.batch, len(self.candidates))
         self.finished = self._finished()
         self.next = self._next()
 
     def picks(self, number: int) -> tuple[Clique, ...]:
-        """What a round has chosen so far."""
+        """Return the marginals that a round has chosen so far."""
         committed = takewhile(self.drawn.is_committed, self._choices(number))
         return tuple(self._read_pick(choice)[0] for choice in committed)
 
     def scores(self, rows: PrivateRows, planned: Round) -> Integers:
-        """The scores of all candidates, as if a round's marginals had its shares equally; private."""
+        """Return the scores of all candidates, as if a round's marginals had its shares equally; private."""
         share = self.drawn.plan.draw(RoundMarginals, planned.first)
         multiplier = share.noise_multiplier * math.sqrt(self.batch / planned.shares)
         sigma = float(marginal_sigma(multiplier, self.drawn.configuration.stability))
-        kept = ((clique, table[tuple(slice(self.sizes[a]) for a in clique)]) for clique, table in self.tables(rows))
-        return rounds.candidate_scores(kept, self.model(self.finished).marginal, self.settings, sigma)
+        model = self.model(self.finished)
+        return rounds.candidate_scores(self._estimated_tables(rows), model.marginal, self.settings, sigma)
+
+    def _estimated_tables(self, rows: PrivateRows) -> Iterator[tuple[Clique, Integers]]:
+        """Yield the exact marginals of all candidates, without the cells of codes that estimates ignore. Private."""
+        for clique, table in self.tables(rows):
+            cells = tuple(slice(self.sizes[a]) for a in clique)
+            yield clique, table[cells]
 
     def tables(self, rows: PrivateRows) -> Iterator[tuple[Clique, Integers]]:
-        """The exact marginals of all candidates, by few passes over the rows once, then block by block. Private."""
+        """Yield the exact marginals of all candidates, by few passes over the rows once, then block by block. Private."""
 
         def compute() -> Iterator[bytes]:
             merged = compressed_rows(rows, self.drawn)
-            for some in in_passes(self.candidates, merged.sizes):
-                yield pack_tables(dict(zip(some, count_marginals(merged, merged.sizes, some), strict=True)))
+            for cliques in in_passes(self.candidates, merged.sizes):
+                tables = count_marginals(merged, merged.sizes, cliques)
+                yield pack_tables(dict(zip(cliques, tables, strict=True)))
 
-        for block in rows.kept("candidates", [self.drawn.plan.draw(OneWayMarginals)], compute):
+        for block in rows.cached_blocks("candidates", [self.drawn.plan.draw(OneWayMarginals)], compute):
             yield from unpack_tables(block)
 
     def model(self, finished: Sequence[_Finished]) -> Mixture:
-        """The model of what is measured after these rounds, from the one before. DP: post-processing."""
+        """Return the model of all that is measured after these rounds, from the model before the last. DP: post-processing."""
         from marginweave.estimate.mixture.fit import fit_mixture
         from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 
         def compute() -> bytes:
             one_way = drawn_one_way(self.drawn)
-            single = [compress_observation(m, one_way.estimated_compression) for m in one_way.estimated]
-            masks = [compress_mask(mask, one_way.estimated_compression) for mask in one_way.masks]
-            larger = [self._estimated(m) for one in finished for m in one.observations]
+            compression = one_way.estimated_compression
+            single = [compress_observation(observation, compression) for observation in one_way.estimated]
+            masks = [compress_mask(mask, compression) for mask in one_way.masks]
+            larger = [self._estimated(observation) for observation in _observations(finished)]
             measured = merge_observations([*single, *larger])
             resize = self.drawn.configuration.resize
             total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
             start = self.model(finished[:-1]) if finished else None
             return pack_mixture(fit_mixture(measured, self.sizes, total, masks, _MODEL, start))
 
-        follows = [self.drawn.plan.draw(OneWayMarginals), *(draw for one in finished for draw in one.draws)]
+        follows: list[Measurement[Any]] = [self.drawn.plan.draw(OneWayMarginals)]
+        for finished_round in finished:
+            follows += finished_round.draws
         return self.drawn.remember(
             f"model after {len(finished)} rounds", lambda: unpack_mixture(self.drawn.derived("model", follows, compute))
         )
 
     def misfit(self) -> ChosenMisfit | None:
-        """How far chosen sets were from the models that chose them; None where nothing was chosen."""
+        """Return how far chosen sets were from the models that chose them; None where nothing was chosen."""
         if not self.finished:
             return None
         numbers = range(len(self.finished))
         return ChosenMisfit(self._misfit_of(numbers), self._misfit_of(reversed(numbers)))
 
     def observed(self) -> tuple[Observation, ...]:
-        """All that rounds have measured, the mean of what was measured more than once."""
-        return merge_observations([m for one in self.finished for m in one.observations])
+        """Return all that rounds have measured, the mean of what was measured more than once."""
+        return merge_observations(_observations(self.finished))
 
     def _misfit_of(self, numbers: Iterable[int]) -> float:
-        """That of the first of these rounds: a quarter of all sets, or a round."""
-        least = math.ceil(sum(len(one.picks) for one in self.finished) / 4)
+        """Return the misfit of the first of these rounds: as many as hold a quarter of all sets, at least one."""
+        least = math.ceil(sum(len(finished.picks) for finished in self.finished) / 4)
         chosen = list[tuple[Observation, NDArray[np.float64]]]()
         for number in numbers:
-            if len(chosen) < least:
-                model = self.model(self.finished[:number])
-                measured = map(self._estimated, self.finished[number].observations)
-                chosen += [(m, model.marginal(m.attributes)) for m in measured]
+            if len(chosen) >= least:
+                break
+            model = self.model(self.finished[:number])
+            for observation in map(self._estimated, self.finished[number].observations):
+                chosen.append((observation, model.marginal(observation.attributes)))
         return chosen_misfit(chosen)
 
     def _finished(self) -> list[_Finished]:
-        """The rounds of which all draws are committed."""
-        found: list[_Finished] = []
+        """Return the rounds of which all draws are committed."""
+        finished: list[_Finished] = []
         last: Round | None = None
         while self.candidates and (last is None or last.last < self.settings.rounds):
             choices = self._choices(1 if last is None else last.number + 1)
@@ -293,10 +313,12 @@ class Rounds:
             shares = [self.drawn.plan.draw(RoundMarginals, n) for n in range(planned.first, planned.last + 1)]
             if not all(map(self.drawn.is_committed, shares)):
                 break
-            observations = merge_observations([m for share in shares for m in self._read_share(share)])
-            found.append(_Finished(round=planned, picks=picks, observations=observations, draws=(*choices, *shares)))
+            measured = [observation for share in shares for observation in self._read_share(share)]
+            observations = merge_observations(measured)
+            draws = (*choices, *shares)
+            finished.append(_Finished(round=planned, picks=picks, observations=observations, draws=draws))
             last = planned
-        return found
+        return finished
 
     def _next(self) -> Round | None:
         last = self.finished[-1].round if self.finished else None
@@ -305,7 +327,7 @@ class Rounds:
         return rounds.next_round(last, self._pace(last), self.settings.rounds)
 
     def _pace(self, last: Round | None) -> int:
-        """The pace of the round after `last`: that of its first choice if it has begun, else by how far the model moved."""
+        """Return the pace of the round after `last`: that of its first choice, else by how far the model moved."""
         first = self._choices(1 if last is None else last.number + 1)[0]
         if self.drawn.is_committed(first):
             return self._read_pick(first)[1]
@@ -316,9 +338,12 @@ class Rounds:
         return self.drawn.remember(f"pace after round {last.number}", lambda: self._annealed(last))
 
     def _annealed(self, last: Round) -> int:
-        before, after, ended = self.model(self.finished[:-1]), self.model(self.finished), self.finished[-1]
+        ended = self.finished[-1]
+        before = self.model(self.finished[:-1])
+        after = self.model(self.finished)
         moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in ended.picks)
-        noise = sum(expected_noise(m.deviation, m.counts.size) for m in map(self._estimated, ended.observations))
+        estimated = map(self._estimated, ended.observations)
+        noise = sum(expected_noise(observation.deviation, observation.counts.size) for observation in estimated)
         return rounds.next_pace(last.pace, moved, noise)
 
     def _read_pick(self, choice: RoundChoice) -> tuple[Clique, int]:
@@ -328,9 +353,13 @@ class Rounds:
         return self.drawn.remember(share.name, lambda: unpack_observations(self.drawn.payload(share)))
 
     def _choices(self, number: int) -> list[RoundChoice]:
-        """The planned choices of a round."""
+        """Return the planned choices of a round."""
         return [self.drawn.plan.draw(RoundChoice, number, pick) for pick in range(1, self.batch + 1)]
 
     def _estimated(self, observation: Observation) -> Observation:
-        """An observation without the cells of codes that are not kept."""
+        """Return an observation without the cells of codes that estimates ignore."""
         return observation.without_last(self.ignored)
+
+
+def _observations(finished: Iterable[_Finished]) -> list[Observation]:
+    return [observation for finished_round in finished for observation in finished_round.observations]

@@ -1,4 +1,4 @@
-"""Marginals chosen in rounds: what a round may choose, how far a model is from each, and how many shares it takes.
+"""Rules of marginals that are chosen in rounds: candidates, their distance from a model, and shares of a round.
 
 Score. AIM (McKenna, Mullins, Sheldon and Miklau 2022, arXiv 2201.12677, algorithm 2) scores a set r of attributes by
 w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r): the exact marginal M_r against the model's m_r, less the expected error of
@@ -41,7 +41,7 @@ STEPS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """A round that is planned: it takes `shares` from number `first` on; `pace` is what it would take of plenty."""
+    """A round that is planned: it takes `shares` from number `first` on, `pace` of them if enough are left."""
 
     number: int
     pace: int
@@ -50,20 +50,20 @@ class Round:
 
     @property
     def last(self) -> int:
-        """Its last share."""
+        """Number of its last share."""
         return self.first + self.shares - 1
 
 
-def shares_of(pace: int, left: int) -> int:
-    """How many of the shares that are left a round takes: `pace`, or all where no further round of that pace would be left.
+def shares_of(pace: int, shares_left: int) -> int:
+    """Return how many shares a round takes: `pace`, or all of `shares_left` if these would not last for a further round.
 
     Algorithm 3 of AIM, by shares. DP: arithmetic on released numbers.
     """
-    return left if left < 2 * pace else pace
+    return shares_left if shares_left < 2 * pace else pace
 
 
 def next_pace(pace: int, moved: float, noise: float) -> int:
-    """The pace of the next round: four times as many shares where the model `moved` no farther than the `noise` of the last.
+    """Return the pace of the next round: four times as many shares if the model `moved` by no more than the `noise`.
 
     DP: post-processing.
     """
@@ -71,24 +71,31 @@ def next_pace(pace: int, moved: float, noise: float) -> int:
 
 
 def next_round(before: Round | None, pace: int, shares: int) -> Round:
-    """The round after `before` (None: the first one), of `shares` that all rounds have together."""
-    number, first = (1, 1) if before is None else (before.number + 1, before.last + 1)
+    """Return the round after `before` (None: the first one); all rounds have `shares` in total."""
+    number = 1 if before is None else before.number + 1
+    first = 1 if before is None else before.last + 1
     return Round(number=number, pace=pace, first=first, shares=shares_of(pace, shares - first + 1))
 
 
 def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Clique, ...]:
-    """All sets of 2 to k attributes with at most `max_cells` cells, shorter ones first, but for the largest if they are many.
+    """Return all sets of 2 to k attributes with at most `max_cells` cells, shorter ones first, without the largest if many.
 
-    All of them together have at most 2^26 cells, which are counted once. An attribute with a single value tells nothing.
+    All of them have at most 2^26 cells in total, which are counted once. An attribute with a single value tells nothing.
     DP: arithmetic on released sizes.
     """
     longest = min(settings.adaptive, len(sizes))
-    found = [c for length in range(2, longest + 1) for c in all_cliques(sizes, length, settings.max_cells)]
-    return fitting([c for c in found if min(sizes[a] for a in c) > 1], sizes, MAX_CELLS)
+
+    def varies(clique: Clique) -> bool:
+        return min(sizes[a] for a in clique) > 1
+
+    candidates: list[Clique] = []
+    for length in range(2, longest + 1):
+        candidates += filter(varies, all_cliques(sizes, length, settings.max_cells))
+    return fitting(candidates, sizes, MAX_CELLS)
 
 
 def weight(settings: AdaptiveCliques, clique: Clique) -> int:
-    """w_r: by AIM the sum over the workload of |r and s|, which counts each attribute of r as often as a set s has it.
+    """Return w_r: by AIM the sum over the workload of |r and s|, which counts each attribute of r as often as a set s has it.
 
     In the workload of all sets of 2 to k attributes that is equally often for all, so that w_r is the number of attributes in
     r, but for a common factor that changes no choice. DP: arithmetic on public numbers.
@@ -97,11 +104,12 @@ def weight(settings: AdaptiveCliques, clique: Clique) -> int:
 
 
 def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], stability: Stability) -> int:
-    """How far one unit moves any score, in its steps: the largest weight times theta, or 2 theta under replace-one.
+    """Return how far one unit moves any score, in steps: the largest weight times theta, or 2 theta under replace-one.
 
     DP: arithmetic on released sizes.
     """
-    return STEPS * l1_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
+    largest_weight = max(weight(settings, clique) for clique in candidates)
+    return STEPS * l1_sensitivity(stability) * largest_weight
 
 
 def candidate_scores(
@@ -110,17 +118,19 @@ def candidate_scores(
     settings: AdaptiveCliques,
     sigma: float,
 ) -> NDArray[np.int64]:
-    """The score of every candidate, in steps, shape (candidates,). Private.
+    """Return the score of every candidate, in steps, shape (candidates,). Private.
 
     Args:
         tables: the exact marginal of each candidate.
-        expected: what the model says of it.
+        expected: the model's marginal of a candidate.
         settings: of the rounds.
-        sigma: of the noise that a cell will have, if it is measured.
+        sigma: of the noise that a cell will have, if the candidate is measured.
     """
     scores = []
     for clique, exact in tables:
-        apart = np.abs(exact * STEPS - np.rint(expected(clique) * STEPS).astype(np.int64)).sum()
+        # w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r), in steps
+        modelled = np.rint(expected(clique) * STEPS).astype(np.int64)
+        distance = int(np.abs(exact * STEPS - modelled).sum())
         error = round(STEPS * expected_noise(sigma, exact.size))
-        scores.append(weight(settings, clique) * (int(apart) - error))
+        scores.append(weight(settings, clique) * (distance - error))
     return np.array(scores, np.int64)

@@ -1,4 +1,4 @@
-"""What bounded contributions leave out: subjects with more rows than are counted of each, and the rows beyond."""
+"""Draw of the rows that bounded contributions leave out, and of the number of subjects that have such rows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from marginweave.prepare.clean import CleanBlock
 from marginweave.released.statement import DrawNoise
 
 SHARE = 0.01
-"""Of the budget: noise is ten times that of the whole, which tells a few subjects from none in a table of thousands."""
-# More rows of a subject are not looked at: noise grows with their number.
+"""Share of the budget: noise is ten times that of all of it, which tells a few subjects from none in a table of thousands."""
+# Of one subject's rows beyond theta, no more are examined: noise grows with their number.
 _MOST = 100
 
 
@@ -42,55 +42,59 @@ class RowsBeyondCap(Measurement[tuple[Integers, Fraction]]):
 
     @classmethod
     def is_bought(cls, configuration: Configuration) -> bool:
-        """Whether rows of subjects are left out, and a share of what is not: of a resized table that says nothing."""
+        """Return whether rows of subjects are left out and counted: in a resized table their number has no meaning."""
         subject = configuration.privacy.subject
         return subject is not None and not subject.join and configuration.resize is None
 
     @staticmethod
     def cap(configuration: Configuration) -> int:
-        """Theta, how many rows of a subject are counted."""
+        """Return theta, how many rows of a subject are counted."""
         return configuration.privacy.stability.records
 
     def most(self, configuration: Configuration) -> int:
-        """w: of the rows of a subject beyond theta at most so many are counted. DP: arithmetic on public numbers."""
+        """Return w, how many rows of a subject beyond theta are counted at most. DP: arithmetic on public numbers."""
         drawable = math.floor(MAX_SIGMA / (2 * self.noise_multiplier))
         return max(1, min(self.cap(configuration), _MOST, drawable))
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """Either number is between 0 and w for one subject, whatever rows it has, so that a replacement moves it no farther."""
+        """Return the sensitivity of both numbers.
+
+        Either is between 0 and w for one subject, whatever rows it has, so that a replacement moves it no farther.
+        """
         most = self.most(configuration)
         return Sensitivity(l1=2 * most, l2_squared=2 * most**2)
 
     def sigma(self, configuration: Configuration) -> Fraction:
-        """Standard deviation of the noise of either number."""
+        """Return the standard deviation of the noise of either number."""
         return gaussian_sigma(self.noise_multiplier, self.sensitivity(configuration))
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Its sigma and w."""
+        """Return its sigma and w."""
         return {"sigma": str(self.sigma(configuration)), "most": self.most(configuration)}
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """The noise of the number of subjects, and of rows."""
+        """Return the noise of the number of subjects, and of rows."""
         sigma = float(self.sigma(configuration))
         return Forecast(sigmas=(sigma / self.most(configuration), sigma))
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - as released
-        """That of the number of rows."""
+        """Return the noise of the number of rows."""
         return DrawNoise(sigma=float(self.sigma(configuration)))
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Fraction]]:
-        """As `Measurement.count`."""
-        configuration, sigma = drawn.configuration, self.sigma(drawn.configuration)
+        """Return both exact numbers. Private."""
+        configuration = drawn.configuration
+        sigma = self.sigma(configuration)
         counted = beyond_cap(rows.clean(), self.cap(configuration), self.most(configuration))
         return Exact(counts=(counted, sigma), digest=counts_digest([counted]), used=gaussian_terms(sigma))
 
     def draw(self, exact: Exact[tuple[Integers, Fraction]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """As `Measurement.draw`."""
+        """Return both numbers with noise."""
         counted, sigma = exact.counts
         return pack_codes([add_noise(counted, sigma, bits)])
 
     def observed(self, drawn: Drawn) -> UncountedRows:
-        """What was drawn, as subjects and rows. DP: post-processing."""
+        """Return the drawn numbers, as subjects and rows. DP: post-processing."""
         configuration = drawn.configuration
         ((subjects, rows),) = unpack_codes(drawn.payload(self))
         return uncounted_rows(
@@ -103,9 +107,9 @@ class RowsBeyondCap(Measurement[tuple[Integers, Fraction]]):
 
 
 def beyond_cap(blocks: Iterable[CleanBlock], cap: int, most: int) -> Integers:
-    """`most` times the number of subjects with more than `cap` rows, and their rows beyond, `most` of each; private.
+    """Count `most` times the subjects with more than `cap` rows, and their rows beyond, `most` of each; private.
 
-    Of such a subject `cap` rows are in the blocks, and each says how many the subject has.
+    `cap` rows of such a subject are in the blocks, and each row says how many rows the subject has.
 
     Returns:
         both numbers, shape (2,), int64.
@@ -121,6 +125,6 @@ def beyond_cap(blocks: Iterable[CleanBlock], cap: int, most: int) -> Integers:
 
 
 def observed_uncounted(drawn: Drawn) -> UncountedRows | None:
-    """What was drawn of rows that are not counted; None where that is not bought. DP: post-processing."""
-    found = drawn.plan.of(RowsBeyondCap)
-    return found[0].observed(drawn) if found else None
+    """Return the drawn number of rows that are not counted; None where it is not drawn. DP: post-processing."""
+    measurements = drawn.plan.of(RowsBeyondCap)
+    return measurements[0].observed(drawn) if measurements else None

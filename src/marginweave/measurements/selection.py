@@ -1,4 +1,4 @@
-"""Which larger marginals are measured: those that are declared, or by PrivSyn the pairs that are worth their noise."""
+"""Selection of larger marginals: those that are declared, or by PrivSyn the pairs that are worth their noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def select_marginals(
     cell_error: float,
     power: float = 2 / 3,
 ) -> tuple[int, ...]:
-    """Greedy minimum of the noise error of what is measured plus the scores of what is not.
+    """Return the greedy minimum of the noise error of selected marginals plus the scores of all others.
 
     A marginal of c cells at rho has the expected error c / sqrt(pi rho); marginals that share rho as c^(2/3) have together
     (sum_i c_i^(2/3))^(3/2) / sqrt(pi rho), which makes one step O(m). With Laplace noise it is c / epsilon, and
@@ -35,8 +35,8 @@ def select_marginals(
     Args:
         cell_counts: cells of each marginal.
         scores: noisy InDif of each, in records, shape (m,).
-        cell_error: of one cell, with all that there is for measuring the selected ones (`CountNoise.cell_error`).
-        power: of the cells, by which they share it (`CountNoise.share_power`).
+        cell_error: of one cell, with the whole budget for measuring the selected ones (`CountNoise.cell_error`).
+        power: of the cells, by which they share that budget (`CountNoise.share_power`).
 
     Returns:
         Positions of the selected marginals, increasing. DP: post-processing.
@@ -47,74 +47,83 @@ def select_marginals(
     if cell_error <= 0:
         raise InputError(f"cell_error ({cell_error}) must be positive")
     weights = np.asarray(cell_counts, np.float64) ** power
-    measured, missed = 0.0, float(scores.sum())
+    measured = 0.0
+    missed = float(scores.sum())
     least = missed
-    selected, left = np.zeros(len(weights), np.bool_), np.ones(len(weights), np.bool_)
-    while left.any():
+    is_selected = np.zeros(len(weights), np.bool_)
+    while not is_selected.all():
         errors = cell_error * (measured + weights) ** (1 / power) + missed - scores
-        errors[~left] = math.inf
+        errors[is_selected] = math.inf
         best = int(errors.argmin())
         if errors[best] >= least:
             break
-        left[best] = False
         least = float(errors[best])
-        selected[best] = True
+        is_selected[best] = True
         measured += float(weights[best])
         missed -= float(scores[best])
-    return tuple(np.flatnonzero(selected).tolist())
+    return tuple(np.flatnonzero(is_selected).tolist())
 
 
 def merge_pairs(pairs: Sequence[Clique], sizes: Sequence[int], cell_limit: int, most: int) -> tuple[Clique, ...]:
-    """Marginals to measure instead of `pairs`: accepted cliques of their graph, then the pairs inside none of them.
+    """Return the marginals to measure instead of `pairs`: accepted cliques of their graph, and the pairs inside none of them.
 
-    Cliques are taken from the largest down to three attributes; one is accepted if it has at most `cell_limit` cells and
-    shares at most two attributes with those accepted before, and if it and those before have, with all pairs, at most `most`
-    cells together. Listing all cliques is exponential on dense graphs: here each
-    pair grows, by the attribute that keeps the cells fewest, and it and what it passed through are the candidates.
+    Cliques are taken from the largest down to three attributes. A clique is accepted if it has at most `cell_limit` cells, if
+    it shares at most two attributes with those accepted before, and if all accepted cliques and all pairs have at most `most`
+    cells in total. Listing all cliques is exponential on dense graphs. Therefore each pair grows, by the attribute that adds
+    the fewest cells, and every clique on its way is a candidate.
     DP: post-processing of the selection. The paper's limit is 5000 cells.
     """
     neighbors: dict[int, set[int]] = {}
     for a, b in pairs:
         neighbors.setdefault(a, set()).add(b)
         neighbors.setdefault(b, set()).add(a)
-    candidates = {c for pair in pairs for c in _grow(pair, neighbors, sizes, cell_limit)}
+    candidates: set[Clique] = set()
+    for pair in pairs:
+        candidates.update(_grow(pair, neighbors, sizes, cell_limit))
     accepted: list[Clique] = []
     covered: set[int] = set()
-    room = most - sum(cells(pair, sizes) for pair in pairs)
+    cells_left = most - sum(cells(pair, sizes) for pair in pairs)
     for clique in sorted(candidates, key=lambda c: (-len(c), cells(c, sizes), c)):
-        if len(covered.intersection(clique)) <= _SHARED and cells(clique, sizes) <= room:
-            room -= cells(clique, sizes)
+        if len(covered.intersection(clique)) <= _SHARED and cells(clique, sizes) <= cells_left:
+            cells_left -= cells(clique, sizes)
             accepted.append(clique)
             covered.update(clique)
-    inside = {pair for clique in accepted for pair in itertools.combinations(clique, 2)}
+    inside: set[Clique] = set()
+    for clique in accepted:
+        inside.update(itertools.combinations(clique, 2))
     return (*accepted, *(pair for pair in pairs if pair not in inside))
 
 
 def _grow(pair: Clique, neighbors: dict[int, set[int]], sizes: Sequence[int], cell_limit: int) -> list[Clique]:
-    """The cliques of three and more attributes that `pair` passes through."""
-    clique, found = pair, []
+    """Return the cliques of three and more attributes that `pair` grows into, one attribute at a time."""
+    clique = pair
+    cliques = []
     common = neighbors[pair[0]] & neighbors[pair[1]]
     while common:
-        nearest = min(common, key=lambda a: (sizes[a], a))
-        clique = tuple(sorted((*clique, nearest)))
+        smallest = min(common, key=lambda a: (sizes[a], a))
+        clique = tuple(sorted((*clique, smallest)))
         if cells(clique, sizes) > cell_limit:
             break
-        found.append(clique)
-        common &= neighbors[nearest]
-    return found
+        cliques.append(clique)
+        common &= neighbors[smallest]
+    return cliques
 
 
 def declared_cliques(
     settings: MarginalSettings, attributes: Sequence[Attribute], sizes: Sequence[int]
 ) -> tuple[Clique, ...]:
-    """The larger marginals that the configuration names: all of one length, or a list. DP: arithmetic on released sizes.
+    """Return the larger marginals of the configuration: all of one length, or a list. DP: arithmetic on released sizes.
 
-    They are over attributes, which have so many codes, and levels of these (`MarginalSettings.levels`).
+    They are over attributes, with `sizes` codes, and levels of these (`MarginalSettings.levels`).
     """
     if isinstance(settings.cliques, AllCliques):
         return tuple(settings.cliques.places(settings.levels(sizes, attributes)))
     place = {attribute.name: j for j, attribute in enumerate(attributes)}
-    return tuple(tuple(sorted(place[name] for name in clique)) for clique in settings.cliques)
+
+    def numbers(clique: Sequence[str]) -> Clique:
+        return tuple(sorted(place[name] for name in clique))
+
+    return tuple(map(numbers, settings.cliques))
 
 
 def selected_cliques(
@@ -124,12 +133,13 @@ def selected_cliques(
     noise: CountNoise,
     parameter: float,
 ) -> tuple[Clique, ...]:
-    """The pairs that are worth their noise by their noisy scores, merged where `merge_cells` says so, within `most_cells`.
+    """Return the pairs that are worth their noise by their noisy scores, merged up to `merge_cells`, within `most_cells`.
 
     `scores` are those of `scored_pairs`. `noise` is that of the measurement, with its joint `parameter`: the multiplier M,
     whose mu^2 is 1/M^2, or epsilon of Laplace noise. DP: post-processing.
     """
-    pairs, most = scored_pairs(sizes, type(noise)), most_cells(type(noise))
+    pairs = scored_pairs(sizes, type(noise))
+    most = most_cells(type(noise))
     cell_counts = [cells(pair, sizes) for pair in pairs]
     chosen = select_marginals(cell_counts, scores, noise.cell_error(parameter), noise.share_power)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
@@ -137,22 +147,22 @@ def selected_cliques(
 
 
 def scored_pairs(sizes: Sequence[int], mechanism: type[DrawMechanism]) -> tuple[Clique, ...]:
-    """The pairs that may be measured with this noise and are scored before it. DP: arithmetic on released sizes."""
+    """Return the pairs that may be measured with this noise and are scored before it. DP: arithmetic on released sizes."""
     return all_cliques(sizes, 2, most_cells(mechanism))
 
 
 def most_cells(mechanism: type[DrawMechanism]) -> int:
-    """How many cells the marginals of a draw may have together: what fits into memory, or is drawn in time."""
+    """Return how many cells the marginals of a draw may have in total: the most that fit into memory, or are drawn in time."""
     assert issubclass(mechanism, CountNoise)
     return mechanism.most_cells
 
 
 def fitting(cliques: Sequence[Clique], sizes: Sequence[int], most: int) -> tuple[Clique, ...]:
-    """The marginals, in order, without the largest ones, as few as leave at most `most` cells together.
+    """Return the marginals in their order, without as few of the largest as leave at most `most` cells in total.
 
-    What was paid for the choice of marginals is thereby never lost to one that is too large. DP: post-processing.
+    The budget for the choice of marginals is thereby never lost to one that is too large. DP: post-processing.
     """
     by_size = sorted(cliques, key=lambda clique: (cells(clique, sizes), clique))
-    together = itertools.accumulate(cells(clique, sizes) for clique in by_size)
-    kept = {clique for clique, total in zip(by_size, together, strict=True) if total <= most}
-    return tuple(clique for clique in cliques if clique in kept)
+    totals = itertools.accumulate(cells(clique, sizes) for clique in by_size)
+    fit = {clique for clique, total in zip(by_size, totals, strict=True) if total <= most}
+    return tuple(clique for clique in cliques if clique in fit)

@@ -1,4 +1,4 @@
-"""Splits the budget of a release over its draws, before any data is read."""
+"""Split of the budget of a release over its draws, before any data is read."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from marginweave.mechanisms.noise_table import MAX_SIGMA
 
 
 def plan_budget(configuration: Configuration) -> Plan:
-    """The noise of every draw, so that together they are (epsilon, delta)-DP.
+    """Return the plan with the noise of every draw, so that all draws are (epsilon, delta)-DP.
 
-    In this order: the two quantiles of each column with private bounds, rows that are not counted, the record count, then of
+    In this order: the two quantiles of each column with private bounds, rows that are not counted, the record count, then for
     each length its percentile and its counts. Noise multipliers of levels are
     sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what the other draws leave of the budget, mu^2 at
     delta - delta_threshold; the other draws have shares of that budget. The plan is checked: the tighter of GDP and zCDP (exact
-    conversion) must not exceed epsilon. How far a unit moves what is drawn is the business of `mechanisms`, which multiplies
-    every noise by it.
+    conversion) must not exceed epsilon. `mechanisms` multiplies every noise by how far a unit moves the exact result.
     Marginals have `values` where a domain is private, `one-way`, and `selection` and `marginals` where larger ones are
-    measured; their multipliers, or epsilons, are those of all marginals of a draw together (`marginal_split`).
-    A resized table has a public number of records: no `count`. Where it is amplified, the draws together have the functional
+    measured; their multipliers, or epsilons, are the joint ones of all marginals of a draw (`marginal_split`).
+    A resized table has a public number of records: no `count`. If it is amplified, all draws have the functional
     (epsilon, delta) of `resize`, and the release is charged (epsilon, delta) itself, to the allowance.
     DP: a function of the configuration alone.
 
     Raises:
-        InputError: a budget that does not reach for the settings, or outside the range of the conversions.
+        InputError: a budget that is too small for the settings, or outside the range of the conversions.
     """
     privacy = configuration.privacy
     epsilon, delta = _target(configuration)
     delta_threshold = _delta_threshold(configuration, delta)
     budget = SharedBudget(epsilon=epsilon, delta=delta - delta_threshold, delta_threshold=delta_threshold)
-    draws = (_tuple_draws if configuration.marginals is None else marginal_draws)(configuration, budget)
+    split = _tuple_draws if configuration.marginals is None else marginal_draws
+    draws = split(configuration, budget)
     if not all(draw.mechanism.is_pure for draw in draws):
         planned.check_uncharged(privacy.epsilon, privacy.delta)
     spent = _spent(draws, epsilon, delta)
@@ -61,9 +61,9 @@ def plan_budget(configuration: Configuration) -> Plan:
             "use other shares"
         )
     if configuration.resize is not None and configuration.resize.amplify:
-        # only together are they (epsilon, delta)-DP on the data: all is charged on the first, which is begun before the others
-        whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
-        draws = [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
+        # only all of them are (epsilon, delta)-DP on the data: all is charged on the first, which is begun before the others
+        stated = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
+        draws = [replace(draw, cost=Cost() if i else stated) for i, draw in enumerate(draws)]
         spent = privacy.epsilon
     return Plan(
         epsilon=privacy.epsilon,
@@ -77,22 +77,24 @@ def plan_budget(configuration: Configuration) -> Plan:
 
 
 def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[Measurement[Any]]:
-    """Draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
-    bought = _by_shares(configuration, budget)
-    draws: list[Measurement[Any]] = [*planned.bounds_draws(configuration, bought.get(LowBound, 0.0))]
-    draws += [kind.priced(RoundedGaussian, bought[kind]) for kind in (RowsBeyondCap, RecordCount) if kind in bought]
+    """Return the draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
+    parameters = _by_shares(configuration, budget)
+    draws: list[Measurement[Any]] = [*planned.bounds_draws(configuration, parameters.get(LowBound, 0.0))]
+    counts = [kind for kind in (RowsBeyondCap, RecordCount) if kind in parameters]
+    draws += [kind.priced(RoundedGaussian, parameters[kind]) for kind in counts]
     proportions = configuration.tuples.proportions(configuration.reporting_length)
-    for length, multiplier in enumerate(level_multipliers(proportions, bought[TupleLevel]), 1):
-        if ContributionBound in bought:
-            draws.append(ContributionBound.priced(Exponential, bought[ContributionBound], length))
+    for length, multiplier in enumerate(level_multipliers(proportions, parameters[TupleLevel]), 1):
+        if ContributionBound in parameters:
+            draws.append(ContributionBound.priced(Exponential, parameters[ContributionBound], length))
         delta = budget.delta_threshold if length == 1 else 0.0
         draws.append(TupleLevel.priced(RoundedGaussian, multiplier, length, delta=delta, threshold_delta=delta))
     return draws
 
 
 def _target(configuration: Configuration) -> tuple[float, float]:
-    """What the draws must be together: (epsilon, delta) as asked for, or the functional ones of an amplified resize."""
-    privacy, resize = configuration.privacy, configuration.resize
+    """Return the (epsilon, delta) of all draws: the configured one, or the functional one of an amplified resize."""
+    privacy = configuration.privacy
+    resize = configuration.resize
     planned.check_epsilon("privacy.epsilon", privacy.epsilon)
     planned.check_delta("privacy.delta", privacy.delta)
     if resize is None or not resize.amplify:
@@ -106,7 +108,7 @@ def _target(configuration: Configuration) -> tuple[float, float]:
 
 
 def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[float, ...]:
-    """Noise multipliers sigma_k proportional to p_k whose 1/sigma_k^2 add to `budget`: p_k sqrt(sum_{j=1..R} p_j^-2 / budget).
+    """Return sigma_k proportional to p_k whose 1/sigma_k^2 add to `budget`: p_k sqrt(sum_{j=1..R} p_j^-2 / budget).
 
     SDS, equation 4 of its noise section, with the sum to R as its derivation has it; the printed last line stops at k.
     DP: arithmetic on public numbers. Raises InputError where the noise would be beyond any table.
@@ -127,7 +129,7 @@ def _delta_threshold(configuration: Configuration, delta: float) -> float:
 
 
 def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind, float]:
-    """The noise multiplier of single numbers, epsilon of each selection, and the levels' part of the budget, by shares."""
+    """Return the noise multiplier of single numbers, epsilon of each selection, and the levels' part of the budget."""
     settings = configuration.tuples
     shares: dict[Kind, float] = {
         RecordCount: 0.0 if configuration.resize else settings.count_share,
@@ -135,24 +137,23 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind,
         **planned.bounds_shares(configuration),
         **planned.uncounted_shares(configuration),
     }
-    left = 1.0
+    share_left = 1.0
     for share in shares.values():
-        left -= share
-    planned.check_left(left, shares, "counts")
+        share_left -= share
+    planned.check_share_left(share_left, shares, "counts")
     shares = {kind: share for kind, share in shares.items() if share}
-    lengths, bounds = configuration.reporting_length, 2 * len(configuration.private_bounds)
-    selections = {ContributionBound: lengths, LowBound: bounds}
+    selections = {ContributionBound: configuration.reporting_length, LowBound: 2 * len(configuration.private_bounds)}
     choices = [(number, shares[kind]) for kind, number in selections.items() if kind in shares]
-    whole = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
-    bought: dict[Kind, float] = {TupleLevel: left * whole}
+    mu2 = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
+    parameters: dict[Kind, float] = {TupleLevel: share_left * mu2}
     for kind, share in shares.items():
-        part = share * whole / selections.get(kind, 1)
-        bought[kind] = selection_epsilon(math.sqrt(part)) if kind in selections else gaussian_multiplier(part)
-    return bought
+        part = share * mu2 / selections.get(kind, 1)
+        parameters[kind] = selection_epsilon(math.sqrt(part)) if kind in selections else gaussian_multiplier(part)
+    return parameters
 
 
 def _spent(draws: list[Measurement[Any]], epsilon: float, delta: float) -> float:
-    """Epsilon of the draws together at `delta`, by the tightest of the compositions that hold within a release."""
+    """Return epsilon of all draws at `delta`, by the tightest of the compositions that hold within a release."""
     spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(delta)))
     if any(draw.mechanism is Exponential for draw in draws):
         return min(spent, release_epsilon([draw.price for draw in draws], delta, min(spent, epsilon)))

@@ -1,4 +1,4 @@
-"""What draws of shorter combinations leave to count: released levels, the next candidates, and rows over their domain."""
+"""Results of the draws of shorter combinations: released levels, the next candidates, and rows over their domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from marginweave.observations.payloads import DrawnLevel, unpack_level
 
 
 def levels_below(drawn: Drawn, length: int) -> list[DrawnLevel]:
-    """The released levels shorter than `length`, or what stands for those that were not reached. DP: post-processing."""
+    """Return the released levels shorter than `length`, or the substitutes of those not reached. DP: post-processing."""
 
     def read(below: int) -> DrawnLevel:
         return unpack_level(drawn.payload(drawn.plan.by_name[f"level-{below}"]))
@@ -20,25 +20,26 @@ def levels_below(drawn: Drawn, length: int) -> list[DrawnLevel]:
 
 
 def candidates_above(drawn: Drawn, length: int) -> CandidateSet:
-    """The candidates of a length from 2 on. DP: post-processing of the released levels."""
-    below, attributes = levels_below(drawn, length), drawn.resolved.attributes
+    """Return the candidates of a length from 2 on. DP: post-processing of the released levels."""
+    below = levels_below(drawn, length)
+    attributes = drawn.resolved.attributes
     labels = [below[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes)]
     excluded = combinations_of(excluded_codes(drawn.resolved, labels))
     return CandidateSet.above(below[-1].level, [len(values) for values in labels], excluded)
 
 
 def has_candidates(drawn: Drawn, length: int) -> bool:
-    """Whether any combination of this length is left to count. DP: post-processing."""
+    """Return whether there is any combination of this length to count. DP: post-processing."""
     return length == 1 or _remembered(drawn, length).any()
 
 
 def candidates_of(drawn: Drawn, blocks: ReleasedBlocks, length: int) -> CandidateSet:
-    """The candidates of a length; private where length 1 has values of private domains, which only the rows tell."""
+    """Return the candidates of a length; private where length 1 has values of private domains, which only the rows tell."""
     return CandidateSet(length=1, sizes=blocks.sizes) if length == 1 else _remembered(drawn, length)
 
 
 def released_blocks(rows: PrivateRows, drawn: Drawn, length: int) -> ReleasedBlocks:
-    """The rows over the domain that length 1 released; at length 1 as they are. Private."""
+    """Return the rows over the domain that length 1 released; at length 1 as they are. Private."""
     below = levels_below(drawn, min(length, 2))
     return ReleasedBlocks(rows.encoded(), below[0].released if below else {})
 

@@ -1,4 +1,4 @@
-"""Which noisy counts are published: the integer threshold of private domains, and the optional one of each length."""
+"""Thresholds of published noisy counts: the integer threshold of private domains, and the optional one of each length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POWER_BITS = 256
 
 
 def private_threshold(sigma: Fraction, contributions: int, records: int, delta_threshold: float) -> int:
-    """Smallest T >= 1 such that values only one unit has are published with probability at most delta_threshold.
+    """Return the smallest T >= 1 such that values only one unit has are published with probability at most delta_threshold.
 
     A unit of theta rows, of which each holds at most D values that nobody else has, gives such values the counts
     1 <= c_i <= theta with sum theta D at most. A value is published iff its noisy integer count is at least T, so
@@ -33,7 +33,7 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
         sigma: standard deviation of the noise at length 1, in counts.
         contributions: D = min(Delta_1, how many values of private columns one row can hold), at least 1.
         records: theta, the most rows of one unit, at least 1.
-        delta_threshold: what the configuration sets aside for it, in (0, 1).
+        delta_threshold: the part of delta that the configuration reserves for it, in (0, 1).
 
     Raises:
         InputError: an argument out of range.
@@ -49,12 +49,13 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
     def exposed(threshold: int, count: int, values: int) -> Fraction:
         return 1 - _power(1 - table.upper_tail(threshold - count), values)
 
-    def keeps(threshold: int) -> bool:
-        worst = max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))
-        return worst <= Fraction(delta_threshold)
+    def is_enough(threshold: int) -> bool:
+        of_single_rows = exposed(threshold, 1, records * contributions)
+        of_full_counts = exposed(threshold, records, contributions)
+        return max(of_single_rows, of_full_counts) <= Fraction(delta_threshold)
 
-    # a threshold above J + theta keeps every such value out, for nothing larger than J is ever drawn
-    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)
+    # a threshold above J + theta is enough, for nothing larger than J is ever drawn
+    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=is_enough)
 
 
 def level_threshold(
@@ -64,7 +65,7 @@ def level_threshold(
     survivors_before: int,
     candidates: int,
 ) -> int:
-    """Smallest integer a noisy count of `length` must reach: it exceeds the threshold of `settings`, and 0.
+    """Return the smallest integer a noisy count of `length` must reach: it exceeds the threshold of `settings`, and 0.
 
     `fixed`: t_k. `adaptive`, rule sds: sd PhiInv(1 - min(eta_k/2, 1/2)), so that an empty cell is published with
     probability eta_k/2; rule paper: sd PhiInv(1 - eta_k min(1, |S_{k-1}|/|V_k|)), at least 0, so that about
@@ -85,24 +86,25 @@ def level_threshold(
         return _above(choice.fixed.get(length, 0.0))
     if length == 1 or choice is None:
         return 1
-    eta, share = choice.adaptive.get(length, 1.0), 0.5
+    eta = choice.adaptive.get(length, 1.0)
+    share = 0.5
     if choice.rule == "paper":
         share = min(1.0, survivors_before / candidates) if candidates else 1.0
     return _above(_quantile(sigma, eta * share))
 
 
 def _quantile(sigma: Fraction, probability: float) -> float:
-    """The count that noise exceeds with `probability`, at least 0; `probability` 0 (no survivors) exceeds everything."""
+    """Return the count that noise exceeds with `probability`, at least 0; with probability 0 (no survivors) infinity."""
     return max(0.0, -float(sigma) * ndtri(probability))
 
 
 def _above(threshold: float) -> int:
-    """Smallest integer greater than `threshold` and 0."""
+    """Return the smallest integer greater than `threshold` and 0."""
     return max(1, math.floor(threshold) + 1)
 
 
 def _power(probability: Fraction, exponent: int) -> Fraction:
-    """`probability` to the `exponent`, rounded down at 2^-256: the exact power of a 129-bit number would be long."""
+    """Return `probability` to the `exponent`, rounded down at 2^-256: the exact power of a 129-bit number would be long."""
     base = (probability.numerator << _POWER_BITS) // probability.denominator
     result = 1 << _POWER_BITS
     for bit in f"{exponent:b}":

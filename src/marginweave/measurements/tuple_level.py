@@ -1,4 +1,4 @@
-"""The counts of all combinations of one length, with noise on each and the least count that is kept."""
+"""Draw of the counts of all combinations of one length, with noise on each and a least count that survives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class LevelCounts:
     """The exact counts of a length, and all that their draw needs. Private.
 
-    `labels` are the values of every column, those of private ones among them; at most `most` combinations are kept.
+    `labels` are the values of every column, those of private ones among them; at most `most` combinations survive.
     """
 
     bounded: BoundedCounts
@@ -61,26 +61,26 @@ class TupleLevel(Measurement[LevelCounts]):
 
     @property
     def length(self) -> int:
-        """The length k."""
+        """Length k."""
         return self.place[0]
 
     def charged(self, charge: Charge) -> Self:
-        """The same with the numbers of `charge`."""
+        """Return this measurement with the numbers of `charge`."""
         delta = float(charge.terms.get("threshold_delta", self.threshold_delta))
         return replace(super().charged(charge), threshold_delta=delta)
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """A row adds 1 to at most as many counts as the public cap says."""
+        """Return the sensitivity: a row adds 1 to at most as many counts as the public cap."""
         cap = configuration.contribution_cap(self.length)
         return Sensitivity.of_rows(self.view.stability(configuration), l1=cap, l2_squared=cap)
 
     def sigma(self, configuration: Configuration, bound: int | None = None) -> Fraction:
-        """Standard deviation of the noise where a record is counted `bound` times at most; without it at the public cap."""
+        """Return the standard deviation of noise where a record has at most `bound` counts; without it at the public cap."""
         most = configuration.contribution_cap(self.length) if bound is None else bound
         return noise_sigma(self.noise_multiplier, most, self.view.stability(configuration))
 
     def terms(self, configuration: Configuration) -> Terms:
-        """Cap, thresholds and limits; where no percentile is bought, noise and thresholds themselves."""
+        """Return cap, thresholds and limits; where no percentile is drawn, noise and the thresholds themselves."""
         cap = configuration.contribution_cap(self.length)
         settings = configuration.tuples.model_dump(mode="json", include={"thresholds", "max_combinations"})
         terms: Terms = {"cap": cap, **settings}
@@ -91,28 +91,28 @@ class TupleLevel(Measurement[LevelCounts]):
             sigma = self.sigma(configuration)
             terms |= {"contribution_bound": cap, "sigma": str(sigma)}
             if discovers:
-                terms["private_threshold"] = max(
-                    level_threshold(configuration.tuples, 1, sigma, 0, 0), self._paid(configuration, sigma)
-                )
+                least = level_threshold(configuration.tuples, 1, sigma, 0, 0)
+                terms["private_threshold"] = max(least, self._discovery_threshold(configuration, sigma))
         return terms
 
-    def _paid(self, configuration: Configuration, sigma: Fraction) -> int:
-        """The least count of a private value that `threshold_delta` pays for, at the public cap."""
+    def _discovery_threshold(self, configuration: Configuration, sigma: Fraction) -> int:
+        """Return the least count of a private value that `threshold_delta` pays for, at the public cap."""
         values_each = min(configuration.contribution_cap(self.length), configuration.private_values)
         records = self.view.stability(configuration).records
         return private_threshold(sigma, values_each, records, self.threshold_delta)
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """The noise at the public cap, and the least count where as many survive as are candidates, its lowest."""
+        """Return the noise at the public cap, and the threshold if every candidate survives, when it is lowest."""
         sigma = self.sigma(configuration)
         least = level_threshold(configuration.tuples, self.length, sigma, 1, 1)
         words = str(least)
         if self.length == 1 and configuration.private_columns:
-            words = f"{least} ({max(least, self._paid(configuration, sigma))} for hidden value lists)"
+            least_private = max(least, self._discovery_threshold(configuration, sigma))
+            words = f"{least} ({least_private} for hidden value lists)"
         return Forecast(sigmas=(float(sigma),), at_most=configuration.percentile is not None, threshold=words)
 
     def shares(self, configuration: Configuration) -> Sequence[float]:
-        """At most e_k(w) / e_k(s), the elementary symmetric polynomials of degree k; none where values are private.
+        """Return at most e_k(w) / e_k(s), the elementary symmetric polynomials of degree k; none where values are private.
 
         Attribute j has s_j declared values, of which a record can hold w_j.
         """
@@ -122,34 +122,36 @@ class TupleLevel(Measurement[LevelCounts]):
         return (configuration.contribution_cap(self.length) / most_combinations(labels, self.length),)
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - as released
-        """Its sigma."""
+        """Return its sigma."""
         return DrawNoise(sigma=observed.noise[self.length - 1].deviation)
 
     def is_needed(self, drawn: Drawn) -> bool:
-        """Whether there are combinations of its length."""
+        """Return whether there are combinations of its length."""
         return has_candidates(drawn, self.length)
 
     def unreached(self, drawn: Drawn) -> bytes:
-        """A length without candidates, with the noise it was planned with at the public cap of its contributions."""
+        """Return a length without candidates, with the noise planned for it at the public cap of its contributions."""
         configuration = drawn.configuration
-        none = CandidateSet(
-            length=self.length, sizes=tuple(len(attribute.labels) for attribute in configuration.attributes)
-        )
-        mechanism = self._mechanism(drawn, none, configuration.contribution_cap(self.length), 0)
-        noise = level_noise(mechanism, none)
+        sizes = tuple(len(attribute.labels) for attribute in configuration.attributes)
+        no_candidates = CandidateSet(length=self.length, sizes=sizes)
+        mechanism = self._mechanism(drawn, no_candidates, configuration.contribution_cap(self.length), 0)
+        noise = level_noise(mechanism, no_candidates)
         return pack_level(DrawnLevel(level=Level.empty(self.length), noise=noise, released={}))
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[LevelCounts]:
-        """The bounded counts of all candidates."""
+        """Return the bounded counts of all candidates. Private."""
         from marginweave.counts.bounded_counts import bounded_counts
 
-        configuration, length = drawn.configuration, self.length
+        configuration = drawn.configuration
+        length = self.length
         blocks = released_blocks(rows, drawn, length)
-        candidates, bound = candidates_of(drawn, blocks, length), self._bound(drawn)
+        candidates = candidates_of(drawn, blocks, length)
+        bound = self._bound(drawn)
         words = KeyedBits(key=rows.key, purpose=self.name)
         with rows.engine() as engine:
             bounded = bounded_counts(blocks, candidates, bound, words, engine, rows.memory)
-        below, most = levels_below(drawn, length), configuration.tuples.max_combinations
+        below = levels_below(drawn, length)
+        most = configuration.tuples.max_combinations
         mechanism = self._mechanism(drawn, candidates, bound, len(below[-1].level) if below else 0)
         if below:
             mechanism = raise_threshold(mechanism, Expectation.of(below[-1].level, candidates), most)
@@ -165,27 +167,28 @@ class TupleLevel(Measurement[LevelCounts]):
         used = {**gaussian_terms(mechanism.sigma), "contribution_bound": bound, "threshold": mechanism.threshold}
         if mechanism.private_threshold:
             used["private_threshold"] = mechanism.private_threshold
-        # what was set aside on disk is read once, for its digest
+        # counts that were moved to disk are read once, for their digest
         return Exact(counts=counts, digest=level_digest(bounded, candidates, mechanism, blocks.labels), used=used)
 
     def draw(self, exact: Exact[LevelCounts], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
-        """The combinations that reach their threshold."""
+        """Return the combinations that reach their threshold."""
         counts = exact.counts
-        level, noise = draw_level(counts.bounded, counts.candidates, counts.mechanism, bits), counts.noise
+        level = draw_level(counts.bounded, counts.candidates, counts.mechanism, bits)
+        noise = counts.noise
         if self.length > 1:
             level, noise = keep_most(level, noise, counts.most)
         # names of private values leave only if they reached their threshold
-        kept, released = released_level(level, counts.labels, sorted(counts.mechanism.private_columns))
-        return pack_level(DrawnLevel(level=kept, noise=noise, released=released))
+        published, released = released_level(level, counts.labels, sorted(counts.mechanism.private_columns))
+        return pack_level(DrawnLevel(level=published, noise=noise, released=released))
 
     def _bound(self, drawn: Drawn) -> int:
-        """Delta_k: its public cap, or the percentile that was bought for it."""
+        """Return Delta_k: its public cap, or the percentile that was drawn for it."""
         if drawn.configuration.percentile is None:
             return drawn.configuration.contribution_cap(self.length)
         return unpack_number(drawn.payload(drawn.plan.draw(ContributionBound, self.length)))
 
     def _mechanism(self, drawn: Drawn, candidates: CandidateSet, bound: int, survivors: int) -> LevelMechanism:
-        """The mechanism with this contribution bound, its threshold as asked for."""
+        """Return the mechanism with this contribution bound, and its threshold as configured."""
         return plan_level(
             drawn.configuration,
             candidates=candidates,

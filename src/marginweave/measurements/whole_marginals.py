@@ -1,4 +1,4 @@
-"""Draws of whole marginals, which share the noise of their draw, of one kind a release."""
+"""Draws of whole marginals, which share the noise of their draw, one kind of noise in a release."""
 
 from __future__ import annotations
 
@@ -32,32 +32,36 @@ class MarginalCounts:
 
 
 class SharedNoise(Measurement[MarginalCounts]):
-    """Marginals that have the noise of one draw together, by the cells of each as `aggregate.allocation` says.
+    """Marginals that share the noise of one draw, by the cells of each as `aggregate.allocation` says.
 
     A row is in one cell of each. DP: the price of its mechanism at the joint parameter (`measure_marginals`).
     """
 
     def count_noise(self, configuration: Configuration) -> CountNoise:
-        """Its noise."""
+        """Return its noise."""
         assert issubclass(self.mechanism, CountNoise)
         return self.mechanism(self.view.stability(configuration))
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
-        """That of one marginal: a row is in one of its cells."""
+        """Return the sensitivity of one marginal: a row is in one of its cells."""
         return Sensitivity.of_rows(self.view.stability(configuration))
 
     def split(
         self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int]
     ) -> tuple[Fraction, ...]:
-        """The part of its noise that each of these marginals has, with so many codes of each attribute."""
+        """Return the part of its noise that each of these marginals has, with `sizes` codes of the attributes."""
         allocation = configuration.marginal_settings.allocation
         return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)
 
     def exact(
         self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]
     ) -> Exact[MarginalCounts]:
-        """The exact `tables`, with the part of the noise that each has by its cells, with `sizes` codes of each attribute."""
-        noise, parts = self.count_noise(configuration), self.split(configuration, cliques, sizes)
+        """Return the exact `tables`, with the part of the noise that each has by its cells.
+
+        Attributes have `sizes` codes.
+        """
+        noise = self.count_noise(configuration)
+        parts = self.split(configuration, cliques, sizes)
         return Exact(
             counts=MarginalCounts(noise=noise, cliques=cliques, parts=parts, tables=tables),
             digest=text_digest([str(cliques), counts_digest(tables)]),
@@ -66,44 +70,45 @@ class SharedNoise(Measurement[MarginalCounts]):
         )
 
     def seal(self, exact: Exact[MarginalCounts]) -> Callable[[], bytes] | None:
-        """Noise of a library that takes no key, before the charge."""
+        """Return the function that makes the noise of a library that takes no key, before the charge."""
         counts = exact.counts
         if not counts.noise.takes_no_key:
             return None
-        return lambda: pack_codes(counts.noise.presample([table.size for table in counts.tables], counts.parts))
+        cells_of_tables = [table.size for table in counts.tables]
+        return lambda: pack_codes(counts.noise.presample(cells_of_tables, counts.parts))
 
     def draw(self, exact: Exact[MarginalCounts], bits: DrawBits, sealed: bytes) -> bytes:
-        """Every marginal with noise on all of its cells."""
+        """Return every marginal with noise on all of its cells."""
         counts = exact.counts
-        ready = unpack_codes(sealed) if counts.noise.takes_no_key else None
-        noisy = measure_marginals(counts.noise, counts.tables, counts.cliques, counts.parts, bits, ready)
+        presampled = unpack_codes(sealed) if counts.noise.takes_no_key else None
+        noisy = measure_marginals(counts.noise, counts.tables, counts.cliques, counts.parts, bits, presampled)
         return pack_observations(list(noisy))
 
 
 class WholeMarginals(SharedNoise):
-    """Marginals of which it is known before the first draw what shares their noise, but where pairs are selected."""
+    """Marginals that share one draw's noise, known before the first draw unless pairs are selected."""
 
     @classmethod
     @abstractmethod
     def cliques(cls, configuration: Configuration) -> tuple[Clique, ...]:
-        """The marginals, over attributes and levels of `counted_sizes`; none where they are not known yet."""
+        """Return the marginals, over attributes and levels of `counted_sizes`; none where they are not known yet."""
 
     def parts(self, configuration: Configuration) -> tuple[Fraction, ...]:
-        """The part of the noise that each of `cliques` has, and behind them whatever else shares it."""
+        """Return the part of the noise that each of `cliques` has, and behind them the parts of all else that shares it."""
         return self.split(configuration, self.cliques(configuration), counted_sizes(configuration))
 
     def sigmas(self, configuration: Configuration) -> tuple[Fraction | float, ...]:
-        """Standard deviation of the noise of a cell of each of `cliques`. DP: arithmetic on public numbers."""
+        """Return the standard deviation of the noise of a cell of each of `cliques`. DP: arithmetic on public numbers."""
         number = len(self.cliques(configuration))
         return tuple(map(self.count_noise(configuration).sigma, self.parts(configuration)[:number]))
 
     def sigma_alone(self, configuration: Configuration) -> float:
-        """That of a marginal that has the draw alone: the least there can be."""
+        """Return the sigma of a marginal that has the draw to itself: the least possible."""
         noise = self.count_noise(configuration)
         return float(noise.sigma(noise.parts(self.parameter, [1.0])[0]))
 
     def terms(self, configuration: Configuration) -> Terms:
-        """How noise is shared, and where the marginals are public, their number and the digest of its parts."""
+        """Return how noise is shared, and where the marginals are public, their number and the digest of its parts."""
         terms: Terms = {"allocation": configuration.marginal_settings.allocation}
         if not configuration.private_columns and self.is_public(configuration):
             parts = self.parts(configuration)
@@ -111,44 +116,52 @@ class WholeMarginals(SharedNoise):
         return terms
 
     def is_public(self, configuration: Configuration) -> bool:
-        """Whether the marginals and their cells follow from the configuration, private domains left aside."""
+        """Return whether the marginals and their cells follow from the configuration, apart from private domains."""
         return bool(self.cliques(configuration))
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """The noise of a cell, or of one of a marginal that has the draw alone, where their number is not known."""
+        """Return the noise of a cell; if the number of marginals is not known, that of a marginal with the draw to itself."""
         sigmas = tuple(map(float, self.sigmas(configuration)))
         if not sigmas:
             return Forecast(sigmas=(self.sigma_alone(configuration),), unit="cell", is_shared=True)
         return Forecast(sigmas=sigmas, unit="cell")
 
     def shares(self, configuration: Configuration) -> Sequence[float] | None:
-        """One over its number of cells, of each marginal; none where values are private, or the marginals not known yet."""
+        """Return one over its number of cells, for each marginal; none where values are private.
+
+        None where the marginals are not known yet.
+        """
         cliques = self.cliques(configuration)
         if not cliques:
             return None
+        if configuration.private_columns:
+            return ()
         sizes = counted_sizes(configuration)
-        return () if configuration.private_columns else tuple(1 / cells(clique, sizes) for clique in cliques)
+        return tuple(1 / cells(clique, sizes) for clique in cliques)
 
     def exact(
         self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]
     ) -> Exact[MarginalCounts]:
-        """As `SharedNoise.exact`; the parts of the noise are compared with what was reserved, where that is known."""
-        found = super().exact(configuration, cliques, sizes, tables)
-        used = {**found.used, "noise": fractions_digest(found.counts.parts)}
-        return Exact(counts=found.counts, digest=found.digest, used=used, size=found.size)
+        """Return `SharedNoise.exact`; the parts of the noise are compared with what was reserved, where that is known."""
+        exact = super().exact(configuration, cliques, sizes, tables)
+        used = {**exact.used, "noise": fractions_digest(exact.counts.parts)}
+        return Exact(counts=exact.counts, digest=exact.digest, used=used, size=exact.size)
 
     def equal_sigma(self, configuration: Configuration, number: int) -> float:
-        """The noise of a cell where so many marginals share it equally, which an unequal split falls back to."""
+        """Return the noise of a cell where `number` marginals share it equally, the fallback of an unequal split."""
         noise = self.count_noise(configuration)
         return float(noise.sigma(noise.parts(self.parameter, [1 / number])[0]))
 
 
 def public_sizes(configuration: Configuration) -> tuple[int, ...]:
-    """Number of codes of each attribute, the missing value included; of a private domain only that one is known."""
+    """Return the number of codes of each attribute, the missing value included; of a private domain only that one is known."""
     return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
 
 
 def counted_sizes(configuration: Configuration) -> tuple[int, ...]:
-    """`public_sizes`, and behind them those of the levels that larger marginals are counted at (`BinLevels`)."""
-    sizes, settings = public_sizes(configuration), configuration.marginals
-    return sizes if settings is None else settings.levels(sizes, configuration.attributes).sizes
+    """Return `public_sizes`, and behind them those of the levels that larger marginals are counted at (`BinLevels`)."""
+    sizes = public_sizes(configuration)
+    settings = configuration.marginals
+    if settings is None:
+        return sizes
+    return settings.levels(sizes, configuration.attributes).sizes

@@ -161,8 +161,10 @@ class RunRows(PrivateRows):
         found: T = remembered[name] if name in remembered else remembered.setdefault(name, compute())
         return found
 
-    def kept(self, name: str, follows: Sequence[AnyDraw], compute: Callable[[], Iterable[bytes]]) -> Iterable[bytes]:
-        """As `PrivateRows.kept`, in a private checkpoint."""
+    def cached_blocks(
+        self, name: str, follows: Sequence[AnyDraw], compute: Callable[[], Iterable[bytes]]
+    ) -> Iterable[bytes]:
+        """Return the blocks of `PrivateRows.cached_blocks`, from a private checkpoint."""
         reference, drawn = self.reference, RunDraws(self.reference)
         inputs = [self.counted.digest, *(drawn.result(draw).digest for draw in follows)]
         return reference.load_blocks(reference.checkpoint_blocks(name, inputs, compute))

@@ -180,15 +180,15 @@ FAULTS = (
     Fault(
         name="scores of pairs are noised as if there were one pair",
         file="src/marginweave/measurements/pair_scores.py",
-        text="(indif_sensitivity(steps, stability) + 1) ** 2 * pairs",
-        instead="(indif_sensitivity(steps, stability) + 1) ** 2",
+        text="moved**2 * pairs",
+        instead="moved**2",
         killed_by=("tests/laws/test_marginals.py::test_the_noise_of_the_scores_covers_their_joint_sensitivity",),
     ),
     Fault(
         name="a score of InDif moves half as far",
         file="src/marginweave/measurements/pair_scores.py",
-        text='(8 if stability.neighbors == "replace-one" else 4)',
-        instead='(4 if stability.neighbors == "replace-one" else 2)',
+        text='moved_by_record = 8 if stability.neighbors == "replace-one" else 4',
+        instead='moved_by_record = 4 if stability.neighbors == "replace-one" else 2',
         killed_by=("tests/laws/test_marginals.py::test_indif_moves_by_at_most_its_sensitivity",),
     ),
     Fault(

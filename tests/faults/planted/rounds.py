@@ -20,7 +20,7 @@ FAULTS = (
     Fault(
         name="the weight of a candidate is no part of the sensitivity",
         file="src/marginweave/measurements/rounds.py",
-        text=" * max(weight(settings, clique) for clique in candidates)",
+        text=" * largest_weight",
         instead="",
         killed_by=("tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",),
     ),

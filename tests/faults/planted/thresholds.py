@@ -24,21 +24,21 @@ FAULTS = (
     Fault(
         name="the root of Delta_1 is missing in the threshold",
         file="src/marginweave/measurements/thresholds.py",
-        text="max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))",
+        text="max(of_single_rows, of_full_counts)",
         instead="max(exposed(threshold, 1, records), exposed(threshold, records, 1))",
         killed_by=(_SMALLEST, _EXPOSED),
     ),
     Fault(
         name="theta is ignored in the threshold",
         file="src/marginweave/measurements/thresholds.py",
-        text="max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))",
+        text="max(of_single_rows, of_full_counts)",
         instead="exposed(threshold, 1, contributions)",
         killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
     ),
     Fault(
         name="a noisy count above the printed rho_1 is released, where it has to reach the integer T",
         file="src/marginweave/measurements/thresholds.py",
-        text="    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)\n",
+        text="    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=is_enough)\n",
         instead=(
             "    quantile = -ndtri(-math.expm1(math.log1p(-delta_threshold) / contributions))\n"
             "    return _above(1 + float(sigma) * float(quantile))\n"
@@ -50,13 +50,13 @@ FAULTS = (
         file="src/marginweave/measurements/levels.py",
         text=(
             "        for cells, noised in _noised(counted, mechanism.sigma, bits, table):\n"
-            "            kept = noised >= threshold\n"
+            "            reach = noised >= threshold\n"
         ),
         instead=(
             "        exact = list(counted)\n"
             "        noisy_pieces = _noised(exact, mechanism.sigma, bits, table)\n"
             "        for (_, counts), (cells, noised) in zip(exact, noisy_pieces, strict=True):\n"
-            "            kept = counts >= threshold\n"
+            "            reach = counts >= threshold\n"
         ),
         killed_by=("tests/laws/test_level_draw.py::test_noise_is_added_before_the_threshold", _EMPTY_VALUES),
     ),
