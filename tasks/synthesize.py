@@ -22,11 +22,11 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
     assert isinstance(settings, MixtureSynthesis)
 
     def compute() -> bytes:
-        from marginweave.records.release import estimation_input, fit_known  # numba
+        from marginweave.records.release import estimation_input, fit_inputs  # numba
 
         counts = load_counts(reference, normalized)
-        known, _ = estimation_input(counts, reference.estimated(counts.domain))
-        return pack_mixture(fit_known(known, settings))
+        inputs, _ = estimation_input(counts, reference.estimated(counts.domain))
+        return pack_mixture(fit_inputs(inputs, settings))
 
     return reference.checkpoint("fit", [normalized], compute)
 

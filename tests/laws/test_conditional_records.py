@@ -18,7 +18,7 @@ from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Mask
 from marginweave.estimate.marginals import normalize_marginals
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.records.release import estimation_input, fit_known, synthesize_blocks
+from marginweave.records.release import estimation_input, fit_inputs, synthesize_blocks
 from tests.support.noisy_marginals import config, marginals
 
 SIZES = (2, 3, 5, 4)
@@ -78,7 +78,7 @@ def test_records_have_the_distribution_of_the_model_given_the_conditions(where: 
     assert compression is not None
     assert [np.bincount(codes).max() for codes in compression.codes] == [1, 1, 3, 5]
     little = MixtureSynthesis(components=8, fits=1, iterations=40, records=20_000)
-    model = fit_known(known, little)
+    model = fit_inputs(known, little)
     codes = Codes.of(declared, counts.domain)
     kept = codes.meeting(where)
     blocks = list(synthesize_blocks(counts, declared, little, model, kept))

@@ -306,7 +306,10 @@ def _chance(release: PublishedRelease) -> Chance:
 
 
 def _value_counts(
-    release: PublishedRelease, chance: Chance, shared: _SharedLabels, tail: float
+    release: PublishedRelease,
+    chance: Chance,
+    shared: _SharedLabels,
+    tail: float,
 ) -> dict[_Value, _Count]:
     """Return the counts of all values of the shared columns, released or not.
 
@@ -321,7 +324,10 @@ def _value_counts(
 
 
 def _with_expected(
-    release: PublishedRelease, chance: Chance, counts: Mapping[_Value, _Count], tail: float
+    release: PublishedRelease,
+    chance: Chance,
+    counts: Mapping[_Value, _Count],
+    tail: float,
 ) -> dict[_Value, _Count]:
     """Return the counts, with the interval of the expected count where chance decides before rows are counted."""
     places = {name: place for place, name in enumerate(release.aggregates.domain.names)}
@@ -352,7 +358,10 @@ def _tuple_value_counts(release: PublishedRelease, shared: _SharedLabels, tail: 
 
 
 def _marginal_value_counts(
-    domain: Domain, marginals: Marginals, shared: _SharedLabels, tail: float
+    domain: Domain,
+    marginals: Marginals,
+    shared: _SharedLabels,
+    tail: float,
 ) -> dict[_Value, _Count]:
     """Return the counts of shared values in a release of marginals."""
     counts = {}

@@ -52,7 +52,10 @@ _TYPES |= {"timestamp": "DateTime"}
 
 
 def croissant(
-    configuration: Configuration, statement: PrivacyStatement, schema: pa.Schema, digests: Mapping[str, str]
+    configuration: Configuration,
+    statement: PrivacyStatement,
+    schema: pa.Schema,
+    digests: Mapping[str, str],
 ) -> bytes:
     """Return the description of a release: its files by `digests`, and the columns of the synthetic records.
 

@@ -84,7 +84,9 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
 
 
 def _attributes(
-    published: PublishedRelease, attributes: Sequence[Attribute], codes: Sequence[NDArray[Any]]
+    published: PublishedRelease,
+    attributes: Sequence[Attribute],
+    codes: Sequence[NDArray[Any]],
 ) -> Iterator[dict[str, Any]]:
     """Yield the header's entry of each attribute."""
     declared = published.configuration

@@ -54,7 +54,11 @@ class _Figure:
             self.add(tag, text, id=f"{name}-{tag}")
 
     def add(
-        self, tag: str, text: str = "", parent: ElementTree.Element | None = None, **attributes: object
+        self,
+        tag: str,
+        text: str = "",
+        parent: ElementTree.Element | None = None,
+        **attributes: object,
     ) -> ElementTree.Element:
         """Add an element, and return it. Characters that cannot be printed are replaced, as XML does not allow them."""
         texts = {}

@@ -86,7 +86,10 @@ def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, Evaluation]:
 
 
 def render_report(
-    published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation, internal: InternalEvaluation | None = None
+    published: PublishedRelease,
+    shown: ShownRecords,
+    evaluation: Evaluation,
+    internal: InternalEvaluation | None = None,
 ) -> str:
     """Return the page as HTML text, the same for the same release.
 
@@ -149,7 +152,10 @@ def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str,
 
 
 def _quality_figures(
-    evaluation: RecordAgreement, name: str, reference: str, titled: Mapping[str, str]
+    evaluation: RecordAgreement,
+    name: str,
+    reference: str,
+    titled: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the figures of an evaluation by section."""
     sections: dict[str, Any] = {}

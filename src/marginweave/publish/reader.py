@@ -223,7 +223,10 @@ class ShownRecords:
 
 
 def show_records(
-    blocks: Iterable[RecordCodes], records: int, domain: Domain, configuration: Configuration
+    blocks: Iterable[RecordCodes],
+    records: int,
+    domain: Domain,
+    configuration: Configuration,
 ) -> ShownRecords:
     """Return what is shown of records, with one block at a time in memory; the same however they are cut into blocks.
 

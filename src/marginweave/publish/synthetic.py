@@ -54,7 +54,10 @@ def missing_words(configuration: Configuration, name: str) -> str:
 
 
 def write_synthetic(
-    place: Path, tables: Iterable[pa.Table], configuration: Configuration, types: Mapping[str, str]
+    place: Path,
+    tables: Iterable[pa.Table],
+    configuration: Configuration,
+    types: Mapping[str, str],
 ) -> dict[str, str]:
     """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
 
@@ -91,7 +94,10 @@ def write_synthetic(
 
 
 def _file_tables(
-    rows: pa.Table, configuration: Configuration, types: Mapping[str, str], missing: Mapping[str, str]
+    rows: pa.Table,
+    configuration: Configuration,
+    types: Mapping[str, str],
+    missing: Mapping[str, str],
 ) -> tuple[pa.Table, pa.Table]:
     """Return a block of records as the Parquet file has it, and as the CSV file has it."""
     spelled = spelled_table(rows, configuration)

@@ -118,7 +118,9 @@ def _noise_of_rows(level: Level, noise: LevelNoise, measured: Mapping[Clique, fl
 
 
 def with_combinations(
-    numbers: dict[str, pa.Array], pairs: Sequence[tuple[pa.Array, pa.Array]], positions: int
+    numbers: dict[str, pa.Array],
+    pairs: Sequence[tuple[pa.Array, pa.Array]],
+    positions: int,
 ) -> pa.Table:
     """Return the columns of `numbers`, then `column_i` and `value_i` of each position: from `pairs`, null beyond them."""
     length = len(next(iter(numbers.values())))
@@ -132,7 +134,9 @@ def with_combinations(
 
 
 def read_counts(
-    table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
+    table: pa.Table,
+    domain: Domain,
+    noise: tuple[LevelNoise, ...],
 ) -> tuple[Aggregates, tuple[Intervals, ...]]:
     """Return the aggregates and the intervals of their counts that `counts_table` wrote.
 

@@ -1,4 +1,4 @@
-"""Released combinations as a numbered lattice, missing values among them, from a combination to those with one value more."""
+"""Numbers released combinations as a lattice, missing values included, and links each to those with one value more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Flags, Integers
 from marginweave.base.errors import InputError
 from marginweave.domain.combinations import Level
 from marginweave.estimate.normalize import combination_keys, find_rows, part, part_rows
@@ -19,7 +19,7 @@ from marginweave.observations.combinations import Aggregates
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
 
-# Up to how many pairs of a node and an attribute all of them have a place in a table: 256 MB. Public sizes and counts.
+# Most pairs of a node and an attribute for which all of them have a place in a table: 256 MB. Public sizes and counts.
 # A record of adult (14 columns, R = 4: 145 MB) grows 2.4 times as fast as where its extensions are searched for.
 _TABLE = 2**26
 
@@ -28,14 +28,14 @@ class Combinations(NamedTuple):
     """Numbered combinations: 0 is the empty one, then length by length; an attribute is one value of one column.
 
     With i = t * width + c, the combinations that extend node t by a value of column c are `children[starts[i]:starts[i + 1]]`,
-    in increasing order of the attribute, which is `extensions` at the same place; so those of all columns stand together as
-    well. `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination, which extends none:
-    0 is no child's number.
+    in increasing order of the attribute, which is `extensions` at the same place; so those of all columns are adjacent, too.
+    `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination, which extends none: 0 is no
+    child's number.
     """
 
     # count of each node, shape (nodes,), in 32 bits where they fit; that of the empty combination is the record count
     counts: Numbers
-    width: int  # how many columns there are
+    width: int  # number of columns
     columns: NDArray[np.int32]  # of each attribute, shape (attributes,), ascending
     values: NDArray[np.int32]  # of each attribute, shape (attributes,)
     # the set of values that each attribute belongs to, or -1; attributes of one set are never released together
@@ -44,9 +44,18 @@ class Combinations(NamedTuple):
     starts: Index
     extensions: Index  # the attribute by which each child extends its node, shape (children,)
     children: Index  # node number of each child, shape (children,)
-    # the child of each node of length below R by each attribute, or 0, shape (attributes, inner nodes); empty where that is
-    # more than memory is good for
+    # the child of each node of length below R by each attribute, or 0, shape (attributes, inner nodes); empty where that would
+    # take too much memory
     table: Index
+
+
+class _Links(NamedTuple):
+    """Links of nodes to their children, in order of the node and then of the attribute that is added."""
+
+    nodes: Integers  # shape (links,)
+    attributes: Integers  # shape (links,)
+    children: Index  # shape (links,)
+    inner: int  # number of nodes that can have children: those shorter than R
 
 
 def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinations:
@@ -63,56 +72,67 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
     if not levels:
         raise InputError("aggregates must have counts of length 1 at least")
     sizes = aggregates.domain.sizes
+    width = len(sizes)
     first = levels[0]
-    attributes, width = len(first), len(sizes)
-    places, children, inner = _links(levels, sizes)
-    columns, extensions = first.columns[:, 0], places % attributes
-    table = np.zeros((attributes, inner if inner * attributes <= _TABLE else 0), np.uint32)
+    columns = first.columns[:, 0]
+    links = _links(levels, sizes)
+    has_table = links.inner * len(first) <= _TABLE
+    table = np.zeros((len(first), links.inner if has_table else 0), np.uint32)
     if table.size:
-        table[extensions, places // attributes] = children
-    sizes_of_runs = np.bincount(places // attributes * width + columns[extensions], minlength=inner * width)
+        table[links.attributes, links.nodes] = links.children
+    places = links.nodes * width + columns[links.attributes]
+    run_lengths = np.bincount(places, minlength=links.inner * width)
+    descending = [np.sort(level.counts)[::-1] for level in levels]
     return Combinations(
-        counts=packed(np.concatenate([[aggregates.record_count], *(np.sort(level.counts)[::-1] for level in levels)])),
+        counts=packed(np.concatenate([[aggregates.record_count], *descending])),
         width=width,
         columns=columns.astype(np.int32),
         values=first.values[:, 0].astype(np.int32),
         sets=np.asarray(sets, np.int32)[columns],
-        starts=np.concatenate([[0], np.cumsum(sizes_of_runs)]).astype(np.uint32),
-        extensions=extensions.astype(np.uint32),
-        children=children,
+        starts=np.concatenate([[0], np.cumsum(run_lengths)]).astype(np.uint32),
+        extensions=links.attributes.astype(np.uint32),
+        children=links.children,
         table=table,
     )
 
 
-def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> tuple[Integers, Index, int]:
-    """Every child's place, its node times the attributes plus the attribute that it adds, in order; children; inner nodes."""
+def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> _Links:
+    """Return the links of all nodes to their children. Raises InputError if a part of a combination is not released."""
     first = levels[0]
-    attributes, attribute_keys = len(first), combination_keys(first.columns, first.values, sizes)
-    places, children = [np.arange(attributes)], [_numbers(first, 1)]
+    attributes = len(first)
+    attribute_keys = combination_keys(first.columns, first.values, sizes)
+    # A link's place is its node times the number of attributes plus the attribute that it adds.
+    places = [np.arange(attributes)]
+    children = [_numbers(first, 1)]
     offset = 1  # number of the first node of the level below
     for lower, level in pairwise(levels):
         rows = part_rows(lower, level, sizes)
         if np.any(rows < 0):
             raise InputError("aggregates must be normalized: a part of a released combination is not released itself")
-        rows = _numbers(lower, offset)[rows] * attributes
+        level_places = _numbers(lower, offset)[rows] * attributes
         for j in range(level.length):
             added = combination_keys(level.columns[:, j : j + 1], level.values[:, j : j + 1], sizes)
-            rows[j] += np.searchsorted(attribute_keys, added)
-        places.append(rows.ravel())
+            level_places[j] += np.searchsorted(attribute_keys, added)
+        places.append(level_places.ravel())
         offset += len(lower)
         children.append(np.tile(_numbers(level, offset), level.length))
     joined = np.concatenate(places)
     order = np.argsort(joined)
-    return joined[order], np.concatenate(children)[order].astype(np.uint32), offset
+    return _Links(
+        nodes=joined[order] // attributes,
+        attributes=joined[order] % attributes,
+        children=np.concatenate(children)[order].astype(np.uint32),
+        inner=offset,
+    )
 
 
 def _numbers(level: Level, offset: int) -> Integers:
-    """Number of each combination of a length: what is frequent stands together, so that it stays in the processor's cache."""
+    """Return the number of each combination of a length: frequent ones are adjacent, to stay in the processor's cache."""
     return offset + np.argsort(np.argsort(-level.counts, kind="stable"))
 
 
 def packed(counts: Numbers) -> Numbers:
-    """Counts in 32 bits where they fit."""
+    """Return counts in 32 bits where they fit."""
     fits = counts.max(initial=0) <= np.iinfo(np.int32).max
     return counts.astype(np.int32) if fits else counts.astype(np.int64)
 
@@ -137,7 +157,9 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
     lower = Level(length=0, columns=none, values=none, counts=np.array([aggregates.record_count], np.int64))
     # a column of no set counts as a set with one column: no column is twice in a combination
     groups = np.where(np.asarray(sets) < 0, -1 - np.arange(len(sets)), sets)
-    levels, sizes, may_lack = [], aggregates.domain.sizes, np.array(optional, np.bool_)
+    may_lack = np.array(optional, np.bool_)
+    sizes = aggregates.domain.sizes
+    levels = []
     for level in aggregates.levels:
         cells = level
         for position in range(level.length):
@@ -148,35 +170,50 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
 
 
 def _with_missing(
-    cells: Level, lower: Level, position: int, sizes: tuple[int, ...], optional: NDArray[np.bool_], groups: Integers
+    cells: Level,
+    lower: Level,
+    position: int,
+    sizes: tuple[int, ...],
+    optional: Flags,
+    groups: Integers,
 ) -> Level:
-    """`cells` and the combinations of which `position` is the last missing value: `lower` less their sum over its values."""
-    width, missing = len(sizes), np.array(sizes, np.int64)
+    """Return `cells` and the combinations of which `position` is the last missing value.
+
+    The count of such a combination is that of its other values, in `lower`, minus the sum of `cells` over the column's values.
+    """
+    width = len(sizes)
+    missing = np.array(sizes, np.int64)
     rows = find_rows(lower, *part(cells, position), sizes)
-    known = rows >= 0
-    places = rows[known] * width + cells.columns[known, position]
-    explained = np.bincount(places, weights=cells.counts[known], minlength=len(lower) * width)
-    rest = lower.counts[:, None] - explained.astype(np.int64).reshape(len(lower), width)
-    others, column = lower.columns[:, :, None], np.arange(width)
-    fits = ((others < column).sum(axis=1) == position) & (groups[others] != groups).all(axis=1)
-    last = (lower.values[:, position:] < missing[lower.columns[:, position:]]).all(axis=1, keepdims=True)
-    chosen, columns = np.nonzero((rest > 0) & fits & last & optional)
+    is_found = rows >= 0
+    places = rows[is_found] * width + cells.columns[is_found, position]
+    explained = np.bincount(places, weights=cells.counts[is_found], minlength=len(lower) * width)
+    unexplained = lower.counts[:, None] - explained.astype(np.int64).reshape(len(lower), width)
+    # shape (combinations of `lower`, columns): whether the column can be added at `position`
+    before = lower.columns[:, :, None] < np.arange(width)
+    is_in_order = before.sum(axis=1) == position
+    is_other_group = (groups[lower.columns[:, :, None]] != groups).all(axis=1)
+    later = slice(position, None)
+    is_last_missing = (lower.values[:, later] < missing[lower.columns[:, later]]).all(axis=1, keepdims=True)
+    chosen, columns = np.nonzero((unexplained > 0) & is_in_order & is_other_group & is_last_missing & optional)
+    added_columns = np.insert(lower.columns[chosen], position, columns, axis=1)
+    added_values = np.insert(lower.values[chosen], position, missing[columns], axis=1)
     return Level(
         length=cells.length,
-        columns=np.concatenate([cells.columns, np.insert(lower.columns[chosen], position, columns, axis=1)]),
-        values=np.concatenate([cells.values, np.insert(lower.values[chosen], position, missing[columns], axis=1)]),
-        counts=np.concatenate([cells.counts, rest[chosen, columns]]),
+        columns=np.concatenate([cells.columns, added_columns]),
+        values=np.concatenate([cells.values, added_values]),
+        counts=np.concatenate([cells.counts, unexplained[chosen, columns]]),
     )
 
 
 def _consistent(cells: Level, lower: Level, sizes: tuple[int, ...]) -> Level:
-    """At most the count of each part, only with all parts there, in canonical order.
+    """Return the cells that have all their parts in `lower`, with at most the count of each part, in canonical order.
 
-    The record count is no such part: released values stay where its noise makes it smaller.
+    The record count is no such part: released values remain where its noise makes it smaller.
     """
     rows = part_rows(lower, cells, sizes)
-    kept = np.flatnonzero((rows >= 0).all(axis=0))
-    order = kept[np.argsort(combination_keys(cells.columns[kept], cells.values[kept], sizes))]
+    complete = np.flatnonzero((rows >= 0).all(axis=0))
+    keys = combination_keys(cells.columns[complete], cells.values[complete], sizes)
+    order = complete[np.argsort(keys)]
     counts = cells.counts[order]
     if lower.length:
         counts = np.minimum(counts, lower.counts[rows[:, order]].min(axis=0))

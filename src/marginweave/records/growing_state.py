@@ -1,4 +1,4 @@
-"""What a record is grown from: rules, forbidden combinations, weights, and the working memory of one shard."""
+"""Holds the data that a record is grown from: rules, forbidden combinations, weights, and the working memory of a shard."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def lean(function: F) -> F:
-    """Compiled without numba's runtime, as what is called for every record and makes no array.
+    """Compile without numba's runtime a function that is called for every record and makes no array.
 
-    Otherwise each call would count the references to thirty arrays, which took more time than all the rest, and more still
+    Otherwise each call would count the references to thirty arrays. That took more time than everything else, and still more
     on two cores at once.
     """
     options: Any = {"cache": True, "_nrt": False}
@@ -27,7 +27,7 @@ def lean(function: F) -> F:
 
 
 class Chances(NamedTuple):
-    """Weights of attributes, of which those of one column stand together, and their sums."""
+    """Weights of attributes, column by column, and their sums."""
 
     weights: Integers  # of each attribute, shape (attributes,)
     sums: Integers  # of the weights of each column, shape (columns,)
@@ -35,9 +35,12 @@ class Chances(NamedTuple):
 
     @classmethod
     def of(cls, columns: NDArray[np.int32], width: int) -> Chances:
-        """Without any weight; `columns` has the column of each attribute, ascending."""
-        starts = np.searchsorted(columns, np.arange(width + 1)).astype(np.int64)
-        return cls(weights=np.zeros(len(columns), np.int64), sums=np.zeros(width, np.int64), starts=starts)
+        """Return chances without any weight; `columns` has the column of each attribute, ascending."""
+        return cls(
+            weights=np.zeros(len(columns), np.int64),
+            sums=np.zeros(width, np.int64),
+            starts=np.searchsorted(columns, np.arange(width + 1)).astype(np.int64),
+        )
 
 
 @lean
@@ -49,7 +52,7 @@ def change(chances: Chances, attribute: int, column: int, by: int) -> None:
 
 @lean
 def draw_free(chances: Chances, used: Flags, chance: float) -> int:
-    """An attribute of a column that is not used, by weight, given a uniform number in [0, 1); -1 where none has weight.
+    """Return an attribute of a column that is not used, by weight, from a uniform number in [0, 1); -1 if none has weight.
 
     The first a for which the weights up to a exceed floor(chance * sum). DP: post-processing.
     """
@@ -59,7 +62,8 @@ def draw_free(chances: Chances, used: Flags, chance: float) -> int:
             total += chances.sums[column]
     if total == 0:
         return -1
-    point, column = min(int(chance * total), total - 1), 0
+    point = min(int(chance * total), total - 1)
+    column = 0
     while used[column] or point >= chances.sums[column]:
         point -= 0 if used[column] else int(chances.sums[column])
         column += 1
@@ -72,7 +76,7 @@ def draw_free(chances: Chances, used: Flags, chance: float) -> int:
 
 @lean
 def has_any(chances: Chances) -> bool:
-    """Whether any attribute has weight."""
+    """Return whether any attribute has weight."""
     total = 0
     for column in range(len(chances.sums)):
         total += chances.sums[column]
@@ -80,12 +84,12 @@ def has_any(chances: Chances) -> bool:
 
 
 class Rules(NamedTuple):
-    """What steers the loop: plain numbers, as compiled code wants them."""
+    """Settings of the sampling loop as plain numbers, for compiled code."""
 
     longest: int  # R, the longest released combination
     shortest: int  # the length down to which a record that cannot grow is relaxed; R for never
-    records: int  # how many records to make, or -1 to go on until every attribute is used up
-    subtract: bool  # whether a weight is what is left of a count after the records made so far
+    records: int  # the number of records to make, or -1 to make records until every attribute is used up
+    subtract: bool  # whether weights are the remainders of counts after the records made before
     fraction: float  # the weight's percentile as a fraction, in (0, 1]
 
 
@@ -99,35 +103,35 @@ class Prohibitions(NamedTuple):
 
 
 class GrowingState(NamedTuple):
-    """Working memory: what is left of the counts, and the record being grown."""
+    """Working memory: the remaining counts, and the record being grown."""
 
-    # weight of each node; below every other that of the empty combination, which stands for all that are not released
-    left: Numbers
+    # weight of each node; node 0 is the empty combination and, in `child_of`, all that are not released: below every other
+    remaining: Numbers
     available: Numbers  # how often each attribute may still be used
-    alone: Chances  # weight of each attribute by itself, as long as it may be used
+    single: Chances  # weight of each attribute by itself, as long as it may be used
     used: Flags  # for each column, whether the record has a value, or a missing value, there
     members: Integers  # nodes inside the record that are shorter than the depth; the first one is the empty combination
     lengths: Integers  # length of each member
     chosen: Integers  # for each column, an attribute that the record may have
-    # whether each attribute extends each node to something that is not used up, shape (inner nodes, attributes), where there is
-    # a table; and whether so for all members
+    # for each node and attribute, whether it extends the node to something that is not used up, shape (inner nodes,
+    # attributes); empty without a table
     open: NDArray[np.uint8]
-    alive: NDArray[np.uint8]
+    alive: NDArray[np.uint8]  # for each attribute, whether that is so for all members
     candidates: Integers  # attributes that extend every member to a released combination, ascending
-    weights: Integers  # what the weight of each candidate does not exceed
+    weights: Integers  # upper bound of the weight of each candidate
     # for each attribute, the number of the last record in which it would have completed a forbidden combination
     banned: Integers
     number: Integers  # number of the record being grown, from 1; shape (1,)
     prohibitions: Prohibitions
     decided: Flags  # for each set, whether the record has drawn a value of it, present or absent
     holding: Flags  # which sets each member has a value of, shape (members, sets)
-    # whether the record has at most one value of every set, so that its own count can be known; shape (1,)
-    whole: Flags
+    # whether the complete record is a member: it has at most one value of every set, so its count can be known; shape (1,)
+    is_member: Flags
 
 
 @lean
 def quantile_exceeds(number: int, fraction: float, above: int, low: int, high: int, point: int) -> bool:
-    """Whether the R-8 quantile of `number` counts, rounded to the nearest integer, is more than `point`.
+    """Return whether the R-8 quantile of `number` counts, rounded to the nearest integer, is more than `point`.
 
     With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and
     Fan 1996, definition 8, as in Synthetic Data Showcase). `above` counts are more than `point`, the least of which is `high`;
@@ -137,5 +141,7 @@ def quantile_exceeds(number: int, fraction: float, above: int, low: int, high: i
     rank = int(position)
     if fraction == 1:
         rank = number
-    between = 0 < rank < number and above == number - rank
-    return low + (position - rank) * (high - low) >= point + 0.5 if between else above > max(number - max(rank, 1), 0)
+    if 0 < rank < number and above == number - rank:
+        quantile = low + (position - rank) * (high - low)
+        return quantile >= point + 0.5
+    return above > max(number - max(rank, 1), 0)

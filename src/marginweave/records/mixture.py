@@ -1,4 +1,4 @@
-"""Synthetic records from a fitted mixture of products."""
+"""Samples synthetic records from a fitted mixture of products."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from marginweave.records.gum.synthesize import replace_dead
 
 
 def sample_stratified(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:
-    """Records, shape (records, attributes), component by component, and the component of each.
+    """Return records, shape (records, attributes), component by component, and the component of each.
 
     A component gets its share of the records by systematic sampling, each of its cells the share of these by `round_shares`;
     within a component the cells of every block are in random order. DP: post-processing.
     """
-    made = np.zeros((records, len(model.sizes)), np.int32, order="F")
+    sampled = np.zeros((records, len(model.sizes)), np.int32, order="F")
     numbers = apportion(model.weights, records, generator)
     owners = np.repeat(np.arange(model.components), numbers)
     for block, shares in zip(model.blocks, model.shares, strict=True):
         counts = round_shares(shares, numbers, generator)
         cells = np.repeat(np.tile(np.arange(shares.shape[1]), len(counts)), counts.ravel())
         _shuffle(cells, numbers, generator)
-        made[:, block.attributes] = block.cells[cells]
-    return made, owners
+        sampled[:, block.attributes] = block.cells[cells]
+    return sampled, owners
 
 
 @njit(cache=True, nogil=True)
 def _shuffle(cells: Integers, numbers: Integers, generator: np.random.Generator) -> None:
-    """Put so many cells after each other into random order, each number of them by itself (Fisher and Yates)."""
+    """Put the first `numbers[0]` cells into random order, then the next `numbers[1]`, and so on (Fisher and Yates)."""
     first = 0
     for number in numbers:
         for i in range(first + number - 1, first, -1):
@@ -48,12 +48,13 @@ def _shuffle(cells: Integers, numbers: Integers, generator: np.random.Generator)
         first += number
 
 
-# After a sweep with fewer exchanges a record no other is made: full shards have one sweep, small tables up to five. With one
+# After a sweep with fewer exchanges per record there is no other: full shards have one sweep, small tables up to five. With one
 # model of adult, twice as many tries a sweep brought triples closer by .0001 (L1, of .0686) for 1.7 CPU seconds more.
 _ENOUGH = (0.1, 0.05, 0.02, 0.01, np.inf)
-# Most cells of all tables whose counts are refined (32 MB a shard), and most that a sweep looks at: triples of large shards are
-# left to chance, which is little there. Where even pairs have more cells, records are not refined.
-_MOST_CELLS, _MOST_LOOKS = 2**23, 10**8
+# Most cells of all tables whose counts are refined (32 MB a shard). Where even pairs have more cells, records are not refined.
+_MOST_CELLS = 2**23
+# Most cells that a sweep looks at: triples of large shards are left to chance, which has little effect there.
+_MOST_LOOKS = 10**8
 
 
 class _Tables(NamedTuple):
@@ -62,6 +63,17 @@ class _Tables(NamedTuple):
     attributes: Integers
     strides: Integers
     starts: Integers
+
+
+class _Blocks(NamedTuple):
+    """The blocks of a model, each of which is exchanged as a unit.
+
+    Block b has the attributes `inside[b]`, and may change the tables `tables[ends[b] : ends[b + 1]]`.
+    """
+
+    ends: Integers
+    tables: Integers
+    inside: Flags
 
 
 def swap_refine(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
@@ -78,58 +90,84 @@ def swap_refine(records: Records, owners: Integers, model: Mixture, generator: n
         model: what the records were sampled from.
         generator: public choices.
     """
-    chosen = _refined(model.sizes, len(records))
-    if len(records) < 2 or not chosen:
+    cliques = _cliques_to_refine(model.sizes, len(records))
+    if len(records) < 2 or not cliques:
         return
-    tables = _tables(chosen, model.sizes)
+    tables = _tables(cliques, model.sizes)
+    blocks = _blocks(cliques, model)
     rows = np.ascontiguousarray(records)
     scale = np.float32(len(records) / model.total)
     with threadpool_limits(1):  # many small products: threads would wait for each other
-        residual = -scale * np.concatenate([*model.marginals(chosen)], dtype=np.float32)
+        expected = np.concatenate([*model.marginals(cliques)], dtype=np.float32)
+        residual = -scale * expected
     _count(rows, tables, residual)  # count - expected of every cell
     starts = np.flatnonzero(np.diff(owners, prepend=-1, append=model.components))
-    beside = [_beside(chosen, block.attributes, len(model.sizes)) for block in model.blocks]
-    near = np.concatenate([places for places, _ in beside])
-    ends = np.cumsum([0, *(len(places) for places, _ in beside)])
-    blocks = (ends, near, np.array([inside for _, inside in beside]))
     for enough in _ENOUGH:
         if _sweep(rows, starts, tables, blocks, residual, generator) <= enough * len(rows):
             break
     records[:] = rows
 
 
-def _refined(sizes: Sequence[int], records: int) -> list[Clique]:
-    """Which sets of attributes are refined: all pairs, then triples, those of few cells first."""
+def _cliques_to_refine(sizes: Sequence[int], records: int) -> list[Clique]:
+    """Return the sets of attributes that are refined: all pairs, then triples, those of few cells first."""
     pairs = list(itertools.combinations(range(len(sizes)), 2))
-    left = _MOST_CELLS - sum(math.prod(sizes[a] for a in pair) for pair in pairs)
-    if left < 0:
+    cells_left = _MOST_CELLS - sum(_cells_of(pair, sizes) for pair in pairs)
+    if cells_left < 0:
         return []
-    if records * len(sizes) * math.comb(len(sizes) - 1, 2) > _MOST_LOOKS:
+    looks = records * len(sizes) * math.comb(len(sizes) - 1, 2)
+    if looks > _MOST_LOOKS:
         return list[Clique](pairs)
-    triples = sorted((math.prod(sizes[a] for a in t), t) for t in itertools.combinations(range(len(sizes)), 3))
-    cells = itertools.accumulate(number for number, _ in triples)
-    return [*pairs, *sorted(t for (_, t), number in zip(triples, cells, strict=True) if number <= left)]
+    triples = sorted(itertools.combinations(range(len(sizes)), 3), key=lambda triple: _cells_of(triple, sizes))
+    refined = []
+    for triple in triples:
+        cells_left -= _cells_of(triple, sizes)
+        if cells_left < 0:
+            break
+        refined.append(triple)
+    return [*pairs, *sorted(refined)]
 
 
-def _tables(chosen: Sequence[Clique], sizes: Sequence[int]) -> _Tables:
-    strides = [[*(math.prod(sizes[a] for a in t[i + 1 :]) for i in range(len(t))), 0][:3] for t in chosen]
-    cells = [math.prod(sizes[a] for a in t) for t in chosen]
-    return _Tables(np.array([(*t, t[0])[:3] for t in chosen]), np.array(strides), np.cumsum([0, *cells[:-1]]))
+def _cells_of(clique: Clique, sizes: Sequence[int]) -> int:
+    """Return the number of cells of a table."""
+    return math.prod(sizes[a] for a in clique)
 
 
-def _beside(chosen: Sequence[Clique], block: Clique, attributes: int) -> tuple[Integers, Flags]:
-    """The tables that an exchange of a block may change, and which attributes the block has."""
-    places = [i for i, t in enumerate(chosen) if not {*block}.isdisjoint(t) and not {*t} <= {*block}]
-    return np.array(places, np.int64), np.isin(np.arange(attributes), block)
+def _tables(cliques: Sequence[Clique], sizes: Sequence[int]) -> _Tables:
+    """Return the tables of these pairs and triples of attributes."""
+    attributes = []
+    strides = []
+    for clique in cliques:
+        steps = [_cells_of(clique[i + 1 :], sizes) for i in range(len(clique))]
+        attributes.append((*clique, clique[0])[:3])
+        strides.append((*steps, 0)[:3])
+    cells = [_cells_of(clique, sizes) for clique in cliques]
+    return _Tables(np.array(attributes), np.array(strides), np.cumsum([0, *cells[:-1]]))
+
+
+def _blocks(cliques: Sequence[Clique], model: Mixture) -> _Blocks:
+    """Return the blocks of a model, and the tables that an exchange of each may change: some attributes are in the block."""
+    attributes = np.arange(len(model.sizes))
+    tables = []
+    inside = []
+    for block in model.blocks:
+        in_block = {*block.attributes}
+        places = [
+            i for i, clique in enumerate(cliques) if not in_block.isdisjoint(clique) and not in_block.issuperset(clique)
+        ]
+        tables.append(np.array(places, np.int64))
+        inside.append(np.isin(attributes, block.attributes))
+    ends = np.cumsum([0, *map(len, tables)])
+    return _Blocks(ends, np.concatenate(tables), np.array(inside))
 
 
 @njit(cache=True, nogil=True)
-def _count(records: Records, tables: _Tables, found: NDArray[np.float32]) -> None:
+def _count(records: Records, tables: _Tables, counts: NDArray[np.float32]) -> None:
     """Add the cells of records to all tables."""
     for table in range(len(tables.starts)):
-        (a, b, c), (x, y, z) = tables.attributes[table], tables.strides[table]
-        for one in records:
-            found[tables.starts[table] + one[a] * x + one[b] * y + one[c] * z] += 1
+        a, b, c = tables.attributes[table]
+        x, y, z = tables.strides[table]
+        for record in records:
+            counts[tables.starts[table] + record[a] * x + record[b] * y + record[c] * z] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -137,65 +175,71 @@ def _sweep(
     records: Records,
     starts: Integers,
     tables: _Tables,
-    blocks: tuple[Integers, Integers, Flags],
+    blocks: _Blocks,
     residual: NDArray[np.float32],
     generator: np.random.Generator,
 ) -> int:
-    """Try half as many exchanges as there are records and blocks, of random partners; how many were made.
-
-    Block b, which is exchanged as a whole, has the attributes `inside[b]` and may change the tables
-    `near[ends[b] : ends[b + 1]]`, where `blocks` are ends, near and inside.
-    """
-    (ends, near, inside), made = blocks, 0
+    """Try half as many exchanges as there are records and blocks, of random partners; return how many were made."""
+    exchanges = 0
+    number_of_blocks = len(blocks.inside)
     for k in range(len(starts) - 1):
-        first, number = starts[k], starts[k + 1] - starts[k]
-        for _ in range(number * len(inside) // 2 if number > 1 else 0):
-            one = records[first + int(generator.random() * number)]
-            other = records[first + int(generator.random() * number)]
-            b = int(generator.random() * len(inside))
-            if _same(one, other, inside[b], True) or _same(one, other, inside[b], False):
+        first = starts[k]
+        number = starts[k + 1] - first
+        for _ in range(number * number_of_blocks // 2 if number > 1 else 0):
+            record = records[first + int(generator.random() * number)]
+            partner = records[first + int(generator.random() * number)]
+            b = int(generator.random() * number_of_blocks)
+            inside = blocks.inside[b]
+            if _same(record, partner, inside, True) or _same(record, partner, inside, False):
                 continue
-            places = near[ends[b] : ends[b + 1]]
-            if _gain(one, other, inside[b], places, tables, residual) < 0:
-                _exchange(one, other, inside[b], places, tables, residual)
-                made += 1
-    return made
+            places = blocks.tables[blocks.ends[b] : blocks.ends[b + 1]]
+            if _gain(record, partner, inside, places, tables, residual) < 0:
+                _exchange(record, partner, inside, places, tables, residual)
+                exchanges += 1
+    return exchanges
 
 
 @njit(cache=True, nogil=True)
-def _same(one: Records, other: Records, inside: Flags, where: bool) -> bool:
-    for a in range(len(one)):  # noqa: SIM110 - compiled
-        if inside[a] == where and one[a] != other[a]:
+def _same(record: Records, partner: Records, inside: Flags, where: bool) -> bool:
+    """Return whether two records agree in all attributes for which `inside` is `where`."""
+    for a in range(len(record)):  # noqa: SIM110 - compiled
+        if inside[a] == where and record[a] != partner[a]:
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def _cells(one: Records, other: Records, inside: Flags, table: int, tables: _Tables) -> tuple[int, int, int, int]:
-    """The cells of two records in a table, and those that they would have with each other's values `inside`."""
+def _cells(record: Records, partner: Records, inside: Flags, table: int, tables: _Tables) -> tuple[int, int, int, int]:
+    """Return the cells of two records in a table, and those that they would have with each other's values `inside`."""
     i = j = after_i = after_j = tables.starts[table]
     for k in range(3):
         a = tables.attributes[table, k]
-        u, v = one[a] * tables.strides[table, k], other[a] * tables.strides[table, k]
-        i += u
-        j += v
-        after_i += v if inside[a] else u
-        after_j += u if inside[a] else v
+        step_i = record[a] * tables.strides[table, k]
+        step_j = partner[a] * tables.strides[table, k]
+        i += step_i
+        j += step_j
+        after_i += step_j if inside[a] else step_i
+        after_j += step_i if inside[a] else step_j
     return i, j, after_i, after_j
 
 
 @njit(cache=True, nogil=True)
 def _gain(
-    one: Records, other: Records, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
+    record: Records,
+    partner: Records,
+    inside: Flags,
+    places: Integers,
+    tables: _Tables,
+    residual: NDArray[np.float32],
 ) -> float:
-    """Change of sum |count - expected| if two records exchanged the values of a block.
+    """Return the change of sum |count - expected| if two records exchanged the values of a block.
 
     Of each table they leave two cells and enter two others, or nothing changes: r = count - expected falls or rises by 1,
     and the sum by |r - 1| - |r| or |r + 1| - |r|.
     """
     change = 0.0
     for table in places:
-        i, j, after_i, after_j = _cells(one, other, inside, table, tables)
+        i, j, after_i, after_j = _cells(record, partner, inside, table, tables)
         if after_i != i != after_j:
             change += abs(residual[i] - 1) - abs(residual[i]) + abs(residual[j] - 1) - abs(residual[j])
             change += abs(residual[after_i] + 1) - abs(residual[after_i])
@@ -205,28 +249,35 @@ def _gain(
 
 @njit(cache=True, nogil=True)
 def _exchange(
-    one: Records, other: Records, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
+    record: Records,
+    partner: Records,
+    inside: Flags,
+    places: Integers,
+    tables: _Tables,
+    residual: NDArray[np.float32],
 ) -> None:
+    """Exchange the values of a block between two records, and update the residuals of the tables."""
     for table in places:
-        i, j, after_i, after_j = _cells(one, other, inside, table, tables)
+        i, j, after_i, after_j = _cells(record, partner, inside, table, tables)
         residual[i] -= 1
         residual[j] -= 1
         residual[after_i] += 1
         residual[after_j] += 1
-    for a in range(len(one)):
+    for a in range(len(record)):
         if inside[a]:
-            one[a], other[a] = other[a], one[a]
+            record[a], partner[a] = partner[a], record[a]
 
 
 _ROUNDS = 50
 
 
 def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
-    """Remove the combinations that the masks of the model forbid, in place; those inside a block are not there anyway.
+    """Remove the combinations that the masks of the model forbid, in place; inside a block there are none.
 
     A forbidden record swaps the values of a block with a random record of its component, where they differ and that leaves
-    both allowed: components, and so the model, stay as they are. After some rounds it is a random record of any component, so
-    that only single attributes stay as they are. What is left then become copies of random other records. DP: post-processing.
+    both allowed: components, and so the model, stay as they are. After some rounds its partner is a random record of any
+    component, so that only single attributes stay as they are. Records that are still forbidden then become copies of random
+    other records. DP: post-processing.
 
     Args:
         records: codes, shape (records, attributes), component by component.
@@ -239,48 +290,64 @@ def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, 
     """
     tied = {a for mask in model.masks for a in mask.attributes}
     blocks = [list(block.attributes) for block in model.blocks if not tied.isdisjoint(block.attributes)]
-    bad = np.arange(len(records))
+    forbidden = np.arange(len(records))
     for turn in range(2 * _ROUNDS):
-        bad = bad[broken_records(tuple(records[bad].T), model.masks)]  # a swap breaks no other record
-        if not len(bad):
+        forbidden = forbidden[broken_records(tuple(records[forbidden].T), model.masks)]  # a swap breaks no other record
+        if not len(forbidden):
             return
-        owned = owners if turn < _ROUNDS else np.zeros_like(owners)
-        first, last = (np.searchsorted(owned, owned[bad], side) for side in ("left", "right"))
-        partners = first + np.floor(generator.random(len(bad)) * (last - first)).astype(np.int64)
-        chosen = _differing(records[bad], records[partners], blocks, generator)
+        groups = owners if turn < _ROUNDS else np.zeros_like(owners)
+        first = np.searchsorted(groups, groups[forbidden], "left")
+        last = np.searchsorted(groups, groups[forbidden], "right")
+        partners = first + np.floor(generator.random(len(forbidden)) * (last - first)).astype(np.int64)
+        chosen = _differing(records[forbidden], records[partners], blocks, generator)
         for number, block in enumerate(blocks):
-            mine = chosen == number
-            if mine.any():
-                _swap(records, bad[mine], partners[mine], block, model.masks)
+            has_block = chosen == number
+            if has_block.any():
+                _swap(records, forbidden[has_block], partners[has_block], block, model.masks)
     one_way = [model.marginal((a,)) for a in range(len(model.sizes))]
     dead = broken_records(tuple(records.T), model.masks)
     replace_dead(records, dead, one_way, [*model.masks, *model.inside], generator)
 
 
 def _differing(
-    records: Records, partners: Records, blocks: Sequence[list[int]], generator: np.random.Generator
+    records: Records,
+    partners: Records,
+    blocks: Sequence[list[int]],
+    generator: np.random.Generator,
 ) -> Integers:
-    """The number of a random block in which each record differs from its partner, or -1; shape (records,)."""
+    """Return the number of a random block in which each record differs from its partner, or -1; shape (records,)."""
     differs = np.stack([(records[:, block] != partners[:, block]).any(axis=1) for block in blocks], axis=1)
     chosen = np.where(differs, generator.random(differs.shape), -1.0).argmax(axis=1)
     return np.where(differs.any(axis=1), chosen, -1)
 
 
 def _swap(
-    records: Records, bad: Integers, partners: Integers, block: list[int], masks: Sequence[StructuralZeros]
+    records: Records,
+    forbidden: Integers,
+    partners: Integers,
+    block: list[int],
+    masks: Sequence[StructuralZeros],
 ) -> None:
-    """Exchange the values of a block where both records are allowed then; nobody is asked twice, and no two of `bad`."""
+    """Exchange the values of a block between records and partners, where both are allowed then.
+
+    Each partner is used at most once, and it is none of the `forbidden` records.
+    """
     _, once = np.unique(partners, return_index=True)
-    once = once[~np.isin(partners[once], bad)]
-    one, other = bad[once], partners[once]
-    left, right = records[one], records[other]
-    left[:, block], right[:, block] = right[:, block], left[:, block]
-    kept = ~(broken_records(tuple(left.T), masks) | broken_records(tuple(right.T), masks))
-    records[one[kept]], records[other[kept]] = left[kept], right[kept]
+    once = once[~np.isin(partners[once], forbidden)]
+    first = forbidden[once]
+    second = partners[once]
+    first_after = records[first]
+    second_after = records[second]
+    first_after[:, block], second_after[:, block] = second_after[:, block], first_after[:, block]
+    is_broken = broken_records(tuple(first_after.T), masks) | broken_records(tuple(second_after.T), masks)
+    records[first[~is_broken]] = first_after[~is_broken]
+    records[second[~is_broken]] = second_after[~is_broken]
 
 
 def sample_mixture(model: Mixture, number: int, generator: np.random.Generator) -> Records:
-    """Records of a conditioned model, shape (number, attributes), in random order; none is forbidden. DP: post-processing.
+    """Return records of a conditioned model, shape (number, attributes), in random order; none is forbidden.
+
+    DP: post-processing.
 
     Raises:
         InputError: the masks leave no record.

@@ -1,4 +1,4 @@
-"""Synthetic codes of every attribute of a configuration, from released counts, by the method that the settings name."""
+"""Makes synthetic codes of every attribute from released counts, by the method that the settings name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,10 +46,11 @@ from marginweave.records.synthesize import SeededSynthesis
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimationInput:
-    """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
+    """Facts of a table for a model: marginals over attributes of `sizes` codes, number of records, structural zeros.
 
-    `measured` gives them as they were drawn, each with its noise, and how far a model should be from them (`fit_mixture`);
-    `consistent` gives them in agreement. Both are made where they are asked for: sampling from a fitted model takes neither.
+    `measured` gives the marginals as they were drawn, each with its noise, and how far a model should be from them
+    (`fit_mixture`); `consistent` gives them in agreement. Both are computed only when called: sampling from a fitted model
+    needs neither.
     """
 
     measured: Callable[[], tuple[Sequence[Observation], float]]
@@ -59,46 +61,48 @@ class EstimationInput:
 
 
 def sampler(
-    known: EstimationInput,
+    inputs: EstimationInput,
     settings: DenseSynthesis,
     model: Mixture | None = None,
-    given: Mapping[int, Floats] = MappingProxyType({}),
+    conditions: Mapping[int, Floats] = MappingProxyType({}),
 ) -> RecordSampler:
-    """What makes records by the method of the settings; of a mixture those `given` alone (`Mixture.conditioned`).
+    """Return a sampler of records by the method of the settings, of a mixture under `conditions` (`Mixture.conditioned`).
 
-    GUM takes consistent counts, a mixture those that were drawn. `model` is the result of `fit_known` on the same input, if
-    there is one. DP: post-processing. Raises InputError as `Gum`, `fit_known` and `Mixture.conditioned`.
+    GUM takes consistent counts, a mixture those that were drawn. `model` is the result of `fit_inputs` on the same input,
+    if there is one. DP: post-processing. Raises InputError as `Gum`, `fit_inputs` and `Mixture.conditioned`.
     """
     if isinstance(settings, GumSynthesis):
-        sample = Gum(known.consistent(), known.sizes, settings, known.masks).sample
+        sample = Gum(inputs.consistent(), inputs.sizes, settings, inputs.masks).sample
     else:
-        sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned(given))
-    records = round(known.total) if settings.records == "count" else settings.records
+        mixture = model or fit_inputs(inputs, settings)
+        sample = partial(sample_mixture, mixture.conditioned(conditions))
+    records = round(inputs.total) if settings.records == "count" else settings.records
     return RecordSampler(sample=sample, number=records, seed=settings.seed)
 
 
-def fit_known(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
-    """The mixture fitted to what was drawn, however many records are sampled from it.
+def fit_inputs(inputs: EstimationInput, settings: MixtureSynthesis) -> Mixture:
+    """Return the mixture fitted to the drawn counts; it does not depend on the number of records sampled from it.
 
     DP: post-processing. Raises InputError as `fit_mixture`.
     """
-    total = max(known.total, 1.0)
-    measurements, noise = known.measured()
-    return fit_mixture(measurements, known.sizes, total, known.masks, settings, noise=noise)
+    total = max(inputs.total, 1.0)
+    measurements, noise = inputs.measured()
+    return fit_mixture(measurements, inputs.sizes, total, inputs.masks, settings, noise=noise)
 
 
 def expand_records(records: Records, compression: Compression, generator: np.random.Generator) -> Records:
-    """Synthetic records in the old codes: a merged value becomes one of its values, in proportion to their noisy counts.
+    """Return records in the codes before merging: a merged value becomes one of its values, in proportion to noisy counts.
 
-    Counts below 0 stand for 0; where none is positive, the values are equally likely. Shape (rows, attributes).
+    Counts below 0 count as 0; where none is positive, the values are equally likely. Shape (rows, attributes).
     DP: post-processing.
     """
     expanded = np.empty_like(records)
-    for attribute, (new, counts) in enumerate(zip(compression.codes, compression.counts, strict=True)):
+    for attribute, (merged_codes, counts) in enumerate(zip(compression.codes, compression.counts, strict=True)):
         column = expanded[:, attribute]
-        column[:] = np.unique(new, return_index=True)[1][records[:, attribute]]
-        for merged in np.flatnonzero(np.bincount(new) > 1).tolist():
-            values = np.flatnonzero(new == merged)
+        _, first_values = np.unique(merged_codes, return_index=True)
+        column[:] = first_values[records[:, attribute]]
+        for merged in np.flatnonzero(np.bincount(merged_codes) > 1).tolist():
+            values = np.flatnonzero(merged_codes == merged)
             rows = np.flatnonzero(records[:, attribute] == merged)
             weights = np.maximum(counts[values], 0.0)
             weights = weights if weights.any() else np.ones(len(values))
@@ -106,13 +110,19 @@ def expand_records(records: Records, compression: Compression, generator: np.ran
     return expanded
 
 
-# How many shards there are, and what makes the codes of each attribute of one.
-Making = tuple[int, Callable[[int], Sequence[Codes]]]
-# Of the noise of k-tuples so much is left: none is more frequent than its parts. Records of fits that go on until they are so
-# near were 3 to 8 % nearer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1, at 0.7 no nearer on ma2019_cat; on
-# drug_deaths_cat it makes no difference.
+class _Shards(NamedTuple):
+    """The number of shards, and the function that makes the codes of each attribute of one."""
+
+    number: int
+    make: Callable[[int], Sequence[Codes]]
+
+
+# The part of the noise of k-tuples that is left: no combination is more frequent than its parts. Fits that continue until they
+# are this close gave records 3 to 8 % closer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1. At 0.7 they were no
+# closer on ma2019_cat. On drug_deaths_cat it makes no difference.
 _CLIPPED = 0.8
-_SETS, _KNOWN = 1, 2  # cutting sets has a separate stream, and so have known tables
+_SETS = 1  # key of the random stream that cuts sets
+_KNOWN = 2  # key of the random streams of known tables
 
 
 def synthesize_blocks(
@@ -122,81 +132,93 @@ def synthesize_blocks(
     model: Mixture | None = None,
     where: Mapping[int, Flags] = MappingProxyType({}),
 ) -> Iterator[tuple[Codes, ...]]:
-    """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
+    """Yield synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
-    Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
-    blocks are made on all cores, and do not depend on how many there are. `SeededSynthesis` makes them of combinations, sets
-    value by value (`expand_sets`) and joined again, from k-tuples as they are and from marginals as `all_pairs` has them. The
-    others (`sampler`) make them of marginals, also of those that k-tuples stand for. An empty cell does not say why it is empty
-    (`Sections.as_recorded`). Where each value of a set is an attribute, a record keeps at most `max_values` of them. No record
-    holds a forbidden combination, and exact known tables hold in all records together (`ExactCounts`). DP: post-processing.
+    Each block is a shard of the records (`ShardPlan`), in the smallest unsigned integers; there is at least one. The blocks are
+    made on all cores, and do not depend on the number of cores. `SeededSynthesis` makes them of combinations: from k-tuples as
+    they are, and from marginals as `all_pairs` has them. It makes sets value by value (`expand_sets`) and joins them again. The
+    others (`sampler`) make them of marginals; k-tuples are turned into marginals for them. An empty cell does not say why it is
+    empty (`Sections.as_recorded`). Where each value of a set is an attribute, a record has at most `max_values` of them. No
+    record holds a forbidden combination, and exact known tables hold in all records together (`ExactCounts`).
+    DP: post-processing.
 
     Args:
         counts: Normalized counts.
         configuration: What is declared, bounds resolved.
         settings: What to make.
-        model: What `fit_known` makes of the same; fitted here if it is not given.
-        where: By attribute, the codes that each record must have one of; of a mixture alone. Exact known tables, which are
+        model: The result of `fit_inputs` on the same input; fitted here if it is not given.
+        where: By attribute, the codes of which each record must have one; for a mixture only. Exact known tables, which are
             of all records, do not hold then.
 
     Raises:
         InputError, StageError: as `SeededSynthesis` and `sampler`.
     """
     recorded = configuration.as_recorded
-    exact = [known for known in configuration.totals if known.exact]
-    if exact and settings.records == "count":
-        settings = settings.model_copy(update={"records": round(exact[0].total)})
+    labels = counts.domain.labels
+    exact_totals = [known_total for known_total in configuration.totals if known_total.exact]
+    if exact_totals and settings.records == "count":
+        settings = settings.model_copy(update={"records": round(exact_totals[0].total)})
     if isinstance(settings, SynthesisSettings):
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
-        shards, make = _from_combinations(combinations, recorded, settings)
+        shards = _from_combinations(combinations, recorded, settings)
     else:
-        shards, make = _from_marginals(counts, configuration, settings, model, where)
-    masks = [mask for mask in structural_masks(recorded, counts.domain.labels) if len(mask.attributes) > 1]
-    totals: list[ExactCounts] = []
+        shards = _from_marginals(counts, configuration, settings, model, where)
+    exact_counts: list[ExactCounts] = []
     if not where:
-        totals, make = _exact_counts(recorded, counts.domain.labels, settings, make)
+        exact_counts, shards = _exact_counts(recorded, labels, settings, shards)
+    masks = [mask for mask in structural_masks(recorded, labels) if len(mask.attributes) > 1]
     types = [code_type(size) for size in counts.domain.sizes]
+    report = listener()
 
-    say = listener()
-
-    def allowed(codes: Sequence[Codes]) -> Flags:
+    def is_allowed(codes: Sequence[Codes]) -> Flags:
         return ~broken_records(codes, masks)
 
-    def block(shard: int) -> tuple[Codes, ...]:
-        say(f"part {shard + 1} of {shards}")
-        codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(make(shard), types, strict=True))
-        for number, exact in enumerate(totals):
-            wanted, generator = exact.in_shard(shard, shards), stream([settings.seed, _KNOWN, number], shard)
-            exact.hold(codes, wanted, allowed, generator)  # post-processing
-        if not allowed(codes).all():
+    def make_block(shard: int) -> tuple[Codes, ...]:
+        report(f"part {shard + 1} of {shards.number}")
+        wide_codes = shards.make(shard)
+        codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(wide_codes, types, strict=True))
+        for i, exact in enumerate(exact_counts):
+            generator = stream([settings.seed, _KNOWN, i], shard)  # post-processing
+            exact.hold(codes, exact.in_shard(shard, shards.number), is_allowed, generator)
+        if not is_allowed(codes).all():
             raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
         return codes
 
-    return LocalEngine().map(block, range(shards))
+    return LocalEngine().map(make_block, range(shards.number))
 
 
 def _exact_counts(
     configuration: Configuration,
     labels: Sequence[Sequence[str]],
     settings: AnySynthesis,
-    make: Callable[[int], Sequence[Codes]],
-) -> tuple[list[ExactCounts], Callable[[int], Sequence[Codes]]]:
-    """How many records have each known combination, and what makes shards; the first one, which they are near to, once."""
+    shards: _Shards,
+) -> tuple[list[ExactCounts], _Shards]:
+    """Return the number of records of each known combination, close to those of the first shard, and the shards.
+
+    The first shard is made here, and not a second time.
+    """
     parts = exact_parts(configuration, labels)
     if not parts:
-        return [], make
+        return [], shards
     assert isinstance(settings.records, int)
     records = min(settings.records, settings.max_records or settings.records)
-    first = make(0)
-    counts = [ExactCounts.of(part, first, records) for part in parts]
-    return counts, lambda shard: first if shard == 0 else make(shard)
+    first = shards.make(0)
+    exact_counts = [ExactCounts.of(part, first, records) for part in parts]
+
+    def make(shard: int) -> Sequence[Codes]:
+        return first if shard == 0 else shards.make(shard)
+
+    return exact_counts, _Shards(shards.number, make)
 
 
-def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
+def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> _Shards:
+    """Return the shards of records that grow from released combinations."""
     attributes = released_attributes(configuration, aggregates.domain.labels)
     layout = SetLayout(attributes, aggregates.domain.sizes)
-    rules = combinations_of(forbidden_codes(configuration.forbidden, aggregates.domain.labels))
-    forbidden = [[layout.place(*part) for part in rule] for rule in rules]
+    forbidden = []
+    for rule in combinations_of(forbidden_codes(configuration.forbidden, aggregates.domain.labels)):
+        pairs = [layout.place(attribute, value) for attribute, value in rule]
+        forbidden.append(pairs)
     maker = SeededSynthesis(expand_sets(aggregates, layout), settings, layout.optional, forbidden, layout.sets)
 
     def make(shard: int) -> Sequence[Codes]:
@@ -204,7 +226,7 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
         cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
 
-    return maker.plan.shards, make
+    return _Shards(maker.plan.shards, make)
 
 
 def _from_marginals(
@@ -213,10 +235,11 @@ def _from_marginals(
     settings: DenseSynthesis,
     model: Mixture | None,
     where: Mapping[int, Flags],
-) -> Making:
-    known, compression = estimation_input(counts, configuration)
-    given, compression = _conditions(where, compression)
-    maker = sampler(known, settings, model, given)
+) -> _Shards:
+    """Return the shards of records that are made from marginals, by GUM or from a mixture."""
+    inputs, compression = estimation_input(counts, configuration)
+    conditions, compression = _conditions(where, compression)
+    maker = sampler(inputs, settings, model, conditions)
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
@@ -226,59 +249,78 @@ def _from_marginals(
         most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
         return [np.minimum(codes, size) for codes, size in zip(records[:most].T, counts.domain.sizes, strict=True)]
 
-    return maker.plan.shards, make
+    return _Shards(maker.plan.shards, make)
 
 
 def _conditions(
-    where: Mapping[int, Flags], compression: Compression | None
+    where: Mapping[int, Flags],
+    compression: Compression | None,
 ) -> tuple[dict[int, Floats], Compression | None]:
-    """What share of the records with each code of a model meets conditions on released codes, and what splits merged codes.
+    """Return conditions on released codes as conditions on the codes of a model, and what splits merged codes under them.
 
-    A merged code becomes one of its values as `expand_records` has it: a condition leaves it so much of its records as its
-    values that meet the condition have, and these alone.
+    The first is the share of the records with each code of the model that meets the condition. A merged code becomes one of its
+    values as `expand_records` has it: a condition leaves it the part of its records that its values that meet the condition
+    have, and only these values.
     """
     if compression is None:
         return {a: flags.astype(np.float64) for a, flags in where.items()}, None
-    shares, counts = dict[int, Floats](), list(compression.counts)
+    shares = dict[int, Floats]()
+    counts = list(compression.counts)
     for a, flags in where.items():
-        new, weights = compression.codes[a], np.maximum(counts[a], 0.0)
-        weights = np.where(np.bincount(new, weights)[new] > 0, weights, 1.0)
+        merged_codes = compression.codes[a]
+        weights = np.maximum(counts[a], 0.0)
+        is_positive = np.bincount(merged_codes, weights)[merged_codes] > 0
+        weights = np.where(is_positive, weights, 1.0)
         counts[a] = weights * flags
-        shares[a] = np.bincount(new, counts[a]) / np.bincount(new, weights)
+        shares[a] = np.bincount(merged_codes, counts[a]) / np.bincount(merged_codes, weights)
     return shares, replace(compression, counts=tuple(counts))
 
 
 def estimation_input(
     counts: Aggregates | Marginals, configuration: Configuration
 ) -> tuple[EstimationInput, Compression | None]:
-    """What a model is estimated from, and how values were merged for it (of marginals only). DP: post-processing."""
+    """Return the input of a model, and how values were merged for it (of marginals only). DP: post-processing."""
     if isinstance(counts, Marginals):
-        masks, compression = compression_of(counts, configuration)
-        total = counts.consistent[0].total
+        return _input_of_marginals(counts, configuration)
+    return _input_of_tuples(counts, configuration), None
 
-        def drawn_marginals() -> tuple[Sequence[Observation], float]:
-            kept = estimated_marginals(counts, configuration)
-            drawn = [*measured_marginals(kept, compression), *kept.coarse]
-            return with_known(drawn, configuration, total, compression)
 
-        return EstimationInput(
-            measured=drawn_marginals,
-            consistent=lambda: counts.consistent,
-            sizes=compression.sizes,
-            total=total,
-            masks=[compress_mask(mask, compression) for mask in masks],
-        ), compression
+def _input_of_marginals(counts: Marginals, configuration: Configuration) -> tuple[EstimationInput, Compression]:
+    """Return the input of a model of marginals, over merged codes, and how values were merged."""
+    masks, compression = compression_of(counts, configuration)
+    total = counts.consistent[0].total
+
+    def measured() -> tuple[Sequence[Observation], float]:
+        marginals = estimated_marginals(counts, configuration)
+        drawn = [*measured_marginals(marginals, compression), *marginals.coarse]
+        return with_known(drawn, configuration, total, compression)
+
+    inputs = EstimationInput(
+        measured=measured,
+        consistent=lambda: counts.consistent,
+        sizes=compression.sizes,
+        total=total,
+        masks=[compress_mask(mask, compression) for mask in masks],
+    )
+    return inputs, compression
+
+
+def _input_of_tuples(counts: Aggregates, configuration: Configuration) -> EstimationInput:
+    """Return the input of a model of k-tuples."""
     labels = counts.domain.labels
-    sizes, zeros = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
+    sizes = domain_sizes(configuration.attributes, labels)
+    zeros = structural_masks(configuration, labels)
     total = total_of_rows(configuration) or float(counts.record_count)
 
-    def drawn_tuples() -> tuple[Sequence[Observation], float]:
-        tables, noisy = with_known(tuple_observations(counts, sizes), configuration, total)
-        return tables, _CLIPPED * noisy
+    def measured() -> tuple[Sequence[Observation], float]:
+        tables, noise = with_known(tuple_observations(counts, sizes), configuration, total)
+        return tables, _CLIPPED * noise
 
     def consistent() -> Sequence[Observation]:
-        found = tuple_marginals(counts, sizes, zeros)
-        known = known_marginals(configuration, found, total)
-        return make_consistent([*found, *known], zeros, total=total) if known else found
+        marginals = tuple_marginals(counts, sizes, zeros)
+        known_tables = known_marginals(configuration, marginals, total)
+        if not known_tables:
+            return marginals
+        return make_consistent([*marginals, *known_tables], zeros, total=total)
 
-    return EstimationInput(measured=drawn_tuples, consistent=consistent, sizes=sizes, total=total, masks=zeros), None
+    return EstimationInput(measured=measured, consistent=consistent, sizes=sizes, total=total, masks=zeros)

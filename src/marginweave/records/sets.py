@@ -1,4 +1,4 @@
-"""Sets in synthesis: each released value becomes an attribute, present or absent; afterwards they are joined to one set."""
+"""Expands sets for synthesis: each released value becomes an attribute, present or absent; later they are joined again."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ from marginweave.observations.combinations import Aggregates
 
 
 class SetLayout:
-    """Where the attributes of a domain are once sets are expanded: attribute j begins at column `starts[j]`.
+    """The columns of a domain once its sets are expanded: attribute j begins at column `starts[j]`.
 
     A set of s released values has s columns, each with one value, whose missing value says that the set lacks it. For each
     column, `optional` says whether a record can lack it, and `sets` the number of the set that it is a value of, or -1.
     """
 
     def __init__(self, attributes: Sequence[Attribute], sizes: Sequence[int]) -> None:
-        self.attributes, self.sizes = attributes, sizes
+        self.attributes = attributes
+        self.sizes = sizes
         self.is_set = np.array([attribute.is_set for attribute in attributes])
         widths = np.where(self.is_set, sizes, 1)
+        set_numbers = np.where(self.is_set, np.cumsum(self.is_set) - 1, -1)
         self.starts = np.concatenate([[0], np.cumsum(widths)])
         self.optional = np.repeat([attribute.lacks_values for attribute in attributes], widths).tolist()
-        self.sets = np.repeat(np.where(self.is_set, np.cumsum(self.is_set) - 1, -1), widths).tolist()
+        self.sets = np.repeat(set_numbers, widths).tolist()
 
     def place(self, attribute: int, value: int) -> tuple[int, int]:
-        """Column and value of a value of an attribute."""
+        """Return column and value of a value of an attribute."""
         start = int(self.starts[attribute])
         return (start + value, 0) if self.attributes[attribute].is_set else (start, value)
 
 
 def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
-    """Released counts with a column for each value of every set.
+    """Return released counts with a column for each value of every set.
 
     A combination has at most one value of a set, so no two columns of one set are in a combination. DP: post-processing.
     """
@@ -46,36 +48,41 @@ def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
         return aggregates
     levels = []
     for level in aggregates.levels:
-        sets = layout.is_set[level.columns]
-        columns = layout.starts[level.columns] + np.where(sets, level.values, 0)
-        values = np.where(sets, 0, level.values)
+        in_set = layout.is_set[level.columns]
+        columns = layout.starts[level.columns] + np.where(in_set, level.values, 0)
+        values = np.where(in_set, 0, level.values)
         order = np.lexsort((*values.T[::-1], *columns.T[::-1]))
-        levels.append(replace(level, columns=columns, values=values).select(order))
+        expanded = replace(level, columns=columns, values=values)
+        levels.append(expanded.select(order))
     names: list[str] = []
     labels: list[tuple[str, ...]] = []
-    for attribute, known in zip(layout.attributes, aggregates.domain.labels, strict=True):
-        names += [f"{attribute.name}={label}" for label in known] if attribute.is_set else [attribute.name]
-        labels += [(label,) for label in known] if attribute.is_set else [known]
+    for attribute, attribute_labels in zip(layout.attributes, aggregates.domain.labels, strict=True):
+        if attribute.is_set:
+            names += [f"{attribute.name}={label}" for label in attribute_labels]
+            labels += [(label,) for label in attribute_labels]
+        else:
+            names.append(attribute.name)
+            labels.append(attribute_labels)
     return replace(aggregates, domain=Domain(names=tuple(names), labels=tuple(labels)), levels=tuple(levels))
 
 
 def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> tuple[Codes, ...]:
-    """Codes of each attribute from records over the expanded columns; a set keeps at most its public cap of values.
+    """Return codes of each attribute from records over the expanded columns; a set has at most its public cap of values.
 
     Shapes (n,), and (n, width) for a set. DP: post-processing.
     """
-    found: list[Codes] = []
+    codes: list[Codes] = []
     for attribute, size, (start, stop) in zip(layout.attributes, layout.sizes, pairwise(layout.starts), strict=True):
         if attribute.is_set:
-            kept = _cut(records, slice(start, stop), attribute.width, rng)
-            found.append(pad_sets(*kept, attribute.width, size))
+            owners, values, lengths = _cut(records, slice(start, stop), attribute.width, rng)
+            codes.append(pad_sets(owners, values, lengths, attribute.width, size))
         else:
-            found.append(np.ascontiguousarray(records[:, start]))
-    return tuple(found)
+            codes.append(np.ascontiguousarray(records[:, start]))
+    return tuple(codes)
 
 
 def cap_values(records: Records, configuration: Configuration, rng: np.random.Generator) -> None:
-    """Take values out of records that have more of a set than its public cap, in place: a uniform choice of them stays.
+    """Remove values from records that have more of a set than its public cap, in place: a uniform choice of them stays.
 
     `records` has shape (n, attributes); of an attribute that is a value of a set (`Attribute.of_set`) code 0 has the value and
     1 lacks it. DP: post-processing.
@@ -89,9 +96,12 @@ def cap_values(records: Records, configuration: Configuration, rng: np.random.Ge
 
 
 def _cut(
-    records: Records, places: slice | list[int], cap: int, rng: np.random.Generator
+    records: Records,
+    places: slice | list[int],
+    cap: int,
+    rng: np.random.Generator,
 ) -> tuple[Integers, Integers, Integers]:
-    """At most `cap` values of a set for each record, as `cut_sets` returns them; code 0 at a place has its value."""
+    """Return at most `cap` values of a set for each record, as `cut_sets` returns them; code 0 at a place has its value."""
     owners, values = np.nonzero(records[:, places] == 0)
     lengths = np.bincount(owners, minlength=len(records))
     return cut_sets(owners, values, lengths, cap, _Words(rng))
@@ -99,10 +109,10 @@ def _cut(
 
 @dataclass(frozen=True)
 class _Words:
-    """A generator as words, fresh ones each time that they are asked for."""
+    """A generator as a source of words; each call gives new ones."""
 
     rng: np.random.Generator
 
     def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:  # noqa: ARG002
-        """A word for each record."""
+        """Return a word for each record."""
         return self.rng.integers(0, 2**64, len(records), dtype=np.uint64)

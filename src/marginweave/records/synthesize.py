@@ -1,4 +1,4 @@
-"""Synthetic records from released counts alone, what they must not hold, and how incomplete ones are filled."""
+"""Makes synthetic records from released counts only, without forbidden combinations, and fills incomplete records."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ from marginweave.records.growing_state import Chances, GrowingState, Prohibition
 from marginweave.records.shards import ShardPlan, stream
 
 Rule = Sequence[tuple[int, int]]
+
+
+def _most_members(sets: Sequence[int], depth: int) -> int:
+    """Return the most combinations shorter than `depth`, with at most one column of each set, that a record can have."""
+    # a column of no set counts as a set with one column
+    columns_of_sets = Counter(group if group >= 0 else -1 - column for column, group in enumerate(sets))
+    return sum(most_combinations(columns_of_sets.values(), length) for length in range(depth))
+
+
+"""A forbidden combination: pairs of a column and a value."""
 
 
 class SeededSynthesis:
@@ -61,29 +71,40 @@ class SeededSynthesis:
         forbidden: Sequence[Rule],
         sets: Sequence[int],
     ) -> None:
-        levels = [replace(m, counts=np.ceil(m.counts * settings.scale).astype(np.int64)) for m in aggregates.levels]
-        count = math.ceil(aggregates.record_count * settings.scale)
-        self._aggregates = counted = replace(aggregates, record_count=count, levels=tuple(levels))
-        self._settings, self._optional, self._forbidden, self._sets = settings, optional, forbidden, sets
+        levels = []
+        for level in aggregates.levels:
+            counts = np.ceil(level.counts * settings.scale).astype(np.int64)
+            levels.append(replace(level, counts=counts))
+        record_count = math.ceil(aggregates.record_count * settings.scale)
+        self._aggregates = replace(aggregates, record_count=record_count, levels=tuple(levels))
+        self._settings = settings
+        self._optional = optional
+        self._forbidden = forbidden
+        self._sets = sets
+        counted = self._aggregates
         if settings.sample_missing:
             counted = count_missing(counted, optional, sets)
         self.combinations = number_combinations(counted, sets)
-        wanted = settings.records
-        self._number = None if wanted == "exhaust" else count if wanted == "count" else wanted
-        self.plan = ShardPlan.of(count, self._number)
+        if settings.records == "exhaust":
+            self._number = None
+        elif settings.records == "count":
+            self._number = record_count
+        else:
+            self._number = settings.records
+        self.plan = ShardPlan.of(record_count, self._number)
 
     def records(self, shard: int) -> Records:
-        """The records of a shard in random order, at most its part of `max_records`; shape (n, columns).
+        """Return the records of a shard in random order, at most its part of `max_records`; shape (n, columns).
 
         DP: post-processing.
 
         Raises:
             StageError: the forbidden combinations leave no complete record.
         """
-        settings, longest = self._settings, self._aggregates.reporting_length
+        settings = self._settings
+        longest = self._aggregates.reporting_length
         counts = packed(self.plan.counts(self.combinations.counts, shard))
         combinations = self.combinations._replace(counts=counts)
-        members = _members(self._sets, longest)
         rules = Rules(
             longest=longest,
             shortest=1 if settings.relax else longest,
@@ -91,30 +112,32 @@ class SeededSynthesis:
             subtract=settings.use_synthetic_counts,
             fraction=settings.weight_percentile / 100,
         )
-        state = _working_memory(combinations, self._sets, members, prohibit(combinations, self._forbidden))
+        members = _most_members(self._sets, longest)
+        prohibitions = prohibit(combinations, self._forbidden)
+        state = _working_memory(combinations, self._sets, members, prohibitions)
+        empty = np.array(self._aggregates.domain.sizes, np.int32)
         rng = stream(settings.seed, shard)  # post-processing
-        records = grow_records(combinations, rules, state, np.array(self._aggregates.domain.sizes, np.int32), rng)
+        records = grow_records(combinations, rules, state, empty, rng)
         if settings.relax:
             complete_records(records, self._aggregates, self._optional, self._forbidden, rng)
         most = None if settings.max_records is None else self.plan.records(settings.max_records, shard)
         return records[rng.permutation(len(records))][:most]
 
 
-def _members(sets: Sequence[int], depth: int) -> int:
-    """How many combinations shorter than `depth`, with at most one column of each set, a record can have at most."""
-    together = Counter(group if group >= 0 else -1 - column for column, group in enumerate(sets))
-    return sum(most_combinations(together.values(), length) for length in range(depth))
-
-
 def _working_memory(
-    combinations: Combinations, sets: Sequence[int], members: int, prohibitions: Prohibitions
+    combinations: Combinations,
+    sets: Sequence[int],
+    members: int,
+    prohibitions: Prohibitions,
 ) -> GrowingState:
-    attributes, kinds, counts = len(combinations.columns), max(sets) + 1, combinations.counts
-    number: Any = counts.dtype  # which of the two kinds of `Numbers` it is
+    """Return the memory to grow records in; a record has at most `members` combinations shorter than R."""
+    attributes = len(combinations.columns)
+    kinds = max(sets) + 1
+    number: Any = combinations.counts.dtype  # which of the two kinds of `Numbers` it is
     return GrowingState(
-        left=counts.copy(),
+        remaining=combinations.counts.copy(),
         available=np.zeros(attributes, number),
-        alone=Chances.of(combinations.columns, len(sets)),
+        single=Chances.of(combinations.columns, len(sets)),
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
@@ -128,23 +151,28 @@ def _working_memory(
         prohibitions=prohibitions,
         decided=np.zeros(kinds, np.bool_),
         holding=np.zeros((members, kinds), np.bool_),
-        whole=np.ones(1, np.bool_),
+        is_member=np.ones(1, np.bool_),
     )
 
 
 def prohibit(combinations: Combinations, forbidden: Sequence[Rule]) -> Prohibitions:
-    """Forbidden combinations by number of attribute; one with a value that was not released cannot come about by growing."""
+    """Return forbidden combinations by attribute; one with a value that was not released cannot come about by growing."""
     pairs = zip(combinations.columns.tolist(), combinations.values.tolist(), strict=True)
     places = {pair: attribute for attribute, pair in enumerate(pairs)}
-    rules = [[places[pair] for pair in rule] for rule in forbidden if all(pair in places for pair in rule)]
+    rules = []
+    for rule in forbidden:
+        if places.keys() >= {*rule}:
+            attributes = [places[pair] for pair in rule]
+            rules.append(attributes)
+    lengths = np.array([len(rule) for rule in rules], np.int64)
     members = np.array([attribute for rule in rules for attribute in rule], np.int64)
-    owners = np.array([number for number, rule in enumerate(rules) for _ in rule], np.int64)
+    rule_numbers = np.repeat(np.arange(len(rules)), lengths)
     order = np.argsort(members, kind="stable")
     return Prohibitions(
-        starts=np.cumsum([0, *map(len, rules)]),
+        starts=np.concatenate([[0], np.cumsum(lengths)]),
         members=members,
         of_attribute=np.searchsorted(members[order], np.arange(len(combinations.columns) + 1)),
-        rules=owners[order],
+        rules=rule_numbers[order],
     )
 
 
@@ -158,8 +186,8 @@ def complete_records(
     """Fill what is missing where nothing can be missing, in proportion to the 1-counts (evenly where there are none).
 
     Nothing can be missing in columns that are not `optional`, and in records in which a rule forbids it. Values that would
-    complete a forbidden combination are left out. A record for which none is left becomes a copy of another complete one,
-    chosen at random; if there is no other, all get the likeliest values that can stand together.
+    complete a forbidden combination are left out. A record for which no value is left becomes a copy of another complete
+    one, chosen at random; if there is no other, all get the likeliest values that are allowed together.
     DP: post-processing.
 
     Raises:
@@ -167,13 +195,18 @@ def complete_records(
     """
     stuck = np.zeros(len(records), np.bool_)
     sizes = aggregates.domain.sizes
-    for j in sorted(range(len(sizes)), key=lambda column: optional[column]):  # what is always there decides the rest
-        size, lacking = sizes[j], records[:, j] == sizes[j]
-        rows = np.flatnonzero(lacking & _broken(records, j, size, forbidden) if optional[j] else lacking)
+    for j in sorted(
+        range(len(sizes)), key=lambda column: optional[column]
+    ):  # a column that is never missing decides first
+        size = sizes[j]
+        to_fill = records[:, j] == size
+        if optional[j]:
+            to_fill &= _broken(records, j, size, forbidden)
+        rows = np.flatnonzero(to_fill)
         if size == 0 or len(rows) == 0:
             continue
         weights = _weights(aggregates, j)
-        rules = [rule for rule in forbidden if any(column == j for column, _ in rule)]
+        rules = [rule for rule in forbidden if j in dict(rule)]
         if rules:
             stuck[rows] |= ~_fill_allowed(records, rows, j, weights, rules, rng)
         else:
@@ -182,59 +215,71 @@ def complete_records(
     if len(records) and stuck.all():
         _restart(records, aggregates, optional, forbidden)
     elif stuck.any():
-        records[stuck] = records[rng.choice(np.flatnonzero(~stuck), int(stuck.sum()))]
+        complete = np.flatnonzero(~stuck)
+        records[stuck] = records[rng.choice(complete, int(stuck.sum()))]
 
 
 def _broken(records: Records, column: int, value: int, forbidden: Sequence[Rule]) -> Flags:
-    """Which records hold a forbidden combination that names this value."""
-    rules = [rule for rule in forbidden if (column, value) in rule]
+    """Return which records have a forbidden combination that names this value."""
     broken = np.zeros(len(records), np.bool_)
-    for rule in rules:
-        broken |= np.logical_and.reduce([records[:, c] == v for c, v in rule])
+    for rule in forbidden:
+        if (column, value) in rule:
+            broken |= np.logical_and.reduce([records[:, c] == v for c, v in rule])
     return broken
 
 
 def _weights(aggregates: Aggregates, column: int) -> Floats:
-    """The 1-counts of a column."""
+    """Return the 1-counts of a column."""
     first = aggregates.levels[0]
-    mine, size = first.columns[:, 0] == column, aggregates.domain.sizes[column]
-    return np.bincount(first.values[mine, 0], weights=first.counts[mine], minlength=size).astype(np.float64)
+    rows = first.columns[:, 0] == column
+    size = aggregates.domain.sizes[column]
+    return np.bincount(first.values[rows, 0], weights=first.counts[rows], minlength=size).astype(np.float64)
 
 
 def _fill_allowed(
-    records: Records, rows: Integers, column: int, weights: Floats, rules: Sequence[Rule], rng: np.random.Generator
+    records: Records,
+    rows: Integers,
+    column: int,
+    weights: Floats,
+    rules: Sequence[Rule],
+    rng: np.random.Generator,
 ) -> Flags:
-    """Fill a column of some rows with allowed values; returns for which of them there was one."""
+    """Fill a column of some rows with allowed values; return for which of them there was one."""
     allowed = np.ones((len(rows), len(weights)), np.bool_)
     for rule in rules:
-        value = next(v for c, v in rule if c == column)
-        if value < len(weights):  # a rule against no value says nothing of any other
+        value = dict(rule)[column]
+        if value < len(weights):  # a rule that forbids a missing value says nothing about other values
             matching = np.logical_and.reduce([records[rows, c] == v for c, v in rule if c != column])
             allowed[matching, value] = False
     shares = allowed * weights
     shares[shares.sum(axis=1) == 0] = 1.0
     shares *= allowed
     edges = np.cumsum(shares, axis=1)
-    drawn = (edges > (rng.random(len(rows)) * edges[:, -1])[:, None]).argmax(axis=1)
+    points = rng.random(len(rows)) * edges[:, -1]
+    drawn = (edges > points[:, None]).argmax(axis=1)
     possible = edges[:, -1] > 0
     records[rows[possible], column] = drawn[possible]
     return np.asarray(possible)
 
 
 def _restart(records: Records, aggregates: Aggregates, optional: Sequence[bool], forbidden: Sequence[Rule]) -> None:
-    """Give every record the same allowed values in the columns that rules name; what may be missing there is missing."""
-    rules: defaultdict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
-    needed = {column for rule in forbidden for column, value in rule if value == aggregates.domain.sizes[column]}
-    optional = [can_be and column not in needed for column, can_be in enumerate(optional)]
-    for rule in forbidden:
-        if not any(optional[column] for column, _ in rule):
-            rules[tuple(column for column, _ in rule)].add(tuple(value for _, value in rule))
+    """Give every record the same allowed values in the columns that rules name; where values may be missing, they are."""
+    sizes = aggregates.domain.sizes
     named = {column for rule in forbidden for column, _ in rule}
+    never_missing = {column for rule in forbidden for column, value in rule if value == sizes[column]}
+    may_miss = {column for column, can_miss in enumerate(optional) if can_miss} - never_missing
+    rules: defaultdict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
+    for rule in forbidden:
+        columns = tuple(column for column, _ in rule)
+        if may_miss.isdisjoint(columns):
+            rules[columns].add(tuple(value for _, value in rule))
     values = {column: np.argsort(-_weights(aggregates, column), kind="stable").tolist() for column in named}
     try:
-        found = find_record(values, rules)
+        record = find_record(values, rules)
     except ValueError:
         raise StageError("synthesize: the forbidden combinations leave no complete record") from None
     for column in named:
-        missing = aggregates.domain.sizes[column]
-        records[:, column] = missing if optional[column] else found.get(column, values[column][0])
+        if column in may_miss:
+            records[:, column] = sizes[column]
+        else:
+            records[:, column] = record.get(column, values[column][0])

@@ -1,4 +1,4 @@
-"""One update of the records towards one marginal, compiled."""
+"""Updates records towards one marginal, compiled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast and by what a round moves: the update rate, and the share of copies of whole records."""
+    """The update rate of a round, and the share of its moves that are copies of complete records."""
 
     alpha: float
     share: float
@@ -48,34 +48,39 @@ class Zeros(NamedTuple):
 
     @classmethod
     def of(cls, masks: Sequence[StructuralZeros]) -> Self:
-        """These masks."""
-        none, steps, tables = np.zeros(0, np.int64), list[Integers](), list[Flags]()
+        """Return these masks as arrays."""
+        steps = list[Integers]()
+        tables = list[Flags]()
+        attributes = list[int]()
         for mask in masks:
+            attributes += mask.attributes
             kinds = [mask.kinds_along(a) for a in mask.attributes]
             if isinstance(mask, Mask):
-                steps += [own * step for own, step in zip(kinds, strides(mask.allowed.shape), strict=True)]
+                for axis_kinds, step in zip(kinds, strides(mask.allowed.shape), strict=True):
+                    steps.append(axis_kinds * step)
                 tables.append(mask.allowed.ravel())
             else:  # as many steps as the record has of its codes: all of them are forbidden
                 steps += kinds
                 tables.append(np.arange(len(kinds) + 1) < len(kinds))
+        lengths = [len(mask.attributes) for mask in masks]
         return cls(
-            starts=np.cumsum([0, *(len(mask.attributes) for mask in masks)]),
-            attributes=np.concatenate([none, *(np.array(mask.attributes, np.int64) for mask in masks)]),
+            starts=np.cumsum([0, *lengths]),
+            attributes=np.array(attributes, np.int64),
             firsts=np.cumsum([0, *map(len, steps)])[:-1],
-            steps=np.concatenate([none, *steps]),
+            steps=np.concatenate([np.zeros(0, np.int64), *steps]),
             offsets=np.cumsum([0, *map(len, tables)])[:-1],
             allowed=np.concatenate([np.zeros(0, np.bool_), *tables]),
         )
 
 
 def strides(shape: Sequence[int]) -> Integers:
-    """Step of each axis in the flat cell, the last one 1."""
+    """Return the step of each axis in the flat cell, the last one 1."""
     return np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)[::-1].copy()
 
 
 @njit(cache=True, nogil=True)
 def count_cells(records: Records, target: Target, code: Integers) -> Integers:
-    """Records in each cell of the marginal; the cell of every record goes into `code`."""
+    """Return the number of records in each cell of the marginal; write the cell of every record into `code`."""
     code[:] = 0
     for j in range(len(target.attributes)):
         code += records[:, target.attributes[j]] * target.strides[j]
@@ -84,16 +89,21 @@ def count_cells(records: Records, target: Target, code: Integers) -> Integers:
 
 @njit(cache=True, nogil=True)
 def residual(records: Records, target: Target, code: Integers) -> float:
-    """L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
+    """Return the L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
     apart = np.abs(target.counts - count_cells(records, target, code))
     return float(np.maximum(0.0, apart - target.margin).sum())
 
 
 @njit(cache=True, nogil=True)
 def update(
-    records: Records, target: Target, zeros: Zeros, pace: Pace, code: Integers, generator: np.random.Generator
+    records: Records,
+    target: Target,
+    zeros: Zeros,
+    pace: Pace,
+    code: Integers,
+    generator: np.random.Generator,
 ) -> int:
-    """Move records from over-full to under-full cells of one marginal, in place; how many were moved.
+    """Move records from over-full to under-full cells of one marginal, in place; return how many were moved.
 
     An under-full cell of n records takes at most alpha n, an empty one alpha times what it lacks; an over-full one gives
     at most beta n, beta such that as many leave as come (PrivSyn, section 5.2). `pace.share` of what comes to a cell that is
@@ -135,13 +145,14 @@ def update(
 @njit(cache=True)
 def _cap(excess: Array, counts: Integers, moved: int) -> None:
     """Replace the excess e of a cell of n records by min(e, beta n), beta by bisection so that they add up to `moved`."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     for _ in range(_BISECTIONS):
         beta = (low + high) / 2
-        given = 0.0
+        total = 0.0
         for c in range(len(excess)):
-            given += min(excess[c], beta * counts[c])
-        if given < moved:
+            total += min(excess[c], beta * counts[c])
+        if total < moved:
             low = beta
         else:
             high = beta
@@ -150,26 +161,33 @@ def _cap(excess: Array, counts: Integers, moved: int) -> None:
 
 @njit(cache=True)
 def _rounded(amounts: Array, total: int, most: Integers, generator: np.random.Generator) -> Integers:
-    """Whole amounts of the same expectation (systematic sampling), scaled to add up to `total`, none above `most`."""
-    reached = np.empty(len(amounts) + 1)
-    reached[0], reached[1:] = generator.random(), amounts * (total / amounts.sum())
-    whole = np.diff(np.floor(np.cumsum(reached))).astype(np.int64)
-    return np.maximum(0, np.minimum(whole, most))
+    """Return whole amounts of the same expectation (systematic sampling), scaled to sum to `total`, none above `most`."""
+    steps = np.empty(len(amounts) + 1)
+    steps[0] = generator.random()
+    steps[1:] = amounts * (total / amounts.sum())
+    rounded = np.diff(np.floor(np.cumsum(steps))).astype(np.int64)
+    return np.maximum(0, np.minimum(rounded, most))
 
 
 @njit(cache=True)
 def _choose(
-    code: Integers, counts: Integers, leave: Integers, copies: Integers, generator: np.random.Generator
+    code: Integers,
+    counts: Integers,
+    leave: Integers,
+    copies: Integers,
+    generator: np.random.Generator,
 ) -> tuple[Integers, Integers]:
-    """Records that leave, and records to copy, uniform without replacement in each cell (Knuth 3.4.2, Algorithm S)."""
-    freed, sources = np.empty(leave.sum(), np.int64), np.empty(copies.sum(), np.int64)
-    taken, copied = 0, 0
-    left = counts.copy()
+    """Return records that leave, and records to copy: uniform without replacement in each cell (Knuth 3.4.2, Algorithm S)."""
+    freed = np.empty(leave.sum(), np.int64)
+    sources = np.empty(copies.sum(), np.int64)
+    taken = 0
+    copied = 0
+    unseen = counts.copy()
     needed = leave + copies  # a cell has one of them only: over-full or under-full
     for i in range(len(code)):
         c = code[i]
         if needed[c] > 0:
-            if generator.random() * left[c] < needed[c]:
+            if generator.random() * unseen[c] < needed[c]:
                 needed[c] -= 1
                 if leave[c] > 0:
                     freed[taken] = i
@@ -177,13 +195,13 @@ def _choose(
                 else:
                     sources[copied] = i
                     copied += 1
-            left[c] -= 1
+            unseen[c] -= 1
     return freed, sources
 
 
 @njit(cache=True)
 def _shuffle(items: Integers, generator: np.random.Generator) -> None:
-    """Random order in place (Fisher and Yates)."""
+    """Put items into random order, in place (Fisher and Yates)."""
     for i in range(len(items) - 1, 0, -1):
         j = int(generator.random() * (i + 1))
         items[i], items[j] = items[j], items[i]
@@ -191,15 +209,15 @@ def _shuffle(items: Integers, generator: np.random.Generator) -> None:
 
 @njit(cache=True)
 def _overwrite(record: Records, cell: int, target: Target, zeros: Zeros) -> int:
-    """Give a record the values of a cell: 1, or 0 and the record as it was if a mask forbids the result."""
+    """Give a record the values of a cell and return 1; or leave it as it was and return 0 if a mask forbids the result."""
     before = record[target.attributes]
     for j in range(len(before)):
         record[target.attributes[j]] = (cell // target.strides[j]) % target.sizes[j]
     for m in range(len(zeros.offsets)):
-        at = zeros.offsets[m]
+        mask_cell = zeros.offsets[m]
         for j in range(zeros.starts[m], zeros.starts[m + 1]):
-            at += zeros.steps[zeros.firsts[j] + record[zeros.attributes[j]]]
-        if not zeros.allowed[at]:
+            mask_cell += zeros.steps[zeros.firsts[j] + record[zeros.attributes[j]]]
+        if not zeros.allowed[mask_cell]:
             record[target.attributes] = before
             return 0
     return 1

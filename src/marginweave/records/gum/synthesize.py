@@ -1,4 +1,4 @@
-"""Synthetic records from consistent marginals by the gradually updating method: order, first records, updates."""
+"""Makes synthetic records from consistent marginals by the gradually updating method: order, first records, updates."""
 
 from __future__ import annotations
 
@@ -43,30 +43,46 @@ def plan_graph(attributes: int, cliques: Sequence[Clique], bound: Sequence[Cliqu
     Components share no marginal and are updated apart. `bound` are sets of attributes that structural zeros tie together:
     they are never clipped and never parted. DP: post-processing.
     """
-    tied = {a for group in bound for a in group}
-    left = [c for c in cliques if len(c) > 1]
+    tied = {a for clique in bound for a in clique}
+    core_cliques: list[Clique] = [clique for clique in cliques if len(clique) > 1]
     appended: list[tuple[int, int]] = []
-    while True:
-        degree = np.bincount([a for c in left for a in c], minlength=attributes)
-        leaf = next(((c, a) for c in left if len(c) == 2 for a in c if degree[a] == 1 and a not in tied), None)
-        if leaf is None:
-            break
+    leaf = _find_leaf(attributes, core_cliques, tied)
+    while leaf is not None:
         clique, attribute = leaf
-        left.remove(clique)
-        appended.append((attribute, next(b for b in clique if b != attribute)))
+        partner = clique[1] if attribute == clique[0] else clique[0]
+        core_cliques.remove(clique)
+        appended.append((attribute, partner))
+        leaf = _find_leaf(attributes, core_cliques, tied)
     return Graph(
         core=frozenset(range(attributes)) - {attribute for attribute, _ in appended},
-        cliques=tuple(left),
-        components=tied_parts([*left, *bound]),
+        cliques=tuple(core_cliques),
+        components=tied_parts([*core_cliques, *bound]),
         appended=tuple(reversed(appended)),
     )
 
 
+def _find_leaf(attributes: int, cliques: Sequence[Clique], tied: set[int]) -> tuple[Clique, int] | None:
+    """Return the first pair with an attribute that is in no other clique and not `tied`, and this attribute; or None."""
+    degree = np.bincount([a for clique in cliques for a in clique], minlength=attributes)
+    for clique in cliques:
+        if len(clique) == 2:
+            for a in clique:
+                if degree[a] == 1 and a not in tied:
+                    return clique, a
+    return None
+
+
 def maximal(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
-    """The distinct cliques that lie in no other one, in order."""
+    """Return the distinct cliques that are part of no other one, in order."""
     distinct = sorted(set(cliques))
-    longer = {n: [set(c) for c in distinct if len(c) > n] for n in {len(c) for c in distinct}}
-    return tuple(c for c in distinct if not any(other.issuperset(c) for other in longer[len(c)]))
+    longer_of_length = {}
+    for length in {len(clique) for clique in distinct}:
+        longer_of_length[length] = [{*clique} for clique in distinct if len(clique) > length]
+
+    def is_maximal(clique: Clique) -> bool:
+        return not any(longer.issuperset(clique) for longer in longer_of_length[len(clique)])
+
+    return tuple(filter(is_maximal, distinct))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -96,40 +112,56 @@ class Drawing:
         shares are the first of these that leave anything allowed: those of the pair, the one-way counts, equal shares.
         DP: post-processing.
         """
-        masks = [m for m in self.masks if attribute in m.attributes and {*m.attributes} <= {*self.drawn, attribute}]
-        codes = np.arange(len(self.one_way[attribute]))
+        available = {*self.drawn, attribute}
+        masks = [mask for mask in self.masks if attribute in mask.attributes and available.issuperset(mask.attributes)]
         for rows in self._groups(attribute, masks, parent):
             example = self.records[rows[0]]
-            allowed = np.ones(len(codes), np.bool_)
-            for mask in masks:
-                allowed &= mask.allow([codes if a == attribute else example[a] for a in mask.attributes])
+            allowed = self._allowed(attribute, masks, example)
             if not allowed.any():
                 self.dead[rows] = True
                 continue
-            candidates = [self.one_way[attribute], np.ones(len(allowed))]
-            if parent is not None:
-                a, b = sorted((parent, attribute))
-                candidates.insert(0, np.take(self.pairs[a, b], example[parent], axis=0 if a == parent else 1))
-            masked = (np.where(allowed, counts, 0.0) for counts in candidates)
-            shares = next(shares for shares in masked if shares.any())
-            values = np.repeat(np.arange(len(shares), dtype=np.int32), apportion(shares, len(rows), self.generator))
-            self.records[rows, attribute] = values
+            shares = self._shares(attribute, parent, example, allowed)
+            numbers = apportion(shares, len(rows), self.generator)
+            self.records[rows, attribute] = np.repeat(np.arange(len(shares), dtype=np.int32), numbers)
         self.drawn.add(attribute)
 
+    def _allowed(self, attribute: int, masks: Sequence[StructuralZeros], example: Records) -> Flags:
+        """Return which codes of `attribute` the masks allow with the other values of a record; shape (codes,)."""
+        codes = np.arange(len(self.one_way[attribute]))
+        allowed = np.ones(len(codes), np.bool_)
+        for mask in masks:
+            allowed &= mask.allow([codes if a == attribute else example[a] for a in mask.attributes])
+        return allowed
+
+    def _shares(self, attribute: int, parent: int | None, example: Records, allowed: Flags) -> Floats:
+        """Return the first shares of codes that leave anything allowed: of the pair, the one-way counts, equal shares."""
+        if parent is not None:
+            a, b = sorted((parent, attribute))
+            pair_counts = np.take(self.pairs[a, b], example[parent], axis=0 if a == parent else 1)
+            shares = np.where(allowed, pair_counts, 0.0)
+            if shares.any():
+                return shares
+        shares = np.where(allowed, self.one_way[attribute], 0.0)
+        if shares.any():
+            return shares
+        return np.where(allowed, np.ones(len(allowed)), 0.0)
+
     def _groups(self, attribute: int, masks: Sequence[StructuralZeros], parent: int | None) -> list[Integers]:
-        """Rows in random order, those together that have the same parent value, and allow the same by each mask."""
-        listed = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {attribute}
+        """Return rows in random order, grouped by the parent value and by what each mask allows."""
+        attributes = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {attribute}
+        if parent is not None:
+            attributes.add(parent)
         keys = list[tuple[Integers | Records | Flags, int]]()
-        keys += (
-            (self.records[:, a], len(self.one_way[a])) for a in sorted(listed if parent is None else {*listed, parent})
-        )
+        for a in sorted(attributes):
+            keys.append((self.records[:, a], len(self.one_way[a])))
         for mask in masks:
             if not isinstance(mask, Mask):
-                never = mask.codes[mask.attributes.index(attribute)]
-                keys.append((mask.allow([never if a == attribute else self.records[:, a] for a in mask.attributes]), 2))
+                forbidden = mask.codes[mask.attributes.index(attribute)]
+                columns = [forbidden if a == attribute else self.records[:, a] for a in mask.attributes]
+                keys.append((mask.allow(columns), 2))
         group = np.zeros(len(self.records), np.int64)
         for key, size in keys:
-            group = np.unique(group * size + key, return_inverse=True)[1]
+            _, group = np.unique(group * size + key, return_inverse=True)
         shuffled = self.generator.permutation(len(group))
         order = shuffled[np.argsort(group[shuffled], kind="stable")]
         return np.split(order, np.cumsum(np.bincount(group))[:-1])
@@ -148,25 +180,31 @@ def replace_dead(
     Raises InputError if the masks allow no record, or none is found.
     """
     if len(dead) and dead.all():
-        rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
-        tied = {a for mask in masks for a in mask.attributes}
-        values = {a: _likeliest(one_way[a], alike(a, len(one_way[a]), masks)) for a in tied}
-        for mask in masks:
-            rules[mask.attributes].update(mask.forbidden([values[a] for a in mask.attributes]))
-        try:
-            found = find_record({a: codes.tolist() for a, codes in values.items()}, rules)
-        except ValueError as error:
-            raise InputError(f"masks must leave a record: {error}") from None
-        for attribute, value in found.items():
+        for attribute, value in _likeliest_record(one_way, masks).items():
             records[:, attribute] = value
     elif dead.any():
-        records[dead] = records[generator.choice(np.flatnonzero(~dead), int(dead.sum()))]
+        alive = np.flatnonzero(~dead)
+        records[dead] = records[generator.choice(alive, int(dead.sum()))]
+
+
+def _likeliest_record(one_way: Sequence[Floats], masks: Sequence[StructuralZeros]) -> dict[int, int]:
+    """Return likely values, which the masks allow together, of the attributes that masks name; InputError if none."""
+    tied = {a for mask in masks for a in mask.attributes}
+    values = {a: _likeliest(one_way[a], alike(a, len(one_way[a]), masks)) for a in tied}
+    rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
+    for mask in masks:
+        rules[mask.attributes].update(mask.forbidden([values[a] for a in mask.attributes]))
+    try:
+        return find_record({a: codes.tolist() for a, codes in values.items()}, rules)
+    except ValueError as error:
+        raise InputError(f"masks must leave a record: {error}") from None
 
 
 def _likeliest(counts: Floats, kinds: Integers) -> Integers:
-    """The code of each kind with the largest count, those of large counts first."""
+    """Return the code of each kind with the largest count, those of large counts first."""
     order = np.argsort(-counts, kind="stable")
-    return order[np.sort(np.unique(kinds[order], return_index=True)[1])]
+    _, places = np.unique(kinds[order], return_index=True)
+    return order[np.sort(places)]
 
 
 def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique]) -> None:
@@ -217,18 +255,22 @@ class Gum:
         masks: Sequence[StructuralZeros] = (),
     ) -> None:
         check_marginals(measurements, sizes, masks)
-        self._marginals, self._settings, self._masks = _Marginals(measurements), settings, masks
-        cliques = maximal([m.attributes for m in measurements])
+        self._marginals = _Marginals(measurements)
+        self._settings = settings
+        self._masks = masks
+        cliques = maximal([measurement.attributes for measurement in measurements])
         self._graph = plan_graph(len(sizes), cliques, [mask.attributes for mask in masks])
         self._one_way = [self._marginals.counts((a,)) for a in range(len(sizes))]
-        pairs: list[Clique] = [pair for clique in cliques for pair in itertools.combinations(clique, 2)]
-        self._pairs = {pair: self._marginals.counts(pair) for pair in pairs}
-        core = {p: counts for p, counts in self._pairs.items() if self._graph.core.issuperset(p)}
-        self._tree = spanning_tree(len(sizes), core) if settings.start == "tree" else ()
+        self._pairs: dict[Clique, Floats] = {}
+        for clique in cliques:
+            for pair in itertools.combinations(clique, 2):
+                self._pairs[pair] = self._marginals.counts(pair)
+        core_pairs = {pair: counts for pair, counts in self._pairs.items() if self._graph.core.issuperset(pair)}
+        self._tree = spanning_tree(len(sizes), core_pairs) if settings.start == "tree" else ()
         self._zeros = Zeros.of(masks)
 
     def sample(self, records: int, generator: np.random.Generator) -> Records:
-        """Records, shape (records, attributes), in random order. DP: post-processing.
+        """Return records, shape (records, attributes), in random order. DP: post-processing.
 
         Raises:
             InputError: the masks leave no record.
@@ -250,30 +292,36 @@ class Gum:
 
     def _update(self, records: Records, generator: np.random.Generator) -> None:
         """Update every marginal once a round, the farthest first, until a round moves nothing."""
-        settings, code = self._settings, np.empty(len(records), np.int64)
+        settings = self._settings
+        code = np.empty(len(records), np.int64)
         targets = [self._target(clique, len(records), generator) for clique in self._graph.cliques]
         for done in range(settings.rounds):
             distances = np.array([residual(records, target, code) for target in targets])
-            pace = Pace(update_rate(settings.schedule, done), settings.duplicate[done % len(settings.duplicate)])
-            order = np.argsort(-distances, kind="stable")
-            if not sum(update(records, targets[i], self._zeros, pace, code, generator) for i in order):
+            share = settings.duplicate[done % len(settings.duplicate)]
+            pace = Pace(update_rate(settings.schedule, done), share)
+            moved = 0
+            for i in np.argsort(-distances, kind="stable"):
+                moved += update(records, targets[i], self._zeros, pace, code, generator)
+            if not moved:
                 break
 
     def _target(self, clique: Clique, records: int, generator: np.random.Generator) -> Target:
-        """The marginal in whole records. Rounding once, by chance, is what lets cells of less than half a record exist."""
-        counts, sigma = self._marginals.counts(clique), self._marginals.source(clique).deviation
+        """Return the marginal in whole records. Rounding once, at random, lets cells of less than half a record exist."""
+        counts = self._marginals.counts(clique)
+        sigma = self._marginals.source(clique).deviation
+        (component,) = [part for part in self._graph.components if clique[0] in part]
         return Target(
             attributes=np.array(clique, np.int64),
             strides=strides(counts.shape),
             sizes=np.array(counts.shape, np.int64),
             counts=apportion(counts.ravel(), records, generator),
             margin=float(self._settings.tolerance * sigma * (records / counts.sum())),
-            columns=np.array(sorted(next(part for part in self._graph.components if clique[0] in part)), np.int64),
+            columns=np.array(sorted(component), np.int64),
         )
 
 
 def update_rate(schedule: str, done: int) -> float:
-    """Alpha after `done` rounds, at most 1: an under-full cell of n records takes at most alpha n more.
+    """Return alpha after `done` rounds, at most 1: an under-full cell of n records takes at most alpha n more.
 
     PrivSyn, appendix J, alpha_0 = 1: step k^floor(t/s), exponential e^(-kt), linear 1/(1 + kt), root 1/sqrt(1 + kt), with the
     constants of PrivSyn's code.
@@ -290,16 +338,17 @@ class _Marginals:
     """Counts of any clique inside a measurement."""
 
     def __init__(self, measurements: Sequence[Observation]) -> None:
-        self._all, self._holders = measurements, Holders([m.attributes for m in measurements])
+        self._measurements = measurements
+        self._holders = Holders([measurement.attributes for measurement in measurements])
 
     def source(self, clique: Clique) -> Observation:
-        """The marginal of this clique, or the one around it that needs the fewest cells summed."""
-        holders = (self._all[i] for i in self._holders.of(clique))
-        return min(holders, key=lambda m: (m.counts.size, m.deviation))
+        """Return the marginal of this clique, or the one around it that needs the fewest cells summed."""
+        holders = [self._measurements[i] for i in self._holders.of(clique)]
+        return min(holders, key=lambda marginal: (marginal.counts.size, marginal.deviation))
 
     def counts(self, clique: Clique) -> Floats:
-        """Counts with none negative; ones where all are zero."""
+        """Return counts with none negative; ones where all are zero."""
         source = self.source(clique)
-        others = tuple(axis for axis, a in enumerate(source.attributes) if a not in clique)
-        counts = np.maximum(source.counts.sum(axis=others, dtype=np.float64), 0.0)
+        summed_axes = tuple(axis for axis, a in enumerate(source.attributes) if a not in clique)
+        counts = np.maximum(source.counts.sum(axis=summed_axes, dtype=np.float64), 0.0)
         return counts if counts.any() else np.ones_like(counts)
