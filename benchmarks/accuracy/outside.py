@@ -47,14 +47,14 @@ def ask(answers: MarginalAnswers, rows: np.ndarray, seed: int) -> dict[str, list
     for length, _ in itertools.product(LENGTHS, range(QUESTIONS)):
         chosen = sorted(examiner.rng.choice(axes, min(length, len(axes)), replace=False).tolist())
         factors: Factors = [examiner.factor(examiner.part(axis)) for axis in chosen]
-        said, truth = answers.said(question, factors, [], None), examiner.truth(factors)
-        if said.found is None:
-            raise SystemExit(f"refused: {said.flag}")
+        answer, truth = answers.answer_group(question, factors, [], None), examiner.truth(factors)
+        if answer.interval is None:
+            raise SystemExit(f"refused: {answer.flag}")
         stratum = sum(truth >= size for size in SIZES)
-        covered = said.claimed and said.found.low <= truth <= said.found.high
-        usable = said.claimed and not said.flag.startswith("do not")
-        width = (said.found.high - said.found.low) / len(rows)
-        each = (1.0, float(said.claimed), float(covered), float(usable), width)
+        covered = answer.claimed and answer.interval.low <= truth <= answer.interval.high
+        usable = answer.claimed and not answer.flag.startswith("do not")
+        width = (answer.interval.high - answer.interval.low) / len(rows)
+        each = (1.0, float(answer.claimed), float(covered), float(usable), width)
         name = f"{length}|{said.how}|{stratum}"
         sums[name] = [before + more for before, more in zip(sums[name], each, strict=True)]
     return dict(sums)

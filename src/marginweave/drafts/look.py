@@ -109,7 +109,8 @@ def _trimmed_ids(ids: pa.ChunkedArray, missing: Sequence[str]) -> tuple[pa.Array
     texts, positions = distinct_texts(ids.combine_chunks())
     trimmed = pc.utf8_trim_whitespace(texts)
     no_ids = pa.array(["", *(text.strip() for text in missing)], pa.string())
-    return trimmed, positions, np.asarray(pc.is_in(trimmed, value_set=no_ids))
+    absent = np.asarray(pc.is_in(trimmed, value_set=no_ids), np.bool_)
+    return trimmed, positions.astype(np.int64), absent
 
 
 @dataclass

@@ -289,7 +289,7 @@ def quantile_interval(
     for edge in range(len(lows) + 1):
         weights = (bins < edge) - probability
         noise = max(reach * np.sqrt(weights @ weights), 1e-300)
-        scores.append(counts @ weights / noise)
+        scores.append(float(counts @ weights / noise))
 
     places = range(len(lows))
     first_places = [place for place in places if scores[place + 1] >= -1]

@@ -198,9 +198,9 @@ class Calibrated:
     def _take_steps(self, model_b: Floats, kind: Kind) -> tuple[Floats, Floats, Floats]:
         """Go `STEPS` steps from the model's solution; return b, P and L."""
         _, slopes = self._mean(model_b, kind)
-        inverse = np.linalg.inv(self.start * (self.x.T * slopes) @ self.x)
-        transfer = np.zeros_like(inverse)
-        remaining = np.eye(self.x.shape[1])
+        inverse: Floats = np.linalg.inv(self.start * (self.x.T * slopes) @ self.x)
+        transfer: Floats = np.zeros_like(inverse)
+        remaining: Floats = np.eye(self.x.shape[1])
         b = model_b
         for _ in range(STEPS):
             curvature = self._curvature(b, kind)

@@ -56,7 +56,7 @@ Fact: TypeAlias = str | int | float | Share | Sentence
 @cache
 def texts_of(page: Page) -> Mapping[str, str]:
     """Return the texts of a page by their keys; sections of the file are the first part of a key, as in `unread.empty`."""
-    content = tomllib.loads(files(__package__).joinpath(f"{page}.toml").read_text("utf-8"))
+    content = tomllib.loads(files("marginweave.texts").joinpath(f"{page}.toml").read_text("utf-8"))
     return dict(_flat(content, ""))
 
 

@@ -21,7 +21,7 @@ class Asked:
 
     def ask(self, question: Question) -> Iterator[Answer]:
         for number, labels in enumerate(product(("a", "b"), repeat=len(question.by))):
-            group = dict(zip(question.by, labels, strict=True))
+            group: dict[str, str] = dict(zip(question.by, labels, strict=True))
             yield Answer(question="count", group=group, estimate=float(number), low=0.0, high=9.0, level=0.95)
 
 
