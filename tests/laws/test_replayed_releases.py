@@ -83,7 +83,8 @@ def observed(met: Met, forced: dict[str, bytes] | None) -> Iterator[None]:
         (laplace.add_drawn_noise, _tables_seen),
     )
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(protocol, "_drawn", _forced(protocol._drawn, met, forced)))
+        draw = _forced(protocol._charge_and_draw, met, forced)
+        stack.enter_context(mock.patch.object(protocol, "_charge_and_draw", draw))
         stack.enter_context(mock.patch.object(level, "_noised", _cells_seen(level._noised, met)))
         for shipped, wrapped in seen:
             for module in _holders(shipped):

@@ -1,1 +1,1 @@
-"""Charge, draw, commit; and what a stage may open."""
+"""Charges, draws and commits noise; keeps its bytes and its secrets."""

@@ -1,4 +1,4 @@
-"""The identity of the running program: a run is resumed by the program that began it, or refused."""
+"""Computes the identity of the running program: a run is resumed by the program that began it, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marginweave.base.errors import StageError
 from marginweave.released.program import Program
 
 _PACKAGES = ("marginweave", "marginweave.flows", "marginweave.schemas", "marginweave.tasks")
-# What a wheel installs (pyproject.toml, package-data); caches and what an editor leaves behind are no code.
+# Files that a wheel installs (pyproject.toml, package-data); caches and an editor's backups are not code.
 _INSTALLED = frozenset({".py", ".typed", ".j2", ".html", ".md", ".css", ".js", ".json", ".yaml", ".csv"})
 
 
@@ -20,7 +20,7 @@ _INSTALLED = frozenset({".py", ".typed", ".j2", ".html", ".md", ".css", ".js", "
 def program_identity() -> Program:
     """Return version, and SHA-256 over name, length and bytes of every installed file of the program, in order of names.
 
-    A file counts once, under its name in a wheel: there all packages lie below `marginweave/`, in a checkout apart.
+    A file counts once, under its name in a wheel: there all packages are below `marginweave/`, in a checkout they are not.
 
     Raises:
         StageError: a package of the program is not installed.
@@ -29,7 +29,9 @@ def program_identity() -> Program:
     for package in _PACKAGES:
         folder = package.replace(".", "/")
         root = _folder_of(package)
-        files |= {f"{folder}/{path.relative_to(root).as_posix()}": path for path in root.rglob("*") if _is_code(path)}
+        for path in root.rglob("*"):
+            if path.suffix in _INSTALLED:
+                files[f"{folder}/{path.relative_to(root).as_posix()}"] = path
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         content = path.read_bytes()
@@ -39,11 +41,8 @@ def program_identity() -> Program:
 
 
 def _folder_of(package: str) -> Path:
+    """Return the folder of an installed package, or refuse a package that is not installed."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise StageError(f"the program is not installed whole: {package} is missing")
     return Path(next(iter(spec.submodule_search_locations)))
-
-
-def _is_code(path: Path) -> bool:
-    return path.suffix in _INSTALLED

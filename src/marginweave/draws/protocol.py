@@ -1,4 +1,4 @@
-"""Draws of noise: charged, then drawn, then committed; interrupted anywhere, the same bytes are made again."""
+"""Charges, then draws, then commits noise; after an interruption anywhere, the same bytes are made again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marginweave.base.interruption import INTERRUPTION
 from marginweave.draws.files import DrawSecret, DrawSecrets, DrawStore
 from marginweave.released.program import Program
 
-if TYPE_CHECKING:  # numpy, which a run that is found finished need not wait for
+if TYPE_CHECKING:  # imports numpy, which a run that is already finished does not need
     from marginweave.mechanisms.randomness import DrawBits
 
 SMALL = 1 << 12
@@ -22,30 +22,30 @@ _ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
 
 
 class DrawLedger(Protocol):
-    """What `run_draw` needs of the ledger (`marginweave.ledger.draws.Draws`)."""
+    """The part of the ledger that `run_draw` needs (`marginweave.ledger.draws.Draws`)."""
 
     def release(self, release_id: str) -> ReleaseRecord | None:
-        """The release, or None."""
+        """Return the release, or None."""
 
     def check_lease(self, release_id: str, lease: str) -> None:
-        """Refuse an attempt that was taken over."""
+        """Refuse an attempt whose lease another attempt has taken over."""
 
     def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str]) -> None:
-        """RESERVED → DRAWN, with what a repetition must agree with."""
+        """Record RESERVED → DRAWN, with the `facts` that a repetition must agree with."""
 
     def commit(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
-        """DRAWN → COMMITTED."""
+        """Record DRAWN → COMMITTED."""
 
     def lose(self, release_id: str, name: str, lease: str) -> None:
-        """DRAWN → CHARGED_LOST."""
+        """Record DRAWN → CHARGED_LOST."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedDraw:
-    """A draw before its charge: everything is computed but the noise, so that the rest is a function of a seed.
+    """A draw before its charge: everything is computed but the noise, so that `make` is a function of the seed.
 
-    `inputs` is the digest of the canonical integers that the mechanism is given; `used` are the mechanism's parameters as
-    exact integers and fractions. `unkeyed` draws noise of a library that takes no key; it is sealed before the charge.
+    `inputs` is the digest of the mechanism's input, canonical integers; `used` are the mechanism's parameters as exact integers
+    and fractions. `unkeyed` draws noise of a library that takes no key; it is sealed before the charge.
     """
 
     inputs: str
@@ -57,7 +57,7 @@ class PreparedDraw:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """Who draws: the release, the lease of this attempt, and the identity of the running program."""
+    """An attempt at a release: its id, the lease of this attempt, and the identity of the running program."""
 
     release: str
     lease: str
@@ -72,11 +72,12 @@ def run_draw(
     name: str,
     prepared: PreparedDraw | None,
 ) -> tuple[bytes, DrawRecord]:
-    """The bytes of draw `name`, made now, made again after a crash, or read back, and its record, which is committed.
+    """Return the bytes of draw `name` and its committed record; make the draw, make it again after a crash, or read it back.
 
     The order is: room on disk, the secret, the charge (RESERVED → DRAWN, with the bound inputs), the noise, the file, the
-    commit, and the end of the secret. A draw that was begun and has no file is made again from its secret, by the program
-    that began it and from the same inputs, which gives the same bytes; from other inputs it is refused and booked as lost.
+    commit, and the destruction of the secret. A draw that was begun and has no file is made again from its secret, by the
+    program that began it and from the same inputs, which gives the same bytes. With other inputs it is refused and recorded as
+    lost.
     DP: the cost that was reserved for the draw, once, however often it is computed or read.
 
     Args:
@@ -85,32 +86,33 @@ def run_draw(
         secrets: where its seed is.
         attempt: the release, this attempt's lease (`Ledger.take_lease`) and the program.
         name: the draw.
-        prepared: what is drawn; None where it must be committed already.
+        prepared: the draw to make; None where it must be committed already.
 
     Raises:
         InputError: another program has begun the draw, and has to end it.
         BudgetError: the draw is not reserved, or lost, its committed bytes are gone, or another attempt has taken over.
         StageError: the draw is not committed, or the disk refuses.
     """
-    release = _record(ledger, attempt.release)
-    draw = _planned(release, name)
-    if draw.state == State.DRAWN and _adopted(ledger, store, draw, attempt.lease):
+    release = _release_of(ledger, attempt.release)
+    draw = _draw_of(release, name)
+    if draw.state == State.DRAWN and _adopt(ledger, store, draw, attempt.lease):
         draw = draw_record(ledger, attempt.release, name)
         secrets.destroy(name)
     if draw.state == State.COMMITTED:
-        return _committed(store, draw), draw
+        return _read_committed(store, draw), draw
     if draw.state == State.RETURNED:
-        raise _given_back(release, name)
+        raise _returned_error(release, name)
     if draw.state == State.CHARGED_LOST:
-        raise lost(draw)
+        raise lost_error(draw)
     if prepared is None:
         raise StageError(f"draw {name} must be committed before a later stage reads it")
     with INTERRUPTION.deferred():
-        number = [planned.name for planned in release.draws].index(name)
-        return _drawn(ledger, store, secrets, attempt, draw, prepared, number=number)
+        names = [planned.name for planned in release.draws]
+        number = names.index(name)
+        return _charge_and_draw(ledger, store, secrets, attempt, draw, prepared, number=number)
 
 
-def _drawn(
+def _charge_and_draw(
     ledger: DrawLedger,
     store: DrawStore,
     secrets: DrawSecrets,
@@ -120,12 +122,13 @@ def _drawn(
     *,
     number: int,
 ) -> tuple[bytes, DrawRecord]:
-    """Charge, draw, commit: `run_draw` of a draw that is still to be made, the release's draw of this `number`, from 0."""
+    """Charge, draw and commit a draw that is still to be made, number `number` of the release's draws, from 0."""
     from marginweave.mechanisms.randomness import DrawBits
 
-    name, lease = draw.name, draw.lease or attempt.lease
-    with store.room(draw.name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
-        secret = _begun(ledger, secrets, attempt, draw, prepared)
+    name = draw.name
+    lease = draw.lease or attempt.lease
+    with store.room(name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
+        secret = _begin(ledger, secrets, attempt, draw, prepared)
         context = _context(attempt, draw, number, prepared)
         bits = DrawBits(seed=secret.seed, context=context, tainted=secrets.source.tainted)
         payload = prepared.make(bits, secret.noise)
@@ -134,18 +137,18 @@ def _drawn(
             raise BudgetError(
                 f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system"
             )
-        address = attempt.release, draw.name, lease
+        address = (attempt.release, name, lease)
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
-    committed = draw_record(ledger, attempt.release, name)  # read back, not merely sent
+    committed = draw_record(ledger, attempt.release, name)  # read back: a commit that was only sent is not enough
     if committed.state != State.COMMITTED:
-        raise forgotten(attempt.release, name)
+        raise forgotten_error(attempt.release, name)
     secrets.destroy(name)
     return payload, committed
 
 
-def lost(draw: DrawRecord) -> BudgetError:
-    """The refusal of a draw that was charged and lost: after it was begun, or by the reconciliation of a ledger."""
+def lost_error(draw: DrawRecord) -> BudgetError:
+    """Return the refusal of a draw that was charged and lost: after it was begun, or by the reconciliation of a ledger."""
     why = "its seed, or what it was drawn from, was damaged after the charge"
     if draw.lease is None:
         why = "the ledger was restored from an old copy, which does not say whether it was drawn"
@@ -155,8 +158,8 @@ def lost(draw: DrawRecord) -> BudgetError:
     )
 
 
-def _given_back(record: ReleaseRecord, name: str) -> BudgetError:
-    """The refusal of a draw that expired: a release of which nothing was begun is reserved again, another one is given up."""
+def _returned_error(record: ReleaseRecord, name: str) -> BudgetError:
+    """Return the refusal of a draw whose reservation expired; it says whether the release can be reserved again."""
     message = f"draw {name} of release {record.release} was given back before it was drawn"
     if BEGUN.isdisjoint(draw.state for draw in record.draws):
         return BudgetError(f"{message}, and so was the whole release; the same command reserves the release again")
@@ -166,8 +169,8 @@ def _given_back(record: ReleaseRecord, name: str) -> BudgetError:
     )
 
 
-def forgotten(release_id: str, name: str) -> BudgetError:
-    """The refusal of a ledger that has lost the commit of a draw."""
+def forgotten_error(release_id: str, name: str) -> BudgetError:
+    """Return the refusal of a ledger that has lost the commit of a draw."""
     return BudgetError(
         f"draw {name} of release {release_id} was committed, but the ledger does not know it: it is an older copy; restore the "
         "ledger that the run was charged in"
@@ -175,7 +178,7 @@ def forgotten(release_id: str, name: str) -> BudgetError:
 
 
 def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attempt: Attempt) -> None:
-    """Settle what an attempt that ended early has left: complete draws are adopted, secrets of ended draws destroyed.
+    """Clean up after an attempt that ended early: adopt its complete draws, destroy the secrets of ended draws.
 
     A draw that was begun and has no complete file stays as it is: its stage makes it again (`run_draw`).
     DP: none; what is lost stays charged.
@@ -184,56 +187,58 @@ def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attemp
         BudgetError: no such release, or another attempt has taken over.
         StageError: the disk refuses.
     """
-    for draw in _record(ledger, attempt.release).draws:
+    for draw in _release_of(ledger, attempt.release).draws:
         if draw.state == State.DRAWN:
-            _adopted(ledger, store, draw, attempt.lease)
+            _adopt(ledger, store, draw, attempt.lease)
         elif draw.state == State.CHARGED_LOST:
             store.destroy(draw.name, draw.lease or "")
-    ended = {draw.name for draw in _record(ledger, attempt.release).draws if draw.state in _ENDED}
-    for name in ended.intersection(secrets.left()):
+    ended = {draw.name for draw in _release_of(ledger, attempt.release).draws if draw.state in _ENDED}
+    for name in ended.intersection(secrets.present()):
         secrets.destroy(name)
-    for folder in (store.folder.draws, store.folder.seeds):  # what attempts before this one had not finished
+    for folder in (store.folder.draws, store.folder.seeds):  # of earlier attempts that ended early
         remove_temporary_files(folder)
 
 
 def draw_record(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
-    """The ledger's record of the planned draw `name`, as it is now.
+    """Return the ledger's current record of the planned draw `name`.
 
     Raises:
         BudgetError: it is not reserved.
     """
-    return _planned(_record(ledger, release_id), name)
+    return _draw_of(_release_of(ledger, release_id), name)
 
 
-def _planned(release: ReleaseRecord, name: str) -> DrawRecord:
+def _draw_of(release: ReleaseRecord, name: str) -> DrawRecord:
+    """Return the record of the draw `name`, or refuse a name that is not reserved."""
     draw = release.draw(name)
     if draw is None:
         raise BudgetError(f"draw {name} of release {release.release} is not reserved in the ledger")
     return draw
 
 
-def _record(ledger: DrawLedger, release_id: str) -> ReleaseRecord:
+def _release_of(ledger: DrawLedger, release_id: str) -> ReleaseRecord:
+    """Return the record of the release, or refuse one that is not reserved."""
     record = ledger.release(release_id)
     if record is None:
         raise BudgetError(f"release {release_id} is not reserved in the ledger")
     return record
 
 
-def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -> bool:
-    """DRAWN → COMMITTED by the bytes that an earlier attempt has stored; whether there were any."""
-    begun_by = draw.lease or ""
-    found = store.read(draw.release, draw.name, begun_by, None)
-    if found is None:
+def _adopt(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -> bool:
+    """Commit the bytes that an earlier attempt has stored, DRAWN → COMMITTED; return whether there were any."""
+    begun_under = draw.lease or ""
+    payload = store.read(draw.release, draw.name, begun_under, None)
+    if payload is None:
         return False
-    digest = store.mend(found, draw.release, draw.name, begun_by)
+    digest = store.mend(payload, draw.release, draw.name, begun_under)
     ledger.commit(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
     return True
 
 
-def _begun(
+def _begin(
     ledger: DrawLedger, secrets: DrawSecrets, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw
 ) -> DrawSecret:
-    """The secret of a draw that is begun now, or was begun before with the same inputs by the same program."""
+    """Charge a reserved draw and return its secret, or that of a draw begun with the same inputs by the same program."""
     if draw.state == State.RESERVED:
         if prepared.unkeyed is not None:
             secrets.keep_noise(attempt.release, draw.name, prepared.unkeyed())
@@ -250,7 +255,7 @@ def _begun(
     check_same_program(draw, attempt.program)
     if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
         ledger.lose(attempt.release, draw.name, attempt.lease)
-        raise lost(draw)
+        raise lost_error(draw)
     return secret
 
 
@@ -269,17 +274,21 @@ def check_same_program(draw: DrawRecord, program: Program) -> None:
 
 
 def _context(attempt: Attempt, draw: DrawRecord, number: int, prepared: PreparedDraw) -> tuple[str | int, ...]:
-    """What the noise is a function of beside the seed: release, number and kind of the draw, parameters, inputs."""
-    used = [part for name, value in sorted(prepared.used.items()) for part in (name, value)]
-    return attempt.release, number, draw.mechanism, *used, prepared.inputs
+    """Return the context that determines the noise together with the seed: release, number, mechanism, parameters, inputs."""
+    parameters: list[str | int] = []
+    for name, value in sorted(prepared.used.items()):
+        parameters += [name, value]
+    return (attempt.release, number, draw.mechanism, *parameters, prepared.inputs)
 
 
-def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
-    found = store.read(draw.release, draw.name, draw.lease or "", draw.digest)
-    if found is None:
+def _read_committed(store: DrawStore, draw: DrawRecord) -> bytes:
+    """Return the bytes of a committed draw and mend its damaged copy, or refuse a draw whose bytes are gone."""
+    lease = draw.lease or ""
+    payload = store.read(draw.release, draw.name, lease, draw.digest)
+    if payload is None:
         raise BudgetError(
             f"draw {draw.name} of release {draw.release} is committed, but its bytes are missing or damaged, and so is their "
             "copy; a committed draw is never redrawn: restore the run's private folder, or make a new release"
         )
-    store.mend(found, draw.release, draw.name, draw.lease or "")
-    return found
+    store.mend(payload, draw.release, draw.name, lease)
+    return payload

@@ -107,7 +107,7 @@ def return_unused_draws(reference: RunReference) -> None:
     reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
     if reserved:
         reference.ledger.draws.return_unused(release, reserved)
-    for name in reference.secrets.left():  # also where private files are kept
+    for name in reference.secrets.present():  # also where private files are kept
         reference.secrets.destroy(name)
 
 

@@ -15,7 +15,7 @@ from marginweave.checkpoints.spill import scratch_folder
 from marginweave.configuration.release import Configuration
 from marginweave.counts.count_runs import MemoryBudget
 from marginweave.counts.engine import open_engine
-from marginweave.draws.protocol import PreparedDraw, draw_record, forgotten, run_draw
+from marginweave.draws.protocol import PreparedDraw, draw_record, forgotten_error, run_draw
 from marginweave.measurements.base import Drawn, Measurement, PrivateRows
 from marginweave.prepare.clean import CleanBlocks
 from marginweave.prepare.codes import EncodedBlocks
@@ -63,7 +63,7 @@ def _read(reference: RunReference, name: str, prepared: PreparedDraw | None = No
         reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared
     )
     if record.digest is None:
-        raise forgotten(reference.attempt.release, name)
+        raise forgotten_error(reference.attempt.release, name)
     file = reference.draws.place(record.name, record.lease or "")
     return payload, StageResult(
         stage=name,

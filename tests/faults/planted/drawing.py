@@ -56,14 +56,14 @@ FAULTS = (
     Fault(
         name="a damaged copy of a seed is left as it is",
         file="src/marginweave/draws/files.py",
-        text="if any(payload != found for payload in opened):",
-        instead="if opened[1] is None and not self._copies(name)[1].exists():",
+        text="        if first != copy:\n",
+        instead="        if copy is None and not self._copies(name)[1].exists():\n",
         killed_by=(f"{_RUN}test_a_damaged_seed_is_mended_and_two_lose_the_draw",),
     ),
     Fault(
         name="a damaged copy of a draw is left as it is",
         file="src/marginweave/draws/protocol.py",
-        text='    store.mend(found, draw.release, draw.name, draw.lease or "")\n',
+        text="    store.mend(payload, draw.release, draw.name, lease)\n",
         instead="",
         killed_by=(f"{_SECRETS}test_a_damaged_copy_of_a_draw_is_mended",),
     ),
@@ -128,7 +128,7 @@ FAULTS = (
     Fault(
         name="a lost draw is drawn again without its own charge",
         file="src/marginweave/draws/protocol.py",
-        text="        raise lost(draw)\n    if prepared is None:\n",
+        text="        raise lost_error(draw)\n    if prepared is None:\n",
         instead=(
             "        from marginweave.mechanisms.randomness import DrawBits\n"
             "        return b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b'')\n"
@@ -146,7 +146,7 @@ FAULTS = (
     Fault(
         name="a committed draw whose bytes are gone is drawn again",
         file="src/marginweave/draws/protocol.py",
-        text="        return _committed(store, draw), draw\n",
+        text="        return _read_committed(store, draw), draw\n",
         instead=(
             "        found = store.read(draw.release, draw.name, draw.lease or '', draw.digest)\n"
             "        from marginweave.mechanisms.randomness import DrawBits\n"

@@ -56,12 +56,12 @@ def test_order_is_secret_charge_draw_store_commit(
             seen.append(other.execute("SELECT kind, draw, lease FROM events ORDER BY seq DESC LIMIT 1").fetchone())
         files = _draw_files(draw_store)
         seen.append(({path.suffix for path in files}, {byte for path in files for byte in path.read_bytes()}))
-        seen.append(secrets_of(draw_store).left())
+        seen.append(secrets_of(draw_store).present())
         return draw_of_bits(bits, noise)
 
     def recording(*arguments: object) -> bool:
         done = keep(*arguments)  # pyright: ignore[reportArgumentType]
-        seen.append((_state(ledger), secrets_of(draw_store).left()))
+        seen.append((_state(ledger), secrets_of(draw_store).present()))
         return done
 
     monkeypatch.setattr(StagedFile, "keep", recording)
@@ -69,7 +69,7 @@ def test_order_is_secret_charge_draw_store_commit(
     begun = State.DRAWN, {"count"}
     assert seen[-5:] == [("DRAWN", "count", "A"), ({".tmp"}, {0}), {"count"}, begun, begun]
     assert _state(ledger) == State.COMMITTED
-    assert secrets_of(draw_store).left() == frozenset()
+    assert secrets_of(draw_store).present() == frozenset()
 
 
 def test_committed_draws_are_read_back(ledger: Ledger, draw_store: DrawStore) -> None:
@@ -237,7 +237,7 @@ def test_a_killed_draw_is_made_again_byte_for_byte(
     assert set(made.read_text().split()) == {payload.hex()}
     assert take_part(ledger, draw_store, "count", lease, prepared_draw(make=never_made)) == payload
     settle_begun(ledger, draw_store, lease)
-    assert secrets_of(draw_store).left() == frozenset()
+    assert secrets_of(draw_store).present() == frozenset()
     record = ledger.releases.find("r")
     assert record is not None
     assert record.charged.mu2 * 100 == 3  # every charge stands, once
@@ -291,7 +291,7 @@ def test_other_inputs_are_refused_and_the_draw_is_lost(ledger: Ledger, draw_stor
             take_part(ledger, draw_store, "count", "A", prepared_draw("other rows", make=never_made))
     assert _state(ledger) == State.CHARGED_LOST
     settle_begun(ledger, draw_store, "A")
-    assert "count" not in secrets_of(draw_store).left()
+    assert "count" not in secrets_of(draw_store).present()
 
 
 def test_another_program_does_not_make_a_begun_draw_again(ledger: Ledger, draw_store: DrawStore) -> None:

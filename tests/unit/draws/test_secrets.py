@@ -28,7 +28,7 @@ def test_a_seed_follows_from_nothing(folder: RunFolder) -> None:
     first = _seed(secrets)
     assert _seed(secrets) == first
     secrets.destroy("count")
-    assert secrets.left() == frozenset()
+    assert secrets.present() == frozenset()
     assert len({first, _seed(secrets), _seed(secrets, "level-1")}) == 3
 
 
