@@ -22,8 +22,8 @@ from marginweave.domain.zeros import (
     broken_records,
     domain_sizes,
     excluded_codes,
-    recorded_alone,
     structural_masks,
+    synthetic_only,
 )
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
@@ -114,7 +114,7 @@ def test_what_is_called_impossible_is_in_no_row_that_was_counted(
         for clique in itertools.combinations(range(3), length):
             there = cells_with_records(rows.astype(np.int64), clique, (3, 3, 2))
             assert np.array_equal(possible.contain(clique, np.indices(there.shape), {}), there), clique
-    assert recorded_alone(config, labels) == recorded
+    assert synthetic_only(config, labels) == recorded
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The values of every kind of column."""
+"""Values of every kind of column."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ KINDS: dict[type[MeasuredColumn], type[ColumnValues[Any]]] = {
 def values_of(
     column: Column, missing: Sequence[str], counts: Floats | None = None, kind: pa.DataType | None = None
 ) -> ColumnValues[Any]:
-    """What a measured column does with its values; `missing` are the texts that mean "no value".
+    """Return the values of a measured column; `missing` are the texts that mean "no value".
 
-    `counts` are the released counts of its labels, which its draws may follow; `kind` is the type that it has in the source.
+    `counts` are the released counts of its labels, which samples may follow; `kind` is the type of the column in the source.
     """
     assert isinstance(column, MeasuredColumn)  # no other kind has values
     return KINDS[type(column)](column, missing, counts, kind)

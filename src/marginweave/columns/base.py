@@ -1,6 +1,6 @@
-"""What the stages ask of the values of a column: texts become clean values, these become codes, and back.
+"""Steps from a source's cells to codes and back, for the values of a column: texts become clean values, these become codes.
 
-What is decided of a text is decided once, however many cells have it.
+Every distinct text is examined once, however many cells have it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Kind = TypeVar("Kind", bound=MeasuredColumn)
 LABELED = pa.dictionary(pa.int32(), pa.string())
 """The type of clean values that are labels."""
 Uniform: TypeAlias = Callable[[int], Floats]
-"""So many independent uniform draws of [0, 1): of a public generator, for post-processing alone."""
+"""Returns as many independent uniform samples of [0, 1) as asked for: of a public generator, for post-processing alone."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Cells that share an entry, and what each entry is; of the three flags, an entry has one at most. Private."""
+    """Distinct entries of a column's cells, with flags. At most one of the three flags holds for an entry. Private."""
 
     entries: pa.Array
     cells: Integers
-    """How many cells have the entry, shape (entries,)."""
+    """Number of cells with the entry, shape (entries,)."""
     missing: Flags
     unread: Flags
     beyond: Flags
@@ -46,7 +46,7 @@ class Judged:
     def of_texts(
         cls, texts: pa.Array, positions: NDArray[np.integer], missing: Flags, unread: Flags, beyond: Flags | None = None
     ) -> Judged:
-        """Of texts, and the position among them of the text of every cell."""
+        """Return the judgement of `texts`; `positions` has the position among them of the text of every cell."""
         cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)
         none = np.zeros(len(texts), np.bool_)
         return cls(texts, cells, missing, unread, none if beyond is None else beyond)
@@ -54,10 +54,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class ColumnValues(ABC, Generic[Kind]):
-    """The values of one column on their way; `missing` are the texts that mean "no value".
+    """The values of one column on their way from the source to a release; `missing` are the texts that mean "no value".
 
     `counts` are the released counts of its labels, for `decode` alone; None where none are known. `kind` is the type of the
-    column in the schema of the source, for `decode` and `typed`; None where that has texts alone.
+    column in the schema of the source, for `decode` and `typed`; None where the source has texts alone.
     The code of a value is the position of its label, and that of a missing value the number of labels.
     DP: `clean` and `encode` are 1-stable, they look at one cell and public constants; `decode`, `declare`, `typed` and
     `spelled` are post-processing; what `judge` finds is for the operator, before anything is drawn.
@@ -71,51 +71,52 @@ class ColumnValues(ABC, Generic[Kind]):
     @property
     @abstractmethod
     def clean_type(self) -> pa.DataType:
-        """The type of what `clean` makes, by which the contract of the clean table knows it."""
+        """Type of the values that `clean` returns, in the contract of the clean table."""
 
     @property
     @abstractmethod
     def declared_type(self) -> pa.DataType:
-        """The type of what `declare` makes, by which the contract of the records knows it."""
+        """Type of the values that `declare` returns, in the contract of the records."""
 
     @abstractmethod
     def clean(self, values: pa.Array) -> pa.Array:
-        """Cells of the source as clean values; missing is null."""
+        """Return cells of the source as clean values; missing is null."""
 
     def judge(self, values: pa.Array) -> Judged:
-        """What the cells of the source are: missing, no value of the column, or a value beyond its bounds. Private.
+        """Return which cells of the source are missing, no value of the column, or a value beyond its bounds. Private.
 
-        A text is decided once; what is neither missing nor accepted is `unread`, whatever `outside` makes of it.
+        A text is examined once. A text that is neither missing nor accepted is `unread`, whatever `outside` says.
         """
         texts, positions = distinct_texts(values)
-        absent, trimmed = ValueMatcher(self.missing), [text.strip() for text in texts.to_pylist()]
-        missing = np.array([absent.index(text) >= 0 for text in trimmed], np.bool_)
+        matcher = ValueMatcher(self.missing)
+        trimmed = [text.strip() for text in texts.to_pylist()]
+        missing = np.array([matcher.index(text) >= 0 for text in trimmed], np.bool_)
         return Judged.of_texts(texts, positions, missing, ~(missing | self._accepted(trimmed)))
 
     def _accepted(self, texts: Sequence[str]) -> Flags:
-        """Which trimmed texts are values of the column, missing or not."""
+        """Return which trimmed texts are values of the column, missing or not."""
         return np.array([self.column.accepts(text) for text in texts], np.bool_)
 
     @abstractmethod
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
-        """Codes of clean values; where a cell can have several, `words` choose which are kept."""
+        """Return codes of clean values; where a cell can have several, `words` choose which ones it keeps."""
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:  # noqa: ARG002 - private domains alone look at them
-        """Names of the codes of clean values: public, but for a private domain."""
+        """Return names of the codes of clean values: public, but for a private domain."""
         return self.column.labels
 
     @abstractmethod
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
-        """Clean values that are encoded into `codes`, none of which is read back as missing."""
+        """Return clean values that are encoded into `codes`, none of which is read back as missing."""
 
     @abstractmethod
     def declare(self, values: pa.Array) -> pa.Array:
-        """Clean values in the declared type and format; null stays null."""
+        """Return clean values in the declared type and format; null remains null."""
 
     def typed(self, values: pa.Array, labels: tuple[str, ...]) -> pa.Array:
-        """Declared values in the type of the source; as they are where that does not hold every value of the column.
+        """Return declared values in the type of the source; as they are where that type cannot hold every value of the column.
 
-        Whether it does follows from the declared or released domain (`labels`), never from the values that were drawn.
+        Whether it can follows from the declared or released domain (`labels`), never from the values that were drawn.
         """
         cell = None if self.kind is None else cell_type(self.kind)
         if cell is None or (self.column.is_set and not is_text(cell)):
@@ -124,54 +125,58 @@ class ColumnValues(ABC, Generic[Kind]):
             return self.spelled(values).cast(pa.string()).cast(cell)
         ends = self._ends(labels)
         try:
-            read = self.encode(self.clean(self._cells(ends, cell)), None)
+            codes = self.encode(self.clean(self._cells(ends, cell)), None)
         except pa.ArrowException:
             return values
-        return self._cells(values, cell) if np.array_equal(read, self.encode(self.clean(ends), None)) else values
+        is_exact = np.array_equal(codes, self.encode(self.clean(ends), None))
+        return self._cells(values, cell) if is_exact else values
 
     def _ends(self, labels: tuple[str, ...]) -> pa.Array:
-        """Declared values of every label: the first that can be drawn, and then the last."""
-        codes, draws = np.arange(len(labels)), (np.zeros, lambda n: np.full(n, 1 - 2**-53))
-        return pa.concat_arrays([self.declare(self.decode(codes, labels, uniform)) for uniform in draws])
+        """Return declared values of every label: the first sample of each, and then the last."""
+        codes = np.arange(len(labels))
+        first = self.declare(self.decode(codes, labels, np.zeros))
+        last = self.declare(self.decode(codes, labels, lambda number: np.full(number, 1 - 2**-53)))
+        return pa.concat_arrays([first, last])
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
-        """Declared values as cells of a type; raises ArrowException where it does not hold them."""
+        """Return declared values as cells of a type; raises ArrowException where the type cannot hold them."""
         return values.cast(pa.string()).cast(cell)
 
     def spelled(self, values: pa.Array) -> pa.Array:
-        """Values of any type as a source of texts spells them, where a text file would not have them so by itself."""
+        """Return values of any type in the spelling of a source of texts, where a text file would spell them differently."""
         return values
 
 
 def nulls(values: pa.Array) -> Flags:
-    """Where a value is null."""
-    found: Flags = values.is_null().to_numpy(zero_copy_only=False)
-    return found
+    """Return which values are null."""
+    is_null: Flags = values.is_null().to_numpy(zero_copy_only=False)
+    return is_null
 
 
 def binned(values: pa.Array, points: np.ndarray, edges: Sequence[float]) -> Codes:
-    """The bin [edges[i], edges[i+1]) of each point, the last one closed; null becomes the number of bins."""
+    """Return the bin [edges[i], edges[i+1]) of each point, the last one closed; null becomes the number of bins."""
     bins = len(edges) - 1
     codes = np.clip(np.searchsorted(np.asarray(edges), points, side="right") - 1, 0, bins - 1)
     return np.where(nulls(values), bins, codes)
 
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Ticks of a second in each unit of Arrow's timestamps."""
+"""Ticks per second of each unit of Arrow's timestamps."""
 
 
 def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
-    """Distinct texts of a column and, for each cell, its position among them; null counts as the empty text.
+    """Return distinct texts of a column and, for each cell, its position among them; null counts as the empty text.
 
     A native number has its shortest spelling; NaN and infinity, which frames write for a gap, count as null, and so does a
-    date or moment outside the years 1 to 9999, which has no spelling. A text may stand there twice.
+    date or moment outside the years 1 to 9999, which has no spelling. A text may occur twice.
     DP: 1-stable preprocessing; the order of the texts is private, as they are.
     """
     if pa.types.is_dictionary(values.type):
         distinct, positions, null = used_texts(values)
     else:
         encoded = values.dictionary_encode()
-        distinct, null = encoded.dictionary, encoded.indices.is_null().to_numpy(zero_copy_only=False)
+        distinct = encoded.dictionary
+        null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
         positions = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     if pa.types.is_floating(distinct.type):
         distinct = pc.if_else(pc.is_finite(distinct), distinct, None)
@@ -180,17 +185,19 @@ def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     texts = pc.fill_null(pc.cast(distinct, pa.string()), "")
     if not null.any():
         return texts, positions
-    return pa.concat_arrays([texts, pa.array([""], pa.string())]), np.where(null, len(texts), positions)
+    texts_and_empty = pa.concat_arrays([texts, pa.array([""], pa.string())])
+    return texts_and_empty, np.where(null, len(texts), positions)
 
 
 def _has_year(values: pa.Array) -> pa.Array:
-    """Whether native dates or moments lie in the years 1 to 9999."""
+    """Return whether native dates or moments are in the years 1 to 9999."""
     if pa.types.is_timestamp(values.type):
-        length = DAY * UNITS[values.type.unit]
+        ticks_of_day = DAY * UNITS[values.type.unit]
     else:
-        length = 1 if pa.types.is_date32(values.type) else DAY * UNITS["ms"]
-    ticks = values.cast(pa.int32() if length == 1 else pa.int64()).cast(pa.int64())
-    low, high = day_number(date.min) * length, (day_number(date.max) + 1) * length - 1
-    if high >= 2**63:  # nanoseconds do not reach so far
+        ticks_of_day = 1 if pa.types.is_date32(values.type) else DAY * UNITS["ms"]
+    ticks = values.cast(pa.int32() if ticks_of_day == 1 else pa.int64()).cast(pa.int64())
+    low = day_number(date.min) * ticks_of_day
+    high = (day_number(date.max) + 1) * ticks_of_day - 1
+    if high >= 2**63:  # 64 bits of nanoseconds end before the year 9999
         return values.is_valid()
     return pc.and_(pc.greater_equal(ticks, low), pc.less_equal(ticks, high))

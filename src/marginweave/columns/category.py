@@ -21,61 +21,63 @@ from marginweave.mechanisms.randomness import CellWords
 
 
 class CategoryValues(ColumnValues[Kind]):
-    """Values that are labels: of a public domain, or of a private one those that the table holds."""
+    """Values that are labels: of a public domain, or those of a private domain that are in the table."""
 
     @property
     def clean_type(self) -> pa.DataType:
-        """Texts behind a dictionary."""
+        """Type of texts behind a dictionary."""
         return LABELED
 
     @property
     def declared_type(self) -> pa.DataType:
-        """Texts."""
+        """Type of texts."""
         return pa.string()
 
     def clean(self, values: pa.Array) -> pa.Array:
-        """Texts to labels; nulls preserved (docs/sources/data-processing.md: outside the domain follows `outside`).
+        """Map texts to labels; nulls preserved (docs/sources/data-processing.md: outside the domain follows `outside`).
 
         Returns:
             A dictionary array over the public labels, or over the sorted distinct texts of a private domain.
         """
         distinct, positions = distinct_texts(values)
         texts = [text.strip() for text in distinct.to_pylist()]
-        absent = ValueMatcher(self.missing)
-        labels, mapping = label_codes(self.column, texts, lambda text: absent.index(text) >= 0)
+        matcher = ValueMatcher(self.missing)
+        labels, mapping = label_codes(self.column, texts, lambda text: matcher.index(text) >= 0)
         codes = np.array(mapping, np.int32)[positions]
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(labels, pa.string()))
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
-        """The positions in the dictionary."""
+        """Return the positions in the dictionary."""
         codes: Codes = values.indices.fill_null(len(self.labels(values))).to_numpy(zero_copy_only=False)
         return codes
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:
-        """The declared labels, or those of the dictionary of a private domain."""
+        """Return the declared labels, or those of the dictionary of a private domain."""
         return labels_in(self.column, values.dictionary)
 
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:  # noqa: ARG002 - no draw
-        """The label of each code."""
+        """Return the label of each code."""
         indices = pa.array(codes.astype(np.int32), mask=codes == len(labels))
         return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
 
     def declare(self, values: pa.Array) -> pa.Array:
-        """Texts."""
+        """Return the labels as texts."""
         return values.dictionary_decode()
 
     def typed(self, values: pa.Array, labels: tuple[str, ...]) -> pa.Array:
-        """As of every column; behind a dictionary of all labels in their order where the source has one.
+        """Return declared values in the type of the source; a dictionary there has all labels in their order.
 
-        The order of a private domain is that of the data, so that its values have none.
+        The dictionary of a private domain is unordered, because the order of its values is that of the data.
         """
         if self.kind is None or not pa.types.is_dictionary(self.kind):
             return super().typed(values, labels)
-        every = self._ends(labels)[: len(labels)]
-        cells, ordered = super().typed(every, labels), self.kind.ordered and not self.column.private
+        every_label = self._ends(labels)[: len(labels)]
+        cells = super().typed(every_label, labels)
         if cells.type != self.kind.value_type:
             return values
-        return pa.DictionaryArray.from_arrays(pc.index_in(values, value_set=every), cells, ordered=ordered)
+        ordered = self.kind.ordered and not self.column.private
+        indices = pc.index_in(values, value_set=every_label)
+        return pa.DictionaryArray.from_arrays(indices, cells, ordered=ordered)
 
 
 class BooleanValues(CategoryValues[BooleanColumn]):
@@ -83,51 +85,60 @@ class BooleanValues(CategoryValues[BooleanColumn]):
 
     @property
     def declared_type(self) -> pa.DataType:
-        """Booleans."""
+        """Type of booleans."""
         return pa.bool_()
 
     def declare(self, values: pa.Array) -> pa.Array:
-        """Booleans."""
+        """Return the labels as booleans."""
         return pc.equal(values.indices, 1)
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
-        """As they are declared; 0 and 1 of a number where nothing is."""
+        """Return the declared booleans; as numbers they are 0 and 1 unless texts are declared."""
         return (values if pa.types.is_boolean(cell) else self.spelled(values)).cast(cell)
 
     def spelled(self, values: pa.Array) -> pa.Array:
-        """The first of the declared texts."""
-        true, false = self.column.true_values, self.column.false_values
-        if not pa.types.is_boolean(values.type) or not (true or false):
+        """Return the first of the declared texts of each value."""
+        column = self.column
+        if not pa.types.is_boolean(values.type) or not (column.true_values or column.false_values):
             return values
-        return pc.if_else(values, (true or TRUE_VALUES)[0], (false or FALSE_VALUES)[0])
+        true_text = (column.true_values or TRUE_VALUES)[0]
+        false_text = (column.false_values or FALSE_VALUES)[0]
+        return pc.if_else(values, true_text, false_text)
 
 
 def label_codes(
-    column: MeasuredColumn, texts: Sequence[str], lacks: Callable[[str], bool]
+    column: MeasuredColumn, texts: Sequence[str], is_missing: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], list[int]]:
-    """The labels, and the code of each trimmed text: -1 for one that is missing (`lacks`) or outside."""
+    """Return the labels, and the code of each trimmed text: -1 for a text that is missing or outside."""
     if column.private:
         # An empty cell is no value, and neither is a text that is the name of cells without one.
-        labels = tuple(sorted({text for text in texts if text and text not in RESERVED and not lacks(text)}))
-        place = {label: code for code, label in enumerate(labels)}
-        return labels, [place.get(text, -1) for text in texts]
+        values = {text for text in texts if text and text not in RESERVED and not is_missing(text)}
+        labels = tuple(sorted(values))
+        code_of_label = {label: code for code, label in enumerate(labels)}
+        return labels, [code_of_label.get(text, -1) for text in texts]
     outside = column.labels.index(OTHER) if column.outside == OTHER else -1
-    codes = [-1 if lacks(text) else code if (code := column.code_of(text)) >= 0 else outside for text in texts]
-    return column.labels, codes
+
+    def code_of(text: str) -> int:
+        if is_missing(text):
+            return -1
+        code = column.code_of(text)
+        return code if code >= 0 else outside
+
+    return column.labels, [code_of(text) for text in texts]
 
 
 def labels_in(column: MeasuredColumn, dictionary: pa.Array) -> tuple[str, ...]:
-    """The values of a column: the declared ones, whatever of them the table has, or of a private domain those it has.
+    """Return the values of a column: all declared ones, or those of a private domain that the table has.
 
-    An Arrow table without a single value forgets the dictionary that it was given; a public domain must not follow it.
+    An Arrow table without a single value loses the dictionary that it was given; a public domain must not depend on that.
     """
-    found = tuple(dictionary.to_pylist())
-    if not column.private and found not in {(), column.labels}:
+    labels = tuple(dictionary.to_pylist())
+    if not column.private and labels not in {(), column.labels}:
         raise StageError(f"encode: a column breaks the rule '{RULE_LABELS}'")
-    return found if column.private else column.labels
+    return labels if column.private else column.labels
 
 
-_COLUMN = 32  # bits of a slot that a value has
+_COLUMN = 32  # number of bits of a slot that hold a value
 
 
 class SetValues(ColumnValues[SetColumn]):
@@ -135,91 +146,98 @@ class SetValues(ColumnValues[SetColumn]):
 
     @property
     def clean_type(self) -> pa.DataType:
-        """Lists of texts behind a dictionary."""
+        """Type of lists of texts behind a dictionary."""
         return pa.list_(LABELED)
 
     @property
     def declared_type(self) -> pa.DataType:
-        """Texts."""
+        """Type of texts."""
         return pa.string()
 
     def _accepted(self, texts: Sequence[str]) -> Flags:
-        """As `accepts` says of each, a value once however many cells hold it."""
+        """Return `accepts` for each text; a value in several cells is examined once."""
         return kept_texts(self.column.part_rule, texts)
 
     def clean(self, values: pa.Array) -> pa.Array:
-        """Texts to sets of labels, without repetition and in the order of the labels; a cell without a value is null.
+        """Map texts to sets of labels, each once and in the order of the labels; a cell without a value is null.
 
-        The cap `max_values` is not applied here but when the table is encoded, when all that makes cells longer is done.
-        Where the column `marks_undeclared`, one entry more stands for all values of a cell that are not declared.
+        The cap `max_values` is not applied here but when the table is encoded, after all steps that make cells longer.
+        If the column `marks_undeclared`, one entry more represents all values of a cell that are not declared.
 
         Returns:
             A list array over a dictionary of the public labels, or of the sorted distinct values of a private domain.
         """
         distinct, positions = distinct_texts(values)
-        absent = ValueMatcher(self.missing)
-        cells = pa.array([None if absent.index(text) >= 0 else text for text in distinct.to_pylist()], pa.string())
+        matcher = ValueMatcher(self.missing)
+        present = [None if matcher.index(text) >= 0 else text for text in distinct.to_pylist()]
+        cells = pa.array(present, pa.string())
         parts = pc.split_pattern(pc.fill_null(cells, ""), self.column.separator)
-        labels, codes = self._codes(parts, absent)
-        owners = np.repeat(np.arange(len(cells)), pc.list_value_length(parts).to_numpy(zero_copy_only=False))
-        known = codes >= 0
-        return distinct_sets(owners[known], codes[known], len(cells), labels).take(pa.array(positions))
+        labels, codes = self._codes(parts, matcher)
+        lengths = pc.list_value_length(parts).to_numpy(zero_copy_only=False)
+        owners = np.repeat(np.arange(len(cells)), lengths)
+        is_value = codes >= 0
+        sets = distinct_sets(owners[is_value], codes[is_value], len(cells), labels)
+        return sets.take(pa.array(positions))
 
-    def _codes(self, parts: pa.ListArray, absent: ValueMatcher) -> tuple[tuple[str, ...], Integers]:
-        """Labels and the code of every part, -1 for one that is no value; a missing text is none of a private domain."""
+    def _codes(self, parts: pa.ListArray, matcher: ValueMatcher) -> tuple[tuple[str, ...], Integers]:
+        """Return labels and the code of every part, -1 for no value; a private domain contains no missing text."""
         encoded = parts.flatten().dictionary_encode()
         texts = [text.strip() for text in encoded.dictionary.to_pylist()]
-        labels, mapping = label_codes(
-            self.column, texts, lambda text: not text or (self.column.private and absent.index(text) >= 0)
-        )
+
+        def is_missing(text: str) -> bool:
+            return not text or (self.column.private and matcher.index(text) >= 0)
+
+        labels, mapping = label_codes(self.column, texts, is_missing)
         if self.column.marks_undeclared:
             mapping = [len(labels) if text and code < 0 else code for text, code in zip(texts, mapping, strict=True)]
             labels = (*labels, NOT_DECLARED)
-        return labels, np.array([*mapping, -1], np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+        code_of_text = np.array([*mapping, -1], np.int64)
+        return labels, code_of_text[encoded.indices.to_numpy(zero_copy_only=False)]
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
-        """Codes of shape (records, width): a uniform choice of `width` values where there are more, without `words` all."""
-        return set_codes(values, len(self.labels(values)), None if words is None else self.column.width, words)
+        """Return codes of shape (records, width): a uniform choice of `width` values if there are more, without `words` all."""
+        cap = None if words is None else self.column.width
+        return set_codes(values, len(self.labels(values)), cap, words)
 
     def undeclared(self, values: pa.Array) -> Flags:
-        """Which cells held a value that is not declared, however many; shape (records,). DP: 1-stable, cell by cell."""
+        """Return which cells had values that are not declared, however many; shape (records,). DP: 1-stable, cell by cell."""
         owners, codes = _owned_codes(values)
-        return np.bincount(owners[codes == len(self.labels(values))], minlength=len(values)) > 0
+        owners_of_undeclared = owners[codes == len(self.labels(values))]
+        return np.bincount(owners_of_undeclared, minlength=len(values)) > 0
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:
-        """The declared labels, or those of the dictionary of a private domain."""
+        """Return the declared labels, or those of the dictionary of a private domain."""
         dictionary = values.values.dictionary
-        return labels_in(
-            self.column, dictionary[: len(self.column.labels)] if self.column.marks_undeclared else dictionary
-        )
+        if self.column.marks_undeclared:
+            dictionary = dictionary[: len(self.column.labels)]
+        return labels_in(self.column, dictionary)
 
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:  # noqa: ARG002 - no draw
-        """Cells of their values in the order of the labels, whatever slots are empty; a cell without any is null."""
+        """Return cells of their values in the order of the labels, whatever slots are empty; a cell without any is null."""
         present = codes != len(labels)
         return list_array(codes[present], present.sum(axis=1), labels)
 
     def declare(self, values: pa.Array) -> pa.Array:
-        """Texts, the values joined by the separator."""
-        texts = pa.ListArray.from_arrays(
-            values.offsets, values.values.dictionary_decode(), mask=values.is_null() if values.null_count else None
-        )
+        """Return texts, the values joined by the separator."""
+        mask = values.is_null() if values.null_count else None
+        texts = pa.ListArray.from_arrays(values.offsets, values.values.dictionary_decode(), mask=mask)
         return pc.binary_join(texts, self.column.separator)
 
 
 @dataclass(frozen=True)
 class ColumnWords:
-    """The words of one of several columns: none is that of another column."""
+    """The random words of one of several columns, which share no word."""
 
     words: CellWords
     column: int
 
     def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:
-        """The word of each record and value."""
+        """Return the word of each record and value."""
         return self.words.words_of(records, np.asarray(slots) + (self.column << _COLUMN))
 
 
 def set_codes(values: pa.ListArray, size: int, cap: int | None, words: CellWords | None) -> Integers:
-    """Codes of sets, shape (records, width), the values of a cell in increasing order and then the missing code `size`.
+    """Return codes of sets, shape (records, width): a cell's values in increasing order and then the missing code `size`.
 
     A code `size` of a clean cell, that of values that are not declared, is left out. The width is `cap`; of a cell with more
     values a uniformly chosen subset of `cap` is kept: those with the smallest words, which are one for each row and value,
@@ -228,23 +246,26 @@ def set_codes(values: pa.ListArray, size: int, cap: int | None, words: CellWords
     """
     owners, codes = _owned_codes(values)
     declared = codes < size
-    owners, codes = owners[declared], codes[declared]
+    owners = owners[declared]
+    codes = codes[declared]
     lengths = np.bincount(owners, minlength=len(values))
     if cap is not None and words is not None:
         owners, codes, lengths = cut_sets(owners, codes, lengths, cap, words)
-    return pad_sets(owners, codes, lengths, int(lengths.max(initial=1)) if cap is None else cap, size)
+    width = int(lengths.max(initial=1)) if cap is None else cap
+    return pad_sets(owners, codes, lengths, width, size)
 
 
 def _owned_codes(values: pa.ListArray) -> tuple[Integers, Integers]:
-    """The row, and the code, of each value of all cells."""
+    """Return the row, and the code, of each value of all cells."""
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     codes = values.flatten().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return np.repeat(np.arange(len(lengths)), lengths), codes
 
 
 def pad_sets(owners: Integers, codes: Integers, lengths: Integers, width: int, size: int) -> Integers:
-    """Values, one after the other, as rows of `width` codes, filled up with `size`; `owners` has the row of each value."""
-    places = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    """Return concatenated values as rows of `width` codes, padded with `size`; `owners` has the row of each value."""
+    first_places = np.cumsum(lengths) - lengths
+    places = np.arange(len(owners)) - np.repeat(first_places, lengths)
     padded = np.full((len(lengths), width), size, np.int64)
     padded[owners, places] = codes
     return padded
@@ -253,33 +274,34 @@ def pad_sets(owners: Integers, codes: Integers, lengths: Integers, width: int, s
 def cut_sets(
     owners: Integers, codes: Integers, lengths: Integers, cap: int, words: CellWords
 ) -> tuple[Integers, Integers, Integers]:
-    """The same with at most `cap` values a row: of more, a uniformly chosen subset, those with the smallest words."""
+    """Return the values with at most `cap` a row: of more, a uniformly chosen subset, those with the smallest words."""
     over = np.flatnonzero(lengths[owners] > cap)
     if not len(over):
         return owners, codes, lengths
-    kept = np.ones(len(owners), np.bool_)
-    kept[over] = lowest_words(owners[over], words.words_of(owners[over], codes[over]), cap)
-    return owners[kept], codes[kept], np.minimum(lengths, cap)
+    is_chosen = np.ones(len(owners), np.bool_)
+    is_chosen[over] = lowest_words(owners[over], words.words_of(owners[over], codes[over]), cap)
+    return owners[is_chosen], codes[is_chosen], np.minimum(lengths, cap)
 
 
 def lowest_words(owners: Integers, words: Words, most: int) -> Flags:
-    """Which entries have one of the `most` smallest words of their owner; of equal words the earlier goes first."""
+    """Return which entries have one of the `most` smallest words of their owner; of equal words the earlier comes first."""
     order = np.lexsort((words, owners))
     ordered = owners[order]
-    kept = np.empty(len(order), np.bool_)
-    kept[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most
-    return kept
+    is_low = np.empty(len(order), np.bool_)
+    is_low[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most
+    return is_low
 
 
 def list_array(codes: Codes, lengths: Integers, labels: Sequence[str]) -> pa.ListArray:
-    """Cells of so many `codes` each, one after the other, over a dictionary of `labels`; an empty cell is null."""
+    """Return cells of `lengths` consecutive `codes` each, over a dictionary of `labels`; an empty cell is null."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     flat = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(labels, pa.string()))
     return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pa.array(lengths == 0))
 
 
 def distinct_sets(owners: Integers, codes: Integers, cells: int, labels: Sequence[str]) -> pa.ListArray:
-    """So many `cells`, each of the codes that it owns, once each and in increasing order."""
-    pairs = np.unique(owners * max(1, len(labels)) + codes)
-    owners, codes = np.divmod(pairs, max(1, len(labels)))
+    """Return `cells` sets, each of the codes that it owns, once each and in increasing order."""
+    size = max(1, len(labels))
+    pairs = np.unique(owners * size + codes)
+    owners, codes = np.divmod(pairs, size)
     return list_array(codes, np.bincount(owners, minlength=cells), labels)

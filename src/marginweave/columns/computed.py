@@ -16,43 +16,48 @@ from marginweave.configuration.rules.computed import ComputedColumn, DeterminedC
 from marginweave.configuration.values import ValueMatcher
 
 
-def difference_values(of: pa.Array, since: pa.Array, column: Column) -> pa.Array:
-    """Clean numbers of a column that is a difference, inside its bounds, from clean values; null where either is.
+def difference_values(minuend: pa.Array, subtrahend: pa.Array, column: Column) -> pa.Array:
+    """Return clean numbers of a column that is a difference, inside its bounds; null where a clean value is.
 
     DP: 1-stable preprocessing; a row looks at its own two cells and public constants.
     """
     assert isinstance(column, NumberColumn)
-    apart = np.round(points_of(of) - points_of(since), column.resolution)
-    return pa.array(np.clip(apart, *column.clamp), mask=np.isnan(apart))
+    difference = np.round(points_of(minuend) - points_of(subtrahend), column.resolution)
+    return pa.array(np.clip(difference, *column.clamp), mask=np.isnan(difference))
 
 
 def computed_values(
     rule: ComputedColumn, clean: Mapping[str, pa.Array] | pa.Table, columns: Mapping[str, Column]
 ) -> pa.Array:
-    """Clean values of the column that the rule computes, from those of its sources; null where one of these is.
+    """Return clean values of the column that the rule computes from its sources; null where one of these is.
 
     DP: 1-stable preprocessing, or post-processing.
     """
-    column, sources = columns[rule.computed], [clean[name] for name in rule.sources]
+    column = columns[rule.computed]
+    sources = [clean[name] for name in rule.sources]
     arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources]
     if isinstance(rule, DeterminedColumn):
         return _determined(arrays[0], rule, columns)
     total = np.sum([points_of(array) for array in arrays], axis=0)
-    return values_like(np.round(total, column.resolution) if isinstance(column, NumberColumn) else total, arrays[0])
+    if isinstance(column, NumberColumn):
+        total = np.round(total, column.resolution)
+    return values_like(total, arrays[0])
 
 
 def _determined(by: pa.Array, rule: DeterminedColumn, columns: Mapping[str, Column]) -> pa.Array:
-    source, kind = columns[rule.by], values_of(columns[rule.column], ())
+    source = columns[rule.by]
     keys = [source.labels[source.code_of(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
-    matcher, given = ValueMatcher(keys), list(rule.mapping.values())
+    matcher = ValueMatcher(keys)
+    mapped_texts = list(rule.mapping.values())
     distinct, positions = distinct_texts(values_of(source, ()).declare(by))
-    found = [matcher.index(text) for text in distinct.to_pylist()]
-    mapped = pa.array([given[i] if i >= 0 else rule.default for i in found], pa.string()).take(pa.array(positions))
-    return kind.clean(pc.if_else(by.is_valid(), mapped, None))
+    places = [matcher.index(text) for text in distinct.to_pylist()]
+    mapped = pa.array([mapped_texts[i] if i >= 0 else rule.default for i in places], pa.string())
+    texts = pc.if_else(by.is_valid(), mapped.take(pa.array(positions)), None)
+    return values_of(columns[rule.column], ()).clean(texts)
 
 
 def points_of(array: pa.Array) -> Floats:
-    """Clean numbers, or dates as days or seconds from 1970-01-01; NaN for null."""
+    """Return clean numbers, or dates as days or seconds from 1970-01-01; NaN for null."""
     if pa.types.is_floating(array.type):
         return np.asarray(array.fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
     units = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()).cast(pa.float64())
@@ -60,7 +65,7 @@ def points_of(array: pa.Array) -> Floats:
 
 
 def values_like(points: Floats, like: pa.Array) -> pa.Array:
-    """The inverse of `points_of`, of the type of another array."""
+    """Return the inverse of `points_of`, in the type of another array."""
     missing: Flags = np.isnan(points)
     if pa.types.is_floating(like.type):
         return pa.array(points, mask=missing)

@@ -1,4 +1,4 @@
-"""Dates and moments: days or seconds inside the bounds, codes of calendar bins, and draws inside a bin."""
+"""Dates and moments: days or seconds inside the bounds, codes of calendar bins, and samples inside a bin."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class DateValues(ColumnValues[DateColumn]):
 
     @property
     def clean_type(self) -> pa.DataType:
-        """Dates, or moments to the second."""
+        """Type of dates, or of moments to the second."""
         return pa.date32() if self.column.type == "date" else pa.timestamp("s")
 
     @property
     def declared_type(self) -> pa.DataType:
-        """Texts of the format; without one, as clean values are."""
+        """Type of texts of the format; without one, the type of clean values."""
         return self.clean_type if self.column.format is None else pa.string()
 
     def clean(self, values: pa.Array) -> pa.Array:
-        """Texts or native dates to date32, or timestamp[s] for moments, inside the bounds (docs/sources/data-processing.md).
+        """Map texts or native dates to date32, or timestamp[s] for moments, inside the bounds.
 
-        A text that is no date in the declared format is missing (`outside: error` stopped before). Fractions of a second are
-        cut; native moments of a time zone count in UTC.
+        docs/sources/data-processing.md. A text that is no date in the declared format is missing
+        (`outside: error` stopped before). Fractions of a second are cut; native moments of a time zone count in UTC.
         """
         column = self.column
         if _is_moment(values.type):
@@ -45,34 +45,39 @@ class DateValues(ColumnValues[DateColumn]):
         else:
             distinct, positions = distinct_texts(values)
             parsed, unknown = _parse(distinct, column.format, self.missing)
-            seconds, absent = parsed[positions], unknown[positions]
-        return self._array(np.clip(seconds // column.seconds, column.edges[0], column.edges[-1] - 1), absent)
+            seconds = parsed[positions]
+            absent = unknown[positions]
+        units = np.clip(seconds // column.seconds, column.edges[0], column.edges[-1] - 1)
+        return self._array(units, absent)
 
     def judge(self, values: pa.Array) -> Judged:
-        """As of every column, for many cells at once; beyond the bounds is what `clean` clamps. Private."""
-        absent = ValueMatcher(self.missing)
+        """Return the judgement of `ColumnValues.judge`; values beyond the bounds are those that `clean` clamps. Private."""
+        matcher = ValueMatcher(self.missing)
         if _is_moment(values.type):
             seconds, gaps = _native(values)
-            missing = self._coded(seconds) & ~gaps | (gaps & (absent.index("") >= 0))
-            unread, beyond = gaps & ~missing, self._beyond(seconds, missing | gaps)
+            missing = self._coded(seconds) & ~gaps | (gaps & (matcher.index("") >= 0))
+            unread = gaps & ~missing
+            beyond = self._beyond(seconds, missing | gaps)
             return Judged(values, np.ones(len(values), np.int64), missing, unread, beyond)
         distinct, positions = distinct_texts(values)
         seconds, unknown = _parse(distinct, self.column.format, self.missing)
         missing = np.zeros(len(distinct), np.bool_)
-        missing[unknown] = [absent.index(text) >= 0 for text in distinct.filter(pa.array(unknown)).to_pylist()]
+        unknown_texts = distinct.filter(pa.array(unknown)).to_pylist()
+        missing[unknown] = [matcher.index(text) >= 0 for text in unknown_texts]
         return Judged.of_texts(distinct, positions, missing, unknown & ~missing, self._beyond(seconds, unknown))
 
     def _coded(self, seconds: Integers) -> Flags:
-        """Which native moments are codes of missing values."""
+        """Return which native moments are codes of missing values."""
         declared = [parse_instant(text.strip(), self.column.format) for text in self.missing]
         return np.isin(seconds, [moment for moment in declared if moment is not None])
 
     def _beyond(self, seconds: Integers, absent: Flags) -> Flags:
-        units, edges = seconds // self.column.seconds, self.column.edges
+        units = seconds // self.column.seconds
+        edges = self.column.edges
         return ~absent & ((units < edges[0]) | (units >= edges[-1]))
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
-        """The bin of each date, or its weekday."""
+        """Return the bin of each date, or its weekday."""
         edges = self.column.edges
         units = self._units(values).fill_null(edges[0]).to_numpy(zero_copy_only=False).astype(np.int64)
         if self.column.bins != "weekday":
@@ -80,8 +85,9 @@ class DateValues(ColumnValues[DateColumn]):
         return np.where(nulls(values), 7, (units // self.column.per_day + EPOCH_WEEKDAY) % 7)
 
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
-        """Days, or seconds, of the bin; of a weekday, those within the bounds."""
-        column, runs = self.column, self.column.runs(self.missing)
+        """Return days, or seconds, of the bin; of a weekday, those within the bounds."""
+        column = self.column
+        runs = column.runs(self.missing)
         missing = codes == len(labels)
         codes = np.where(missing, 0, codes)
         shape: Shape = "midpoint" if column.draw == "midpoint" else None
@@ -91,7 +97,7 @@ class DateValues(ColumnValues[DateColumn]):
         return self._array(draw_among(runs, middle, codes, shape, uniform), missing)
 
     def declare(self, values: pa.Array) -> pa.Array:
-        """Texts of the format; without one, date32 or timestamp[s]."""
+        """Return texts of the format; without one, date32 or timestamp[s]."""
         if self.column.format is None:
             return values
         encoded = values.dictionary_encode()
@@ -100,7 +106,7 @@ class DateValues(ColumnValues[DateColumn]):
         return pa.array(texts, pa.string()).take(encoded.indices)
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
-        """Dates and moments, which count in UTC where the type has a zone; numbers that are texts of the format."""
+        """Return dates and moments, in UTC where the type has a zone; numbers that are texts of the format."""
         if pa.types.is_timestamp(cell):
             return self.clean(values).cast(pa.timestamp(cell.unit)).cast(cell)
         if pa.types.is_date(cell) and self.column.type == "date":
@@ -108,7 +114,7 @@ class DateValues(ColumnValues[DateColumn]):
         return super()._cells(values, cell) if (self.column.format or "").startswith("%Y") else values
 
     def spelled(self, values: pa.Array) -> pa.Array:
-        """In the format of the column, or in ISO 8601."""
+        """Return texts in the format of the column, or in ISO 8601."""
         return values if pa.types.is_string(values.type) else self.declare(self.clean(values))
 
     def _units(self, values: pa.Array) -> pa.Array:
@@ -122,8 +128,12 @@ class DateValues(ColumnValues[DateColumn]):
         edges = np.array(self.column.edges, np.float64)
         if self.column.bins != "weekday":
             return draw_inside(edges[:-1], edges[1:] - 1, codes, shape, uniform)
-        first, last, per_day = self.column.edges[0], self.column.edges[-1] - 1, self.column.per_day
-        start = first // per_day + (np.arange(7) - first // per_day - EPOCH_WEEKDAY) % 7
+        per_day = self.column.per_day
+        first = self.column.edges[0]
+        last = self.column.edges[-1] - 1
+        # first day of each weekday, and the number of further weeks within the bounds
+        first_day = first // per_day
+        start = first_day + (np.arange(7) - first_day - EPOCH_WEEKDAY) % 7
         weeks = (last // per_day - start) // 7
         week = draw_inside(np.zeros(7), weeks.astype(np.float64), codes, shape, uniform)
         second = draw_inside(np.zeros(7), np.full(7, per_day - 1.0), codes, shape, uniform)
@@ -135,43 +145,49 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 
 def _native(values: pa.Array) -> tuple[Integers, Flags]:
-    """Seconds from 1970-01-01 of native dates, and where there is none."""
+    """Return seconds from 1970-01-01 of native dates, and where there is none."""
     absent = nulls(values)
     if pa.types.is_date(values.type):
         days = pc.fill_null(pc.cast(values, pa.date32()).cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
         return days.astype(np.int64) * DAY, absent
-    return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) // UNITS[values.type.unit], absent
+    ticks = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return ticks // UNITS[values.type.unit], absent
 
 
 def _parse(distinct: pa.Array, format_: str | None, missing: Sequence[str]) -> tuple[Integers, Flags]:
-    """Seconds from 1970-01-01 of distinct texts, and which of them are missing or no date."""
+    """Return seconds from 1970-01-01 of distinct texts, and which of them are missing or no date."""
     if format_ is None:
         texts = pc.utf8_trim_whitespace(distinct)
         seconds, absent = _parse_iso(texts)
-        given = pa.array([text.strip() for text in missing], pa.string())
-        return seconds, absent | pc.is_in(texts, value_set=given).to_numpy(zero_copy_only=False)
+        missing_texts = pa.array([text.strip() for text in missing], pa.string())
+        return seconds, absent | pc.is_in(texts, value_set=missing_texts).to_numpy(zero_copy_only=False)
     matcher = ValueMatcher(missing)
     trimmed = [text.strip() for text in distinct.to_pylist()]
-    found = [None if matcher.index(text) >= 0 else parse_instant(text, format_) for text in trimmed]
-    absent = np.array([moment is None for moment in found], np.bool_)
-    return np.array([moment or 0 for moment in found], np.int64), absent
+    moments = [None if matcher.index(text) >= 0 else parse_instant(text, format_) for text in trimmed]
+    absent = np.array([moment is None for moment in moments], np.bool_)
+    return np.array([moment or 0 for moment in moments], np.int64), absent
 
 
 def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
-    """`parse_instant` without a format, for many texts at once."""
+    """Return `parse_instant` without a format, for many texts at once."""
     parts = pc.extract_regex(texts, _ISO)
     unmatched = parts.is_null().to_numpy(zero_copy_only=False)
-    year, month, day, hour, minute, second = (_whole(parts, place) for place in range(6))
-    start = (np.clip(year, 1, 9999) - 1970) * 12 + np.clip(month, 1, 12) - 1
-    first = start.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    following = (start + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    wrong = (year < 1) | (month < 1) | (month > 12) | (day < 1) | (day > following - first)
+    year, month, day, hour, minute, second = (_number_at(parts, place) for place in range(6))
+    months = (np.clip(year, 1, 9999) - 1970) * 12 + np.clip(month, 1, 12) - 1
+    first_day = _first_day(months)
+    days_of_month = _first_day(months + 1) - first_day
+    wrong = (year < 1) | (month < 1) | (month > 12) | (day < 1) | (day > days_of_month)
     wrong |= (hour > 23) | (minute > 59) | (second > 59)
-    return (first + day - 1) * DAY + hour * 3600 + minute * 60 + second, unmatched | wrong
+    return (first_day + day - 1) * DAY + hour * 3600 + minute * 60 + second, unmatched | wrong
 
 
-def _whole(parts: pa.StructArray, place: int) -> Integers:
+def _first_day(months: Integers) -> Integers:
+    """Return days from 1970-01-01 of the first day of a month, from its number of months from 1970-01."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _number_at(parts: pa.StructArray, place: int) -> Integers:
     digits = parts.field(place)
     digits = pc.if_else(pc.equal(digits, ""), "0", digits)
-    whole: Integers = pc.fill_null(pc.cast(digits, pa.int64()), 0).to_numpy(zero_copy_only=False)
-    return whole
+    numbers: Integers = pc.fill_null(pc.cast(digits, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return numbers

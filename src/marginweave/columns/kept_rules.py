@@ -1,4 +1,4 @@
-"""Whether a column keeps a rule of its contract: asked of all of its cells at once, and of equal texts once."""
+"""Checks whether a column keeps a rule of its contract: of all its cells at once, and of equal texts once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from marginweave.configuration.columns.base import Rule
 
 
 def keeps(rule: Rule, values: pa.Array) -> bool:
-    """Return whether every cell keeps the rule; one that is null does. Private, as the cells are."""
+    """Return whether every cell keeps the rule; a null cell does. Private, as the cells are."""
     if rule.labels is not None:
         return tuple(values.dictionary.to_pylist()) == rule.labels
     if rule.limits is not None or rule.values is not None:
-        return bool(pc.all(pc.or_(values.is_null(), _is_value(rule, values)), min_count=0).as_py())
+        is_kept = pc.or_(values.is_null(), _is_value(rule, values))
+        return bool(pc.all(is_kept, min_count=0).as_py())
     texts, _ = distinct_texts(values.drop_null())
     return bool(kept_texts(rule, [text.strip() for text in texts.to_pylist()]).all())
 
@@ -29,19 +30,23 @@ def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
         assert rule.test is not None
         return np.array([rule.test(text) for text in texts], np.bool_)
     cells = pc.split_pattern(pa.array(texts, pa.string()), rule.separator)
-    encoded, lengths = cells.flatten().dictionary_encode(), cells.value_lengths().to_numpy(zero_copy_only=False)
-    owners, codes = np.repeat(np.arange(len(texts)), lengths), encoded.indices.to_numpy(zero_copy_only=False)
+    lengths = cells.value_lengths().to_numpy(zero_copy_only=False)
+    owners = np.repeat(np.arange(len(texts)), lengths)
+    encoded = cells.flatten().dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
     parts = [part.strip() for part in encoded.dictionary.to_pylist()]
-    found = np.bincount(owners[np.array([part != "" for part in parts], np.bool_)[codes]], minlength=len(texts))
-    kept = (found >= rule.at_least) & (found <= (np.inf if rule.at_most is None else rule.at_most))
+    is_filled = np.array([part != "" for part in parts], np.bool_)
+    number = np.bincount(owners[is_filled[codes]], minlength=len(texts))
+    at_most = np.inf if rule.at_most is None else rule.at_most
+    is_kept = (number >= rule.at_least) & (number <= at_most)
     if rule.test is not None:
         refused = np.array([part != "" and not rule.test(part) for part in parts], np.bool_)
-        kept[owners[refused[codes]]] = False
-    return kept
+        is_kept[owners[refused[codes]]] = False
+    return is_kept
 
 
 def _is_value(rule: Rule, values: pa.Array) -> pa.Array:
-    """Return which cells lie within the limits, or are one of the values; of one that is null it may be either, or null."""
+    """Return which cells are within the limits, or are one of the values; for a null cell true, false or null."""
     if pa.types.is_integer(values.type):  # limits have decimals
         values = values.cast(pa.float64(), safe=False)
     among = None if rule.values is None else pc.is_in(values, value_set=pa.array(rule.values, values.type))

@@ -1,4 +1,4 @@
-"""How values of a number column lie inside its bins: a distribution over its whole range, of which a bin has its part."""
+"""Distribution of a number column's values inside its bins: over its whole range, of which a bin has its part."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.binned import Histogram
 from marginweave.configuration.columns.scales import LogBins
 
-# Pieces of a bin on which a curve is straight, and of all bins together.
-_PIECES, _ALL_PIECES = 32, 1 << 16
+# Number of straight pieces of a curve in a bin, and at most in all bins.
+_PIECES = 32
+_ALL_PIECES = 1 << 16
 
 
 def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -> Shape:
-    """What `draw` says of a column whose edges are known; `smooth`, the default, is uniform where no counts are known.
+    """Return the shape that `draw` of a column declares; `smooth`, the default, is uniform where no counts are known.
 
     Args:
         column: With public or released bounds.
@@ -27,8 +28,10 @@ def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -
     Returns:
         In steps of the grid. DP: post-processing.
     """
-    draw, unit = column.draw or "smooth", 10.0**-resolution
-    counts = None if counts is None else counts[: len(column.bin_labels)]
+    draw = column.draw or "smooth"
+    unit = 10.0**-resolution
+    if counts is not None:
+        counts = counts[: len(column.bin_labels)]
     if draw == "midpoint":
         return "midpoint"
     if isinstance(draw, Histogram):
@@ -43,12 +46,12 @@ def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -
 
 
 def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float, *, is_log: bool) -> BelowCurve:
-    """A distribution that has the share of every bin, between whose edges it is a monotone cubic curve.
+    """Return a distribution that has the share of every bin, and a monotone cubic curve between the edges of each.
 
-    Through the points (edge, records below it) goes the monotone piecewise cubic of Fritsch and Butland (1984), as SciPy has
-    it: at an edge its slope, the density, is a weighted harmonic mean of those of the two bins, 0 beside an empty one. It
-    never falls, and so every bin keeps its records. On a logarithmic scale the abscissa is sgn(x) ln(1 + |x| / e), e the
-    least edge above 0; the bin `zero` is the number 0 alone, and parts the curve.
+    Through the points (edge, records below it) goes the monotone piecewise cubic of Fritsch and Butland (1984), as implemented
+    in SciPy: at an edge its slope, the density, is a weighted harmonic mean of those of the two bins, 0 next to an empty one.
+    It never falls, and so every bin keeps its records. On a logarithmic scale the abscissa is sgn(x) ln(1 + |x| / e), e the
+    least edge above 0; the bin `zero` is the number 0 alone, and divides the curve.
     DP: post-processing.
     """
     from scipy.interpolate import PchipInterpolator
@@ -57,21 +60,24 @@ def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float
     below = np.concatenate([[0.0], np.cumsum(counts)])
 
     def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
-        at = np.sign(place) * np.log1p(np.abs(place) / scale) if scale else place
-        fine = _pieces(at)
+        abscissa = np.sign(place) * np.log1p(np.abs(place) / scale) if scale else place
+        fine = _pieces(abscissa)
         x = np.sign(fine) * np.expm1(np.abs(fine)) * scale if scale else fine
-        return x, np.maximum.accumulate(np.clip(PchipInterpolator(at, under)(fine), under[0], under[-1]))
+        y = np.clip(PchipInterpolator(abscissa, under)(fine), under[0], under[-1])
+        return x, np.maximum.accumulate(y)
 
     return _joined(edges, below, zero, unit, curve)
 
 
 def log_uniform(edges: Sequence[float], zero: int | None, unit: float) -> BelowCurve:
-    """Density proportional to 1 / |x| in every bin of one sign, uniform in another; the bin `zero` is the number 0 alone."""
+    """Return density proportional to 1 / |x| in every bin of one sign, uniform in others; the bin `zero` is the number 0."""
 
     def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
-        low, high = place[:-1, None], place[1:, None]
+        low = place[:-1, None]
+        high = place[1:, None]
         y = _pieces(under)
-        share = (y[:-1] - np.repeat(under[:-1], (len(y) - 1) // (len(under) - 1))).reshape(len(low), -1)
+        pieces_of_bin = (len(y) - 1) // (len(under) - 1)
+        share = (y[:-1] - np.repeat(under[:-1], pieces_of_bin)).reshape(len(low), -1)
         one_sign = low * high > 0
         ratio = np.where(one_sign, high / np.where(one_sign, low, 1.0), 1.0)
         x = np.where(one_sign, low * ratio**share, low + (high - low) * share)
@@ -87,24 +93,27 @@ def _joined(
     unit: float,
     curve: Callable[[Floats, Floats], tuple[Floats, Floats]],
 ) -> BelowCurve:
-    """The curve of all bins, or of those on either side of the bin `zero`, whose records are on the point 0 of the grid.
+    """Return the curve of all bins, or of those on either side of the bin `zero`, whose records are on the point 0 of the grid.
 
-    The last bin, which is closed, reaches one step beyond its edge.
+    The last bin, which is closed, ends one step beyond its edge.
     """
     place = np.array([*edges[:-1], edges[-1] + unit])
-    parts = [(place, below)]
-    if zero is not None:
+    if zero is None:
+        x, y = curve(place, below) if len(place) > 1 else (place, below)
+    else:
         point = np.array([0.0, min(unit, place[zero + 1])])
         cut = zero + 1
-        parts = [(place[:cut], below[:cut]), (point, below[zero : zero + 2]), (place[cut:], below[cut:])]
-    found = [curve(x, y) if len(x) > 1 and number != 1 else (x, y) for number, (x, y) in enumerate(parts)]
-    x, y = (np.concatenate(some) for some in zip(*found, strict=True))
-    kept = np.append(True, np.diff(x) > 0)
-    return BelowCurve(edges=x[kept] / unit, below=y[kept])
+        sides = [(place[:cut], below[:cut]), (place[cut:], below[cut:])]
+        (left_x, left_y), (right_x, right_y) = (curve(x, y) if len(x) > 1 else (x, y) for x, y in sides)
+        x = np.concatenate([left_x, point, right_x])
+        y = np.concatenate([left_y, below[zero : zero + 2], right_y])
+    increases = np.append(True, np.diff(x) > 0)
+    return BelowCurve(edges=x[increases] / unit, below=y[increases])
 
 
 def _pieces(values: Floats) -> Floats:
-    """The values, and points at equal distances between each two of them."""
+    """Return the values, with points at equal distances between each two of them."""
     number = max(1, min(_PIECES, _ALL_PIECES // len(values)))
-    inner = values[:-1, None] + np.diff(values)[:, None] * (np.arange(number) / number)
+    fractions = np.arange(number) / number
+    inner = values[:-1, None] + np.diff(values)[:, None] * fractions
     return np.append(inner.ravel(), values[-1])

@@ -1,1 +1,1 @@
-"""Which cells a table can have: sizes, structural zeros, boxes."""
+"""Domain of a table, the cells that it can have: sizes, structural zeros, boxes."""

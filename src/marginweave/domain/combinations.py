@@ -32,7 +32,7 @@ class Level:
         return len(self.counts)
 
     def by_columns(self) -> Iterator[tuple[tuple[int, ...], slice]]:
-        """Each set of columns with the slice of rows that belong to it, in canonical order."""
+        """Yield each set of columns with the slice of its rows, in canonical order."""
         if not len(self):
             return
         change = np.any(self.columns[1:] != self.columns[:-1], axis=1)
@@ -41,27 +41,31 @@ class Level:
             yield tuple(self.columns[start].tolist()), slice(start, stop)
 
     def select(self, rows: Flags | Integers) -> Level:
-        """These rows: by flags, or by positions in the order that is wanted."""
+        """Return these rows: by flags, or by positions in the desired order."""
         return replace(self, columns=self.columns[rows], values=self.values[rows], counts=self.counts[rows])
 
     def positive(self, counts: Integers) -> Level:
-        """The same combinations with these counts, without those that are left with none."""
+        """Return the same combinations with other counts, without those whose count is not positive."""
         return replace(self, counts=counts).select(counts > 0)
 
     @classmethod
     def join(cls, length: int, parts: Iterable[tuple[tuple[int, ...], Integers, Integers]]) -> Level:
-        """The level of some sets of columns, each with its values, shape (n, length), and their counts, in this order."""
-        none = np.zeros((0, length), np.int64)
-        columns, values, counts = [none], [none], [np.zeros(0, np.int64)]
+        """Return the level of some sets of columns, each with its values, shape (n, length), and counts, in this order."""
+        columns = [np.zeros((0, length), np.int64)]
+        values = [np.zeros((0, length), np.int64)]
+        counts = [np.zeros(0, np.int64)]
         for names, rows, numbers in parts:
             columns.append(np.broadcast_to(np.array(names, np.int64), rows.shape))
             values.append(rows)
             counts.append(numbers)
         return cls(
-            length=length, columns=np.concatenate(columns), values=np.concatenate(values), counts=np.concatenate(counts)
+            length=length,
+            columns=np.concatenate(columns),
+            values=np.concatenate(values),
+            counts=np.concatenate(counts),
         )
 
     @classmethod
     def empty(cls, length: int) -> Level:
-        """A level without any combination."""
+        """Return a level without any combination."""
         return cls.join(length, ())

@@ -1,4 +1,4 @@
-"""The attributes of a table with their public or released values, and what was found outside of these."""
+"""Attributes of a table with their public or released values, and the cells outside of these."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from marginweave.domain.shares import ratio_ends, share_ends
 
 @dataclass(frozen=True, kw_only=True)
 class UndeclaredCells:
-    """How many records have a cell of the attribute `name` that is not as declared: as counted, and what noise leaves of it.
+    """The records with a cell of the attribute `name` that is not as declared: their noisy number and an interval.
 
-    `deviation` is that of the noise of `count`, in records, `low` and `high` are an interval at 95 %. `found` says whether
-    there are more than noise explains, `kept` whether estimates and records have the code of such cells; else what was counted
-    there is ignored. `of_set`: `name` is a set, and such cells hold a value that is not declared, which is left out of records.
+    `count` is the noisy number and `deviation` the standard deviation of its noise, in records; `low` and `high` are an
+    interval at 95 %. `found` says whether there are more than noise explains. `kept` says whether estimates and records have
+    the code of such cells; else their count is ignored. `of_set`: `name` is a set, and such cells have a value that is not
+    declared, which is left out of records.
     """
 
     name: str
@@ -27,23 +28,26 @@ class UndeclaredCells:
     of_set: bool = False
 
     def share_ends(self, records: float, deviation: float) -> tuple[float, float]:
-        """Both ends of the share of so many records, a number with noise of this deviation, that has such cells: at 95 %."""
+        """Return both ends, at 95 %, of the share of records that have such cells.
+
+        `records` is a number with noise of this `deviation`.
+        """
         half = float(self.high - self.count)
         of_records = half * deviation / self.deviation if self.deviation else 0.0
         low = share_ends(self.low + half, half, records, of_records)[0] if self.low else 0.0
         return low, share_ends(self.count, half, records, of_records)[1]
 
     def words(self, records: float, deviation: float, called: str) -> str:
-        """What share of so many records has such cells, for a reader; `deviation` is that of the noise of this number."""
-        shares = (min(self.count / max(records, 1.0), 1.0), *self.share_ends(records, deviation))
-        count, low, high = (100 * one for one in shares)
-        digits = 0 if count >= 10 else 1
-        low = math.floor(low * 10**digits) / 10**digits
-        high = math.ceil(high * 10**digits) / 10**digits
+        """Return a sentence about the share of `records` with such cells; `deviation` is that of this number's noise."""
+        low, high = self.share_ends(records, deviation)
+        percent = 100 * min(self.count / max(records, 1.0), 1.0)
+        digits = 0 if percent >= 10 else 1
+        low = math.floor(100 * low * 10**digits) / 10**digits
+        high = math.ceil(100 * high * 10**digits) / 10**digits
         if not self.found:
             at_most = f"at most {high:.{digits}f} % (with 95 % confidence)"
             return f"Noise explains all that was counted of {called} outside the declared values: {at_most}"
-        share = f"{count:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
+        share = f"{percent:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
         if self.of_set:
             return f"About {share} of records hold a value of {called} that was not declared, and that is left out"
         return f"About {share} of {called} were not among the declared values"
@@ -51,11 +55,11 @@ class UndeclaredCells:
 
 @dataclass(frozen=True, kw_only=True)
 class UncountedRows:
-    """How many rows are not counted, as subjects have more than the `cap` that is counted of each: what noise leaves of it.
+    """The noisy number of rows that are not counted, because subjects have more rows than the `cap`.
 
-    `subjects` have more, `rows` are those beyond the cap, of each subject `most` at most: where some have more than that, rows
-    are more as well. Both as counted, never below 0; the deviations are of their noise, and each pair of ends is an interval
-    at 95 %.
+    `subjects` have more; `rows` are the rows beyond the cap, at most `most` of each subject: where some have more than that,
+    there are more rows as well. Both are noisy counts, but never below 0. The deviations are of their noise, and each pair of
+    ends is an interval at 95 %.
     """
 
     cap: int
@@ -69,29 +73,29 @@ class UncountedRows:
 
     @property
     def found(self) -> bool:
-        """Whether there are more than noise explains."""
+        """True if there are more such rows than noise explains."""
         return self.subjects_ends[0] > 0 or self.rows_ends[0] > 0
 
     def words(self, records: float, deviation: float, column: str) -> str:
-        """The same for a reader, by `column`, which tells subjects apart, and how many records are counted."""
+        """Return a sentence for a reader: `column` identifies subjects, and `records` are counted."""
         low, high = self.subjects_ends
-        more = f"of {column} have more than {self.cap:,} row{'' if self.cap == 1 else 's'}"
+        have_more = f"of {column} have more than {self.cap:,} row{'' if self.cap == 1 else 's'}"
         cap_is = f"{self.cap:,} {'is' if self.cap == 1 else 'are'}"
         if not self.found:
-            return f"At most {high:,} values {more} (with 95 % confidence), of which {cap_is} counted"
+            return f"At most {high:,} values {have_more} (with 95 % confidence), of which {cap_is} counted"
         about, least = self.least_share(records, deviation)
         digits = 0 if about >= 0.1 else 1
         floor = math.floor(least * 10 ** (digits + 2)) / 10**digits
         return (
             f"At least about {100 * about:.{digits}f} % of the rows ({floor:.{digits}f} % or more, with 95 % confidence) "
-            f"are not counted: about {self.subjects:,} values ({low:,} to {high:,}) {more}, and {cap_is} counted of each"
+            f"are not counted: about {self.subjects:,} values ({low:,} to {high:,}) {have_more}, and {cap_is} counted of each"
         )
 
     def least_share(self, records: float, deviation: float) -> tuple[float, float]:
-        """At least what share of all rows is not counted: about, and at least with a confidence of 97.5 %.
+        """Return at least what share of all rows is not counted: about, and at least with a confidence of 97.5 %.
 
-        `records` is how many are counted, a number with noise of this `deviation`. Of x rows beyond the cap and n counted
-        ones it is x / (x + n), by the share x / n and its lower end.
+        `records` is the number of counted rows, with noise of this `deviation`. With x rows beyond the cap and n counted
+        ones the share is x / (x + n), by the ratio x / n and its lower end.
         """
         counted = max(records, 1.0)
         half = float(self.rows_ends[1] - self.rows)
@@ -105,7 +109,7 @@ class UncountedRows:
 class Domain:
     """Column names and, for each, the labels of its values; code v of a column is `labels[column][v]`.
 
-    A missing value has the code one past the last label. Only public or released labels ever stand here. `undeclared` has
+    A missing value has the code one past the last label. Only public or released labels are ever in it. `undeclared` has
     each attribute a cell of which may not be as declared, `uncounted` the rows that are left out of every number; None where
     that was not measured.
     """
@@ -117,7 +121,7 @@ class Domain:
 
     @property
     def with_undeclared(self) -> tuple[str, ...]:
-        """The attributes whose missing code stands for cells that are not as declared."""
+        """Attributes whose missing code is that of cells that are not as declared."""
         return tuple(cells.name for cells in self.undeclared if cells.kept)
 
     @property

@@ -1,4 +1,4 @@
-"""Checks that codes and counts lie in their domain: what no table can say is checked beside what makes it."""
+"""Checks that codes and counts are in their domain: a stage that returns a table checks what a table's type cannot say."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def check_levels(levels: Iterable[Level], sizes: Sequence[int], stage: str) -> N
 
 
 def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
-    """Every rule that the combinations of one length break, with the column (column_1 …, value_1 …, count) or `table`."""
-    known = (level.columns >= 0) & (level.columns < len(sizes))
-    largest = np.asarray([*sizes, 0])[np.where(known, level.columns, -1)]
+    """Return every broken rule of a level's combinations, with the column (column_1 …, value_1 …, count) or `table`."""
+    is_column = (level.columns >= 0) & (level.columns < len(sizes))
+    size_of_column = np.asarray([*sizes, 0])[np.where(is_column, level.columns, -1)]
     keys = np.concatenate([level.columns, level.values], axis=1)
     in_order = (np.diff(np.lexsort(keys.T[::-1])) > 0).all()
     each_once = (keys[1:] != keys[:-1]).any(axis=1).all()
-    kept = {
-        **{(f"column_{i + 1}", RULE_DECLARED): known[:, i] for i in range(level.length)},
+    rules = {
+        **{(f"column_{i + 1}", RULE_DECLARED): is_column[:, i] for i in range(level.length)},
         **{(f"value_{i + 1}", RULE_CODES): level.values[:, i] >= 0 for i in range(level.length)},
         ("count", RULE_COUNTS): level.counts >= 1,
-        ("table", RULE_CODES): level.values < largest,
+        ("table", RULE_CODES): level.values < size_of_column,
         ("table", RULE_COLUMNS): level.columns[:, :-1] < level.columns[:, 1:],
         ("table", RULE_ORDER): in_order and each_once,
     }
-    return {rule for rule, holds in kept.items() if not np.all(holds)}
+    return {rule for rule, holds in rules.items() if not np.all(holds)}
 
 
 def check_codes(

@@ -6,7 +6,7 @@ import math
 
 
 def share_ends(count: float, half: float, records: float, half_of_records: float) -> tuple[float, float]:
-    """Both ends of the share that a count is of a number of records, both noisy, from how far the noise of each reaches.
+    """Return both ends of the share of a count among records, both noisy, by the half widths of their intervals.
 
     Where there may be no records every share is possible.
     """
@@ -15,15 +15,16 @@ def share_ends(count: float, half: float, records: float, half_of_records: float
 
 
 def ratio_ends(count: float, half: float, records: float, half_of_records: float) -> tuple[float, float]:
-    """Both ends of the ratio of a count to a number of records, both noisy, from how far the noise of each reaches.
+    """Return both ends of the ratio of a count to a number of records, both noisy, by the half widths of their intervals.
 
-    They are of all R >= 0 for which count - R records is no farther from 0 than its noise reaches, the root of
-    half^2 + R^2 half_of_records^2 (Fieller 1954). A count and a number from the same tables go up and down together, of which
-    nothing is made: the interval is then wider than it need be. Where there may be no records every ratio is possible.
+    They are the ends of all R >= 0 for which count - R records is no farther from 0 than its noise reaches, the root of
+    half^2 + R^2 half_of_records^2 (Fieller 1954). A count and a number from the same tables rise and fall together, which is
+    not used: the interval is then wider than it need be. Where there may be no records every ratio is possible.
     """
     scale = records**2 - half_of_records**2
     if records <= 0 or scale <= 0:
         return 0.0, math.inf
     root = math.sqrt(max((count * records) ** 2 - scale * (count**2 - half**2), 0.0))
-    low, high = (max((count * records + side * root) / scale, 0.0) for side in (-1, 1))
+    low = max((count * records - root) / scale, 0.0)
+    high = max((count * records + root) / scale, 0.0)
     return low, high

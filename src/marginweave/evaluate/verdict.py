@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.domain.zeros import domain_sizes, rows_are_changed, unkept_columns
+from marginweave.domain.zeros import domain_sizes, rows_are_changed, unenforced_columns
 from marginweave.evaluate.advice import KNOWN_ADVICE, BeyondNoise, advice, apart_words, known_apart
 from marginweave.evaluate.distances import (
     Names,
@@ -256,7 +256,7 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[str]:
             yield _OWNERLESS.format(name=name)
     if rows_are_changed(configuration):
         yield _REPAIRED
-    unkept = unkept_columns(configuration)
+    unkept = unenforced_columns(configuration)
     if unkept:
         yield _UNKEPT.format(names=listed([titles.get(name, name) for name in unkept]))
     imputed = configuration.imputed_columns

@@ -10,7 +10,7 @@ from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.domain.zeros import rows_are_changed, unkept_columns
+from marginweave.domain.zeros import rows_are_changed, unenforced_columns
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
@@ -183,7 +183,7 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
         )
     if rows_are_changed(configuration):
         lines.append(f"A record that breaks a rule between columns, by its bins, {_REPAIRED}")
-    if names := unkept_columns(configuration):
+    if names := unenforced_columns(configuration):
         lines.append(
             f"A rule that names {listed(names)} changes no row: rows that break it are counted as they are, and the records "
             "alone keep it"

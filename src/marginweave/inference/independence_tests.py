@@ -16,7 +16,7 @@ from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.values import listed
-from marginweave.domain.zeros import kept_rules
+from marginweave.domain.zeros import enforced_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
 from marginweave.inference.modelled import resized_error
@@ -118,7 +118,7 @@ def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:
 def _are_excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
     """Return whether rules exclude some combinations of the values of both columns in what was counted."""
     codes = answers.codes
-    for box in forbidden_codes(kept_rules(codes.configuration), codes.domain.labels):
+    for box in forbidden_codes(enforced_rules(codes.configuration), codes.domain.labels):
         if {place for place, _ in box} == set(places):
             return True
     return False

@@ -21,7 +21,7 @@ from marginweave.base.progress import told_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Clique
-from marginweave.domain.zeros import recorded_alone
+from marginweave.domain.zeros import synthetic_only
 from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
@@ -67,7 +67,7 @@ def open_model(place: Path, measured: PartTables, say: Callable[[str], None]) ->
         chosen=marginals is not None and marginals.selects(len(configuration.attributes)),
         spread=spread,
         ignored=ignored_records(published),
-        recorded=recorded_alone(counted, domain.labels),
+        recorded=synthetic_only(counted, domain.labels),
     )
 
 

@@ -16,7 +16,7 @@ from marginweave.base.arrays import Floats, Integers, Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import listed
 from marginweave.domain.masks import Clique
-from marginweave.domain.zeros import recorded_alone
+from marginweave.domain.zeros import synthetic_only
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.inference.answers import read_answers
 from marginweave.inference.model_answers import ignored_records
@@ -36,7 +36,7 @@ class Modelled:
     `merged` has, for each attribute, the model's code of each of its codes. A subject has up to `rows_a_subject` rows. `drawn`
     are the tables as they were drawn: axes of which `ignored` many records have a cell that is not as declared
     (`ignored_records`) have one more code there, the last. For the `recorded` sets of attributes the model lacks cells that
-    were counted (`recorded_alone`).
+    were counted (`synthetic_only`).
     """
 
     answers: MarginalAnswers
@@ -186,6 +186,6 @@ def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Model
         merged=compression.codes,
         rows_a_subject=configuration.stability.records,
         ignored=ignored,
-        recorded=recorded_alone(answers.codes.configuration, answers.codes.domain.labels),
+        recorded=synthetic_only(answers.codes.configuration, answers.codes.domain.labels),
         seed=configuration.synthesize.seed,
     )

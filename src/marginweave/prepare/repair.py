@@ -24,7 +24,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import StructuralZeros
-from marginweave.domain.zeros import broken_records, domain_sizes, kept_rules, rule_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, enforced_rules, rule_masks
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable, code_type
 
@@ -54,7 +54,7 @@ class Repair:
     stays where some allowed record has it and those before; else it becomes the one that stands for "not applicable" where
     that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
     with the same probability. Rules that name a private domain or a set of k-tuples are left to what is made of the counts
-    (`kept_rules`).
+    (`enforced_rules`).
 
     A cell that is not as declared stays so, and the rules are kept by the other cells. A cell that is missing where a rule
     wants a value is not as declared either: no value is made up for it. No other becomes so.
@@ -70,7 +70,7 @@ class Repair:
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
         self._apart = [j for j in self._undeclared if self._optional[j]]  # a missing cell has a code, and so has this
         self._elsewhere = _elsewhere(configuration)
-        masks = rule_masks(kept_rules(configuration), attributes, labels)
+        masks = rule_masks(enforced_rules(configuration), attributes, labels)
         order = _order(configuration)
         self._parts = []
         for part in tied_parts(mask.attributes for mask in masks):

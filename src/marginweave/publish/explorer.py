@@ -20,7 +20,7 @@ from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import NOT_RELEASED
 from marginweave.configuration.columns.binned import BinnedColumn
-from marginweave.domain.zeros import gaps_told_apart, never_counted, uncounted_codes
+from marginweave.domain.zeros import never_counted, uncounted_codes, with_undeclared_code
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
@@ -64,7 +64,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     """
     declared = published.configuration
     counted = declared.with_undeclared(declared.undeclared)
-    codes = gaps_told_apart(shown.sample, counted, published.aggregates.domain.labels)
+    codes = with_undeclared_code(shown.sample, counted, published.aggregates.domain.labels)
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
     facts = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
     packed = {name: _packed(array) for name, array in arrays.items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import rows_are_changed, unkept_columns
+from marginweave.domain.zeros import rows_are_changed, unenforced_columns
 
 Bounds = Mapping[str, tuple[float, float]]
 
@@ -72,7 +72,7 @@ def _rules(configuration: Configuration) -> Iterator[str]:
             "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
             "alone."
         )
-    unkept = unkept_columns(configuration)
+    unkept = unenforced_columns(configuration)
     if unkept:
         yield (
             f"A rule that names {_quoted(unkept)} changed no row: rows that break it were counted as they are, and "

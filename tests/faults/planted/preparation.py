@@ -123,15 +123,15 @@ FAULTS = (
     Fault(
         name="an empty cell is a value of a private domain",
         file="src/marginweave/columns/category.py",
-        text="if text and not lacks(text)",
-        instead="if not lacks(text)",
+        text="if text and text not in RESERVED and not is_missing(text)",
+        instead="if not is_missing(text)",
         killed_by=(f"{_UNDECLARED}::test_what_can_be_missing_all_the_same_says_so",),
     ),
     Fault(
         name="the bounds of a difference are those that occur in the rows",
         file="src/marginweave/columns/computed.py",
-        text="np.clip(apart, *column.clamp)",
-        instead="np.clip(apart, np.nanmin(apart), column.clamp[1])",
+        text="np.clip(difference, *column.clamp)",
+        instead="np.clip(difference, np.nanmin(difference), column.clamp[1])",
         killed_by=(f"{_COMPUTED}::test_a_difference_is_computed_of_each_row_and_bounded",),
     ),
     Fault(

@@ -16,7 +16,7 @@ from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.domain.zeros import broken_records, domain_sizes, gaps_told_apart, one_way_sizes, structural_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, one_way_sizes, structural_masks, with_undeclared_code
 from marginweave.estimate.marginals import normalize_marginals
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.split import plan_budget
@@ -154,7 +154,7 @@ def test_the_rules_tell_why_a_cell_of_a_record_is_empty(rule: str) -> None:
     recorded = [np.minimum(codes, size) for codes, size in zip(after.codes, after.sizes, strict=True)]
     assert not broken_records(recorded, structural_masks(counted(config).as_recorded, before.labels)).any()
     assert broken_records(recorded, structural_masks(counted(config), before.labels)).any()
-    found = gaps_told_apart(recorded, counted(config), before.labels)
+    found = with_undeclared_code(recorded, counted(config), before.labels)
     assert [codes.tolist() for codes in found] == [codes.tolist() for codes in after.codes]
 
 
