@@ -55,7 +55,7 @@ def ask(answers: MarginalAnswers, rows: np.ndarray, seed: int) -> dict[str, list
         usable = answer.claimed and not answer.flag.startswith("do not")
         width = (answer.interval.high - answer.interval.low) / len(rows)
         each = (1.0, float(answer.claimed), float(covered), float(usable), width)
-        name = f"{length}|{said.how}|{stratum}"
+        name = f"{length}|{answer.how}|{stratum}"
         sums[name] = [before + more for before, more in zip(sums[name], each, strict=True)]
     return dict(sums)
 

@@ -198,7 +198,7 @@ class Calibrated:
     def _take_steps(self, model_b: Floats, kind: Kind) -> tuple[Floats, Floats, Floats]:
         """Go `STEPS` steps from the model's solution; return b, P and L."""
         _, slopes = self._mean(model_b, kind)
-        inverse: Floats = np.linalg.inv(self.start * (self.x.T * slopes) @ self.x)
+        inverse: Floats = np.asarray(np.linalg.inv(self.start * (self.x.T * slopes) @ self.x), np.float64)
         transfer: Floats = np.zeros_like(inverse)
         remaining: Floats = np.eye(self.x.shape[1])
         b = model_b
