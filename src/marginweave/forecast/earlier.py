@@ -26,7 +26,7 @@ def earlier_forecast(request: Request) -> list[str]:
                 f"{len(noise)} {f'single column{several}' if k == 1 else f'set{several} of {k} columns'} (sd {span})"
             )
         lines.append(
-            f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {', '.join(sets)}; free, as "
+            f"Known from an earlier release of the same rows, run {earlier.entry.release.run}: {', '.join(sets)}; free, as "
             "it was charged then, and no draw depends on it"
         )
         if drawn := sorted(drawn_again(request.configuration)):

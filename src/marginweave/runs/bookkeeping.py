@@ -1,4 +1,4 @@
-"""The manifest, the lock of a run, and what the ledger says of a release: bookkeeping around the stages."""
+"""Bookkeeping around the stages of a run: its manifest, and what the ledger records about its release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Wrap(Protocol):
-    """Makes of a stage what is called in its place."""
+    """A function that wraps a stage, such as in a Prefect task."""
 
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
         """Return a function of the same parameters and result."""
@@ -33,13 +33,13 @@ class Wrap(Protocol):
 
 @dataclass
 class Bookkeeper:
-    """Runs stages one after the other and writes each into the manifest, which nobody else writes: the run is locked.
+    """Runs stages one after the other and writes each into the manifest. Nobody else writes it: the run is locked.
 
     Attributes:
-        folder: Of the run.
-        manifest: As it is in the folder.
-        stages: How many will be run.
-        wrap: Makes of each stage what is called in its place, such as a Prefect task.
+        folder: The run's folder.
+        manifest: The manifest as it is in the folder.
+        stages: Number of stages that will be run.
+        wrap: Wraps each stage, such as in a Prefect task; the wrapper is called in its place.
     """
 
     folder: RunFolder
@@ -55,7 +55,9 @@ class Bookkeeper:
         reporter().started(name)
         begun = time.monotonic()
         result = self.wrap(function)(*args, **kwargs)
-        charged = result.charged if isinstance(result, StageResult) and not result.is_reread else ()
+        charged: tuple[str, ...] = ()
+        if isinstance(result, StageResult) and not result.is_reread:
+            charged = result.charged
         reporter().finished(name, charged, time.monotonic() - begun)
         return result
 
@@ -76,15 +78,17 @@ class Bookkeeper:
         return result
 
     def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
-        """Book the files, bring them to their place, mark the run, and purge what is private.
+        """Enter the files in the ledger, move them to their place, mark the run, and purge private files.
 
-        They are published; or, where that has to be approved, submitted, and the run ends at `awaiting approval`.
+        The files are published. Where that has to be approved they are submitted, and the run ends at `awaiting approval`.
 
         Raises:
             StageError: the files are not those that were made.
         """
-        settings, release = reference.configuration.publish, reference.manifest.release
-        if not holds(staged := staged_release(self.folder, reference.lease), outputs):
+        settings = reference.configuration.publish
+        release = reference.manifest.release
+        staged = staged_release(self.folder, reference.lease)
+        if not holds(staged, outputs):
             raise StageError(f"{staged} was changed since it was written; the same command makes it again")
         if settings.approval is None:
             reference.ledger.releases.publish(release, reference.lease, outputs)
@@ -96,7 +100,7 @@ class Bookkeeper:
 
 
 def return_unused_draws(reference: RunReference) -> None:
-    """Give back what was never begun, and destroy every seed that is left, before anything is published.
+    """Return draws that were never begun to the account, and destroy every remaining seed, before anything is published.
 
     Raises:
         BudgetError: another attempt has taken over: it publishes nothing.
@@ -104,7 +108,9 @@ def return_unused_draws(reference: RunReference) -> None:
     release = reference.manifest.release
     reference.ledger.draws.check_lease(release, reference.lease)
     record = reference.ledger.releases.find(release)
-    reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
+    reserved = []
+    if record is not None:
+        reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
     if reserved:
         reference.ledger.draws.return_unused(release, reserved)
     for name in reference.secrets.present():  # also where private files are kept
@@ -112,18 +118,21 @@ def return_unused_draws(reference: RunReference) -> None:
 
 
 def is_charged(reference: RunReference, lease: str | None) -> bool:
-    """Whether the attempt under `lease` has begun a draw of the release; another process may have begun others."""
+    """Return whether the attempt under `lease` has begun a draw of the release; another process may have begun others."""
     record = reference.ledger.releases.find(reference.manifest.release)
     return lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
 
 
 def release_facts(reference: RunReference) -> ReleaseFacts:
-    """Who the release is, for privacy.json."""
-    manifest, ledger = reference.manifest, reference.ledger
+    """Return the release's identity and the draws that it returned, for privacy.json."""
+    manifest = reference.manifest
+    ledger = reference.ledger
+    home = reference.folder.home
     record = ledger.releases.find(manifest.release)
     assert record is not None
     assert record.program is not None
-    drew = {draw.facts["program"]: draw.facts["version"] for draw in record.draws if draw.facts}
+    version_of_digest = {draw.facts["program"]: draw.facts["version"] for draw in record.draws if draw.facts}
+    drawing_programs = [Program(version=version, digest=digest) for digest, version in version_of_digest.items()]
     return ReleaseFacts(
         identity=ReleaseIdentity(
             dataset=manifest.dataset,
@@ -131,13 +140,10 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
             release=manifest.release,
             begun=f"{manifest.created:%Y-%m-%d}",
             supersedes=manifest.supersedes,
-            programs=Programs(
-                reserved=record.program,
-                drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
-            ),
+            programs=Programs(reserved=record.program, drew=tuple(drawing_programs)),
             selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
-            configured_after_check=configured_after_look(reference.folder.home, manifest, reference.source),
-            drafted_from_table=is_drafted(reference.folder.home, manifest, reference.source),
+            configured_after_check=configured_after_look(home, manifest, reference.source),
+            drafted_from_table=is_drafted(home, manifest, reference.source),
         ),
         returned=tuple(draw.name for draw in record.draws if draw.state == State.RETURNED),
         evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),

@@ -1,4 +1,4 @@
-"""Whether what is there belongs together: a run, the request for it, its released files, and the ledger."""
+"""Checks that a run, the request for it, its released files, and the ledger belong to each other."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     """
     if present.is_of(request.configuration):
         return
-    before, now = written_content(present.written), written_content(request.configuration.written)
-    differing = ", ".join(_differences(before, now, ""))
+    begun_with = written_content(present.written)
+    requested = written_content(request.configuration.written)
+    differing = ", ".join(_differences(begun_with, requested, ""))
     raise InputError(f"run {present.run} has another configuration: it differs in {differing}; {NEW_NAME}")
 
 
@@ -42,13 +43,17 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     Raises:
         InputError: the plan is not the one that was reserved, or a draw was begun by another program.
     """
-    if present is None or present.state != RunState.RUNNING or not (record := ledger.releases.find(present.release)):
+    if present is None or present.state != RunState.RUNNING:
+        return
+    record = ledger.releases.find(present.release)
+    if record is None:
         return
     from marginweave.draws.protocol import check_same_program
 
     program = program_identity()
-    if last_digits := check_same_plan(record, request.charged_plan, program):
-        names = ", ".join(last_digits[:3])
+    differing_draws = check_same_plan(record, request.charged_plan, program)
+    if differing_draws:
+        names = ", ".join(differing_draws[:3])
         reporter().note(f"{names} differ from the plan in their last digits; what was reserved is drawn")
     store = DrawStore(request.folder, ledger.keys.checkpoint_key)
     for draw in record.draws:
@@ -56,24 +61,31 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
             check_same_program(draw, program)
 
 
-def configuration_differences(one: Configuration, other: Configuration) -> list[str]:
-    """The keys, not their values, in which two configurations differ."""
-    return _differences(json.loads(one.canonical()), json.loads(other.canonical()), "")
+def configuration_differences(first: Configuration, second: Configuration) -> list[str]:
+    """Return the keys, not their values, in which two configurations differ."""
+    return _differences(json.loads(first.canonical()), json.loads(second.canonical()), "")
 
 
-def _differences(before: object, now: object, place: str) -> list[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        below = ((f"{place}.{key}" if place else key, key) for key in sorted({*before, *now}))
-        return [found for name, key in below for found in _differences(before.get(key), now.get(key), name)]
-    if place == "columns" and isinstance(before, list) and isinstance(now, list):
-        one, other = dict(before), dict(now)
-        order = ["the order of columns"] if list(one) != list(other) else []
-        return _differences(one, other, place) or order
-    return [] if before == now else [place]
+def _differences(before: object, after: object, place: str) -> list[str]:
+    """Return the keys below `place` in which two JSON values differ, written as `section.key`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = []
+        for key in sorted({*before, *after}):
+            key_place = f"{place}.{key}" if place else key
+            keys += _differences(before.get(key), after.get(key), key_place)
+        return keys
+    if place == "columns" and isinstance(before, list) and isinstance(after, list):
+        columns_before = dict(before)
+        columns_after = dict(after)
+        differences = _differences(columns_before, columns_after, place)
+        if not differences and list(columns_before) != list(columns_after):
+            return ["the order of columns"]
+        return differences
+    return [] if before == after else [place]
 
 
 def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger) -> None:
-    """Refuse a run whose parts do not belong together: going on would charge for what was drawn already.
+    """Refuse a run whose parts do not belong to each other: to resume it would charge again for existing draws.
 
     Raises:
         StageError: draws without their manifest, or a run without its key.
@@ -105,10 +117,11 @@ _REFUSALS = {
 
 
 def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
-    """The manifest of a run that may have ended between the ledger's word on it and its own.
+    """Bring a run to the state that the ledger has for it, and return its manifest.
 
-    Published, submitted or rejected: what the ledger says is done, and the files are brought to where they belong. With a
-    publication comes account.json, which has no booked digest: it follows from the rows up to the one that published.
+    A process may have ended after the ledger's row and before the manifest was written. Published, submitted or rejected: the
+    ledger decides, and the files are moved to their place. A publication also writes account.json, which has no digest in the
+    ledger: it follows from the rows up to the one that published.
 
     Raises:
         StageError: the files are not those that were booked.
@@ -117,23 +130,22 @@ def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Ma
     if record is None or not (record.outputs or record.proposed):
         return present
     if record.decision is None or record.decision.approved:
-        _bring_to_place(folder, record)
+        _move_files(folder, record)
     if record.outputs:
         done = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
         check_outputs(folder, done)
     else:
         done = present.with_state(RunState.AWAITING if record.decision is None else RunState.REJECTED)
     if done != present:
-        if (
-            record.outputs
-        ):  # after the row that publishes, and before the manifest ends the run: a kill between repeats it
+        # After the row that publishes, and before the manifest ends the run: after a kill in between, this is repeated.
+        if record.outputs:
             restore_account(folder, done, ledger)
         folder.write_manifest(done)
     return done
 
 
-def _bring_to_place(folder: RunFolder, record: ReleaseRecord) -> None:
-    """What was submitted to `proposed/`, and what was published to `release/`; nothing that was added meanwhile."""
+def _move_files(folder: RunFolder, record: ReleaseRecord) -> None:
+    """Move submitted files to `proposed/` and published files to `release/`, but no file that was added meanwhile."""
     if not record.outputs:
         propose_staged(folder, record.proposed)
     if record.proposed and (not record.outputs or folder.proposed.exists()):
@@ -154,7 +166,7 @@ def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
 
 
 def changed(file: Path) -> StageError:
-    """The refusal of a released file that is not the one that was published."""
+    """Return the refusal of a released file that is not the one that was published."""
     return StageError(
         f"{file} is missing or was changed since it was published; it is not used. Restore it from a copy"
     )
@@ -167,19 +179,20 @@ def restore_account(folder: RunFolder, manifest: Manifest, ledger: Ledger) -> No
 
 
 def check_history(request: Request, present: Manifest | None, ledger: Ledger) -> None:
-    """Refuse what would be charged again because home and ledger do not know the same; `present` is the run's manifest.
+    """Refuse a run that would be charged again because home and ledger disagree; `present` is the run's manifest.
 
     Raises:
         InputError: the ledger knows a release of this run, and the run's folder has no manifest.
         BudgetError: the ledger does not know what the runs of this home have spent: it was replaced, or restored too old.
     """
-    dataset, name = request.configuration.dataset, request.folder.run
-    # Runs go on meanwhile. A draw is booked before the manifest says that it is charged: whatever these say is in the ledger
-    # that is read after them.
+    dataset = request.configuration.dataset
+    name = request.folder.run
+    # Other runs continue meanwhile. A draw is entered in the ledger before a manifest says that it is charged. So the manifests
+    # are read first: the ledger, read after them, has every draw that they have.
     charged_manifests = _charged_manifests(request, present)
     releases = ledger.releases.of(dataset)
     was_reserved = any(record.run == name and record.charged != Cost() for record in releases)
-    # A run has its manifest before it is reserved: where another process has begun this one, it is there by now.
+    # A run gets its manifest before it is reserved: where another process has begun this run, the manifest exists by this time.
     if was_reserved and present is None and not request.folder.manifest_file.exists():
         raise InputError(
             f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
@@ -195,7 +208,7 @@ def check_history(request: Request, present: Manifest | None, ledger: Ledger) ->
 
 
 def _charged_manifests(request: Request, present: Manifest | None) -> list[Manifest]:
-    """The manifests of the runs of this home, but examples, that say of themselves that they were charged to the account."""
+    """Return the manifests of runs of this home, without examples, that say that they were charged to the account."""
     manifests = []
     for folder in RunFolder.all_of(request.folder.home):
         # a manifest that is damaged is found by `audit_files`
@@ -208,21 +221,24 @@ def _charged_manifests(request: Request, present: Manifest | None) -> list[Manif
 
 
 def check_correction(request: Request, present: Manifest | None) -> Correction | None:
-    """The release that the request is to correct, or None; a run keeps what it was begun with.
+    """Return the release that the request is to correct, or None; a run keeps the correction that it was begun with.
 
     Raises:
         InputError: no published run of that name for the same dataset, or the run was begun to correct something else.
     """
-    known = None if present is None else present.supersedes
-    if request.supersedes is None or (known is not None and known.run == request.supersedes):
-        return known
+    begun_correction = None if present is None else present.supersedes
+    if request.supersedes is None:
+        return begun_correction
+    if begun_correction is not None and begun_correction.run == request.supersedes:
+        return begun_correction
     if present is not None:
-        begun = "nothing" if known is None else f"run {known.run}"
-        raise InputError(f"run {present.run} was begun to supersede {begun}; {NEW_NAME}")
-    old, asked = RunFolder.at(request.folder.home, request.supersedes).read_manifest(), request.configuration.dataset
+        corrected = "nothing" if begun_correction is None else f"run {begun_correction.run}"
+        raise InputError(f"run {present.run} was begun to supersede {corrected}; {NEW_NAME}")
+    old = RunFolder.at(request.folder.home, request.supersedes).read_manifest()
+    dataset = request.configuration.dataset
     rule = f"supersedes ({request.supersedes}) must be a"
     if old is None or old.state != RunState.FINISHED:
         raise InputError(f"{rule} run whose release is published; see `marginweave runs`")
-    if old.dataset != asked:
-        raise InputError(f"{rule} release of {asked}, and is one of {old.dataset}")
+    if old.dataset != dataset:
+        raise InputError(f"{rule} release of {dataset}, and is one of {old.dataset}")
     return Correction(run=old.run, release=old.release)

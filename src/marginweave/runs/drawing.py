@@ -1,4 +1,4 @@
-"""How a run draws its measurements: through the ledger, under its lease, by the parameters that were reserved."""
+"""Draws of a run: made through the ledger, under the run's lease, with the parameters that were reserved."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ AnyDraw = Measurement[Any]
 
 
 def draw_once(reference: RunReference, measurement: AnyDraw, counted: StageResult) -> StageResult:
-    """A planned draw: made now from the rows of its view, or committed already; charged once.
+    """Make a planned draw from the rows of its view, or read it where it is committed already; it is charged once.
 
-    Nothing is counted for a draw that is committed, or has nothing to measure: its share goes back to the account, and the
-    guarantee that is stated stays the planned one. What is used is compared with what was reserved before anything is
-    charged: no draw is noisier or less noisy than its row.
+    Nothing is counted for a draw that is committed. Nor for one that has nothing to measure: its share goes back to the
+    account, and the guarantee that is stated stays the planned one. Before anything is charged, the terms of the draw are
+    compared with those that were reserved: no draw is noisier or less noisy than its row.
     DP: the planned cost of the draw, one ledger event.
 
     Raises:
@@ -53,12 +53,14 @@ def draw_once(reference: RunReference, measurement: AnyDraw, counted: StageResul
             size=exact.size,
             unkeyed=measurement.seal(exact),
         )
-        _check_terms(draw_record(reference.ledger.draws, reference.attempt.release, measurement.name), prepared)
-        return _read(reference, measurement.name, prepared)[1]
+        record = draw_record(reference.ledger.draws, reference.attempt.release, measurement.name)
+        _check_terms(record, prepared)
+        _, result = _read(reference, measurement.name, prepared)
+        return result
 
 
 def _read(reference: RunReference, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
-    """The bytes and the place of a draw; raises StageError, without `prepared`, for one that is not committed."""
+    """Return the bytes and the place of a draw; raises StageError, without `prepared`, for one that is not committed."""
     payload, record = run_draw(
         reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared
     )
@@ -76,60 +78,65 @@ def _read(reference: RunReference, name: str, prepared: PreparedDraw | None = No
 
 
 class RunDraws(Drawn):
-    """The draws of a run as the ledger has them now."""
+    """The draws of a run in the states that the ledger has when the first of them is asked for."""
 
     def __init__(self, reference: RunReference) -> None:
-        """Remember what the run remembers."""
+        """Take configuration, plan and remembered values from the run."""
         super().__init__(reference.configuration, reference.plan, reference.remembered)
         self._reference = reference
 
     @cached_property
     def _states(self) -> dict[str, State]:
-        """The states of all draws, read once, when the first is asked for."""
+        """States of all draws by name, read once, when the first is asked for."""
         record = self._reference.ledger.draws.release(self._reference.manifest.release)
-        return {} if record is None else {draw.name: draw.state for draw in record.draws}
+        if record is None:
+            return {}
+        return {draw.name: draw.state for draw in record.draws}
 
     @property
     def resolved(self) -> Configuration:
-        """As `Drawn.resolved`."""
+        """Configuration with the released bounds in the place of private ones."""
         return self._reference.resolved
 
     def is_committed(self, measurement: AnyDraw) -> bool:
-        """As `Drawn.is_committed`."""
+        """Return whether the draw is committed."""
         return self._states.get(measurement.name) == State.COMMITTED
 
     def is_returned(self, measurement: AnyDraw) -> bool:
-        """Whether its share went back to the account."""
+        """Return whether the draw's share went back to the account."""
         return self._states.get(measurement.name) == State.RETURNED
 
     def is_open(self, measurement: AnyDraw) -> bool:
-        """Whether it is reserved, and nothing of it was begun."""
+        """Return whether the draw is reserved and was not begun."""
         return self._states.get(measurement.name) == State.RESERVED
 
     def payload(self, measurement: AnyDraw) -> bytes:
-        """As `Drawn.payload`."""
-        return self._found(measurement)[0]
+        """Return the bytes of a draw; raises StageError for one that is not committed."""
+        payload, _ = self._payload_and_result(measurement)
+        return payload
 
     def result(self, measurement: AnyDraw) -> StageResult:
-        """Where its bytes are."""
-        return self._found(measurement)[1]
+        """Return the place of a draw's bytes; raises StageError for a draw that is not committed."""
+        _, result = self._payload_and_result(measurement)
+        return result
 
-    def _found(self, measurement: AnyDraw) -> tuple[bytes, StageResult]:
+    def _payload_and_result(self, measurement: AnyDraw) -> tuple[bytes, StageResult]:
         if not self.is_returned(measurement) or measurement.is_needed(self):
-            return _read(self._reference, measurement.name)  # one that is needed, and has expired, is refused there
+            return _read(self._reference, measurement.name)  # it refuses a needed draw that has expired
         derived = self._reference.derived
         result = derived.checkpoint(measurement.name, [], partial(measurement.unreached, self))
         return derived.load(result), result
 
     def derived(self, name: str, follows: Sequence[AnyDraw], compute: Callable[[], bytes]) -> bytes:
-        """As `Drawn.derived`, in a checkpoint of derived files."""
+        """Return bytes that follow from draws alone, computed once and stored in a checkpoint of derived files."""
         public = self._reference.derived
-        return public.load(public.checkpoint(name, [self.result(draw) for draw in follows], compute))
+        inputs = [self.result(draw) for draw in follows]
+        return public.load(public.checkpoint(name, inputs, compute))
 
 
 @dataclass(frozen=True)
 class RunRows(PrivateRows):
-    """The rows that a stage of a run has left in `counted`."""
+    """The rows that a stage of a run has written: `counted` is its checkpoint."""
 
     reference: RunReference
     counted: StageResult
@@ -137,57 +144,65 @@ class RunRows(PrivateRows):
 
     @property
     def key(self) -> bytes:
-        """As `PrivateRows.key`."""
+        """Secret key of the run key for choices on private rows."""
         return self.reference.key_file.read_bytes()
 
     def clean(self) -> CleanBlocks:
-        """As `PrivateRows.clean`."""
+        """Return the clean records, where the stage before has written those."""
         return CleanBlocks(self.reference.load_blocks(self.counted))
 
     def encoded(self) -> EncodedBlocks:
-        """As `PrivateRows.encoded`."""
+        """Return the encoded records, where the stage before has written those."""
         return EncodedBlocks(self.reference.load_blocks(self.counted))
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """As `PrivateRows.engine`."""
+        """Yield the engine that counts the rows: this machine, or the Dask cluster of the configuration."""
         reference = self.reference
-        with open_engine(reference.configuration.engine, reference.certificates, reference.folder.private) as engine:
+        settings = reference.configuration.engine
+        with open_engine(settings, reference.certificates, reference.folder.private) as engine:
             yield engine
 
     def remember(self, name: str, compute: Callable[[], T]) -> T:
-        """As `PrivateRows.remember`."""
+        """Return a value that is computed once in an attempt, and kept in memory alone."""
         remembered = self.reference.remembered
-        found: T = remembered[name] if name in remembered else remembered.setdefault(name, compute())
-        return found
+        if name not in remembered:
+            remembered.setdefault(name, compute())
+        value: T = remembered[name]
+        return value
 
     def cached_blocks(
         self, name: str, follows: Sequence[AnyDraw], compute: Callable[[], Iterable[bytes]]
     ) -> Iterable[bytes]:
-        """Return the blocks of `PrivateRows.cached_blocks`, from a private checkpoint."""
-        reference, drawn = self.reference, RunDraws(self.reference)
-        inputs = [self.counted.digest, *(drawn.result(draw).digest for draw in follows)]
-        return reference.load_blocks(reference.checkpoint_blocks(name, inputs, compute))
+        """Return blocks that follow from the rows and earlier draws, computed once and stored in a private checkpoint."""
+        reference = self.reference
+        drawn = RunDraws(reference)
+        draw_digests = [drawn.result(draw).digest for draw in follows]
+        result = reference.checkpoint_blocks(name, [self.counted.digest, *draw_digests], compute)
+        return reference.load_blocks(result)
 
 
 def measurements_in_order(reference: RunReference, stage: str) -> Iterator[AnyDraw]:
-    """The measurements of rows that a stage leaves, each when it is due: the next is asked for when the one before is drawn.
+    """Yield the measurements of the rows that a stage writes, each when it is due.
 
-    A measurement whose turn never comes, as one of rounds that have used up their shares, is left out.
+    Whether a measurement is due depends on the draws before it, so draw each one before you take the next. A measurement
+    that never becomes due is left out, such as one of the rounds that have used up their shares.
     """
-    left = list(reference.plan.after(stage))
-    while left:
+    waiting = list(reference.plan.after(stage))
+    while waiting:
         drawn = RunDraws(reference)
-        due = next((measurement for measurement in left if measurement.is_due(drawn)), None)
+        due = next((measurement for measurement in waiting if measurement.is_due(drawn)), None)
         if due is None:
             return
-        left.remove(due)
+        waiting.remove(due)
         yield due
 
 
 def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:
-    other = [name for name, value in prepared.used.items() if name in draw.terms and draw.terms[name] != value]
-    if other:
-        raise StageError(
-            f"draw {draw.name} would be drawn with another {', '.join(sorted(other))} than was reserved; nothing was drawn"
-        )
+    changed_terms = []
+    for name, value in prepared.used.items():
+        if name in draw.terms and draw.terms[name] != value:
+            changed_terms.append(name)
+    if changed_terms:
+        names = ", ".join(sorted(changed_terms))
+        raise StageError(f"draw {draw.name} would be drawn with another {names} than was reserved; nothing was drawn")

@@ -1,4 +1,4 @@
-"""Earlier releases of the same rows: what a configuration can use of them, whether they were published so, and a copy."""
+"""Earlier releases of the same rows: which marginals a configuration can use, checks against the ledger, and a copy."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from marginweave.configuration.earlier import EARLIER_FILES, KnownRelease, earli
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 
-if TYPE_CHECKING:  # what a refusal, or a run that is found finished, need not wait for
+if TYPE_CHECKING:  # a refusal, or a run that is already finished, need not wait for these imports
     from marginweave.ledger import Ledger
     from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierRelease:
-    """An earlier release: the folder of its files, what the configuration says of it, and the marginals that are used."""
+    """An earlier release: the folder of its files, its entry in the configuration, and the marginals that are used."""
 
     folder: Path
-    known: KnownRelease
+    entry: KnownRelease
     marginals: tuple[MarginalStatement, ...]
 
 
 def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration) -> tuple[EarlierRelease, ...]:
-    """The earlier releases of a configuration, which are `named` with the folders of their files.
+    """Return the earlier releases of a configuration, which are `named` with the folders of their files.
 
     Raises:
         InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`, `_check_rules`).
@@ -38,13 +38,13 @@ def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration
     from marginweave.released.earlier import usable_marginals
     from marginweave.released.statement import PrivacyStatement
 
-    found = []
-    for where, known in zip(named, configuration.earlier, strict=True):
-        if where.release.folder is None:
+    releases = []
+    for entry_with_folder, entry in zip(named, configuration.earlier, strict=True):
+        if entry_with_folder.release.folder is None:
             raise InputError(
                 "known.release has digests without the folder of the release; write the folder, as in release: runs/RUN/release"
             )
-        folder = Path(where.release.folder)
+        folder = Path(entry_with_folder.release.folder)
         try:
             statement = PrivacyStatement.from_json(read_file(folder / "privacy.json") or b"")
         except ValueError:
@@ -53,14 +53,14 @@ def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration
             ) from None
         marginals = usable_marginals(configuration, statement)
         _check_rules(configuration, statement, marginals)
-        found.append(EarlierRelease(folder=folder, known=known, marginals=marginals))
-    return tuple(found)
+        releases.append(EarlierRelease(folder=folder, entry=entry, marginals=marginals))
+    return tuple(releases)
 
 
 def _check_rules(
     configuration: Configuration, statement: PrivacyStatement, marginals: Sequence[MarginalStatement]
 ) -> None:
-    """Refuse a release of columns in which rows that break a rule get a value by chance, another one in each release.
+    """Refuse a release of columns in which rows that break a rule get a random value, different in each release.
 
     Raises:
         InputError: there are such columns in these marginals.
@@ -68,44 +68,49 @@ def _check_rules(
     from marginweave.prepare.chance import chance_before_counting
 
     earlier = Configuration.from_canonical(statement.configuration).with_bounds(statement.bounds)
-    public = [attribute.labels for attribute in configuration.attributes]
-    used, drawn = {name for m in marginals for name in m.attributes}, set[str]()
-    for declared, labels in ((earlier, statement.released_domain.labels), (configuration, public)):
+    public_labels = [attribute.labels for attribute in configuration.attributes]
+    used_columns: set[str] = set()
+    for marginal in marginals:
+        used_columns.update(marginal.attributes)
+    random_columns: set[str] = set()
+    for declared, labels in ((earlier, statement.released_domain.labels), (configuration, public_labels)):
         chance = chance_before_counting(declared, labels, {})
-        drawn |= {declared.attributes[j].name for j in chance.attributes}
-    if tied := sorted(used & drawn):
+        random_columns |= {declared.attributes[j].name for j in chance.attributes}
+    refused_columns = sorted(used_columns & random_columns)
+    if refused_columns:
         raise InputError(
-            f"known.release: run {statement.run} counted {listed(tied)} with rows that break a rule, which get a value by "
-            "chance, another one in each release: counts of both are not of one table; leave these columns, or the earlier "
-            "release, out"
+            f"known.release: run {statement.run} counted {listed(refused_columns)} with rows that break a rule, which get a "
+            "value by chance, another one in each release: counts of both are not of one table; leave these columns, or the "
+            "earlier release, out"
         )
 
 
 def check_earlier(configuration: Configuration, ledger: Ledger) -> None:
-    """Refuse earlier releases that the ledger does not have as they are.
+    """Refuse earlier releases that differ from their record in the ledger.
 
     Raises:
         InputError: a release of another account, one that is not published, or a file that is not the published one.
     """
-    for known in configuration.earlier:
-        record, named = ledger.releases.find(known.release.id), f"known.release: run {known.release.run}"
+    for entry in configuration.earlier:
+        record = ledger.releases.find(entry.release.id)
+        subject = f"known.release: run {entry.release.run}"
         if record is None or record.dataset != configuration.dataset:
             raise InputError(
-                f"{named} is not a release of account {configuration.dataset} in the ledger {ledger.location}; only what was "
+                f"{subject} is not a release of account {configuration.dataset} in the ledger {ledger.location}; only what was "
                 "charged to this account can be used again for nothing"
             )
-        for name, digest in known.release.files.items():
+        for name, digest in entry.release.files.items():
             if record.outputs.get(f"release/{name}") != digest:
                 raise InputError(
-                    f"{named} was not published with this {name}: its digest is not the one in the ledger; name the folder of "
-                    "a published release that was not changed"
+                    f"{subject} was not published with this {name}: its digest is not the one in the ledger; name the folder "
+                    "of a published release that was not changed"
                 )
 
 
 def keep_earlier(releases: Sequence[EarlierRelease], place: Path) -> None:
     """Copy the files of earlier releases to a run's derived folder, where `normalize` and `publish` find them.
 
-    Whether they are the declared ones is checked wherever they are read.
+    Every reader checks that they are the declared files.
     """
     for number, release in enumerate(releases, 1):
         for name in EARLIER_FILES:

@@ -1,4 +1,4 @@
-"""The home: the folder in which `runs/` lives."""
+"""Home: the folder in which `runs/` lives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from marginweave.base.places import scheme_of
 
 
 def home_directory(option: str | Path | None, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
+    """Return the folder in which `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory.
+
+    Raises:
+        InputError: it is a URL or a file, or cannot be found.
+    """
     must_be("home", option, (str, Path, type(None)), 'home="FOLDER"')
     named = option or environment.get("MARGINWEAVE_HOME")
     if scheme_of(str(named)) is not None:
@@ -20,7 +24,9 @@ def home_directory(option: str | Path | None, environment: Mapping[str, str] = o
         )
     try:
         place = Path(named or ".").expanduser().resolve()
-        existing = next(path for path in (place, *place.parents) if path.exists())
+        existing = place
+        while not existing.exists():
+            existing = existing.parent
     except (RuntimeError, OSError):
         raise InputError(f"home ({named}) cannot be found") from None
     if not existing.is_dir():
@@ -29,5 +35,5 @@ def home_directory(option: str | Path | None, environment: Mapping[str, str] = o
 
 
 def service_directory(home: Path) -> Path:
-    """Where Prefect and the ledger of the examples keep their files: in the home, never in the user's own folders."""
+    """Return the folder of Prefect's files and of the ledger for examples: in the home, never in the user's own folders."""
     return home / ".marginweave"

@@ -1,4 +1,4 @@
-"""Whether a plan can be carried out: cells and noise, from public facts and before any draw."""
+"""Limits of a plan, such as its cells and its noise, checked from public facts and before any draw."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from marginweave.mechanisms.noise_table import MAX_SIGMA
 from marginweave.prepare.repair import Repair
 
 _MAX_FORBIDDEN = 1_000_000
-# Each set of columns costs about a millisecond, whatever it holds.
+# Each set of columns costs about a millisecond, whatever its cells are.
 _MAX_SETS = 200_000
 # Every round of consistency and synthesis goes over all marginals.
 _MAX_MARGINALS = 20_000
@@ -37,9 +37,12 @@ def check_size(configuration: Configuration) -> Plan:
 
     Returns the plan of its budget.
     """
-    sizes, forbidden = public_sizes(configuration), configuration.forbidden
-    listed = configuration.marginals is None or isinstance(configuration.synthesize, SynthesisSettings)
-    if (listed or configuration.totals) and most_forbidden(forbidden) > _MAX_FORBIDDEN:
+    sizes = public_sizes(configuration)
+    forbidden = configuration.forbidden
+    public_labels = [attribute.labels for attribute in configuration.attributes]
+    has_tuples = configuration.marginals is None
+    lists_forbidden = has_tuples or isinstance(configuration.synthesize, SynthesisSettings) or configuration.totals
+    if lists_forbidden and most_forbidden(forbidden) > _MAX_FORBIDDEN:
         raise InputError(
             f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples, aggregate-seeded "
             "records and known tables list one by one; use marginals and another method, coarser bins or fewer values"
@@ -55,16 +58,16 @@ def check_size(configuration: Configuration) -> Plan:
         one_way = len(sizes) + len(configuration.indicators)
         shared = {OneWayMarginals: one_way, LargerMarginals: most.number}
     _check_models(configuration, sizes)
-    for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
+    for part in exact_parts(configuration, public_labels):
         part.counts()
     if forbidden:
-        Repair(configuration, [attribute.labels for attribute in configuration.attributes])
+        Repair(configuration, public_labels)
     _check_noise(configuration, plan, shared)
     return plan
 
 
 class _Most(NamedTuple):
-    """How many marginals there are at most, how many cells they have together, and whether pairs of columns are chosen."""
+    """Upper bounds for the marginals of a plan: their number, their cells in total, and whether pairs are selected."""
 
     number: int
     cells: int
@@ -72,10 +75,13 @@ class _Most(NamedTuple):
 
 
 def _check_marginals(configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]) -> _Most:
-    """How much there is at most; raises InputError where it is too much."""
-    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
-    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.count_sets(len(sizes))
-    adaptive = configuration.rounds  # its candidates have a limit of their own
+    """Return the upper bounds for the marginals; raises InputError where there are too many marginals or cells."""
+    if isinstance(settings.cliques, tuple):
+        number = len(settings.cliques)
+    else:
+        chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
+        number = chosen.count_sets(len(sizes))
+    adaptive = configuration.rounds  # its candidates have a separate limit
     if number > _MAX_MARGINALS and adaptive is None:
         raise InputError(
             f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
@@ -83,44 +89,45 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings, s
     selects = settings.selects(len(sizes))
     cliques: tuple[Clique, ...] = ()
     if adaptive is not None:
-        together = _batch_cells(adaptive, sizes)
+        total_cells = _batch_cells(adaptive, sizes)
     elif selects:
-        together = math.prod(sorted(sizes)[-2:])
+        total_cells = math.prod(sorted(sizes)[-2:])
     else:
         if settings.has_larger(len(sizes)):
             cliques = declared_cliques(settings, configuration.attributes, sizes)
             if not cliques:
                 raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
-        together = sum(cells(clique, counted_sizes(configuration)) for clique in cliques)
-    if together > MAX_CELLS:
+        total_cells = sum(cells(clique, counted_sizes(configuration)) for clique in cliques)
+    if total_cells > MAX_CELLS:
         raise InputError(
-            f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
+            f"the marginals have {total_cells} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
             "marginals or a smaller aggregate.cliques.max_cells"
         )
-    return _Most(number=max(number, len(cliques)), cells=together, is_chosen=selects)
+    return _Most(number=max(number, len(cliques)), cells=total_cells, is_chosen=selects)
 
 
 def _check_pure_noise(plan: Plan, most: _Most, sizes: tuple[int, ...]) -> None:
-    """Refuse marginals with more cells together than noise in plain epsilon is drawn for."""
+    """Refuse marginals with more cells in total than noise in plain epsilon is drawn for."""
     noise = plan.pure_noise
     if noise is None:
         return
-    together = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if most.is_chosen else most.cells
-    if together > noise.most_cells:
+    total_cells = most.cells
+    if most.is_chosen:
+        total_cells = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2))
+    if total_cells > noise.most_cells:
         raise InputError(
-            f"the marginals may have {together} cells together, and {noise.title} noise is drawn for at most "
+            f"the marginals may have {total_cells} cells together, and {noise.title} noise is drawn for at most "
             f"{noise.most_cells}; use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
         )
 
 
 def _check_noise(configuration: Configuration, plan: Plan, shared: Mapping[type[WholeMarginals], int]) -> None:
-    """Refuse noise without a table; so many marginals of a kind as `shared` says may have equal parts of their draw."""
+    """Refuse noise with a sigma that has no table. `shared` has for a kind of draw the most marginals that share it equally."""
     instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
     for draw in plan.draws:
         sigmas = list(draw.forecast(configuration).sigmas)
-        if (
-            isinstance(draw, WholeMarginals) and draw.mechanism is RoundedGaussian
-        ):  # what an unequal split falls back to
+        # An unequal split may fall back to equal parts.
+        if isinstance(draw, WholeMarginals) and draw.mechanism is RoundedGaussian:
             sigmas.append(draw.equal_sigma(configuration, shared[type(draw)]))
         if max(sigmas, default=0) > MAX_SIGMA:
             raise InputError(
@@ -130,10 +137,12 @@ def _check_noise(configuration: Configuration, plan: Plan, shared: Mapping[type[
 
 
 def _check_models(configuration: Configuration, sizes: tuple[int, ...]) -> None:
-    """Refuse a model that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
+    """Refuse a model that is too large for memory: it would end a run that is already charged and whose settings are fixed."""
     settings = configuration.synthesize
     if isinstance(settings, MixtureSynthesis):
-        needed = 8 * settings.fits * settings.components * sum(sizes) + 4 * settings.components**2 * len(sizes)
+        value_bytes = 8 * settings.fits * settings.components * sum(sizes)
+        pair_bytes = 4 * settings.components**2 * len(sizes)  # pairs of components, for each column
+        needed = value_bytes + pair_bytes
         if needed > MAX_MODEL:
             raise InputError(
                 f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
@@ -142,7 +151,7 @@ def _check_models(configuration: Configuration, sizes: tuple[int, ...]) -> None:
 
 
 def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
-    """The most cells of the marginals of one round. Raises InputError for more candidates than can be looked at."""
+    """Return the most cells that the marginals of one round can have. Raises InputError for too many candidates."""
     lengths = range(2, min(adaptive.adaptive, len(sizes)) + 1)
     candidates = sum(math.comb(len(sizes), length) for length in lengths)
     if candidates > _MAX_SETS:
@@ -150,26 +159,32 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
             f"aggregate.cliques.adaptive ({adaptive.adaptive}) makes {candidates} candidates, more than {_MAX_SETS}; use fewer "
             "attributes a marginal, or fewer columns"
         )
-    return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
+    longest = lengths[-1]
+    most_cells = math.prod(sorted(sizes)[-longest:])
+    return adaptive.batch * min(adaptive.max_cells, most_cells)
 
 
 def _check_combinations(configuration: Configuration) -> None:
     length = configuration.reporting_length
-    sets = max(math.comb(len(configuration.attributes), k) for k in range(1, length + 1))
+    columns = len(configuration.attributes)
+    sets = max(math.comb(columns, k) for k in range(1, length + 1))
     if sets > _MAX_SETS:
         raise InputError(
             f"aggregate.reporting_length ({length}) makes {sets} sets of columns, more than {_MAX_SETS}; "
             "use a smaller one, or fewer columns"
         )
-    sizes = sorted(((len(a.labels), a.name) for a in configuration.attributes), reverse=True)
-    values, most = sum(size for size, _ in sizes), configuration.tuples.max_combinations
+    sizes = [(len(attribute.labels), attribute.name) for attribute in configuration.attributes]
+    sizes.sort(reverse=True)
+    values = sum(size for size, _ in sizes)
+    most = configuration.tuples.max_combinations
     if values > most:
         raise InputError(
             f"the columns have {values} values together, more than aggregate.max_combinations ({most}), and every one of them "
             "may be released; use coarser bins, fewer values or fewer columns"
         )
     largest = sizes[:length]
-    if len(largest) > 1 and math.prod(size + 1 for size, _ in largest) > MAX_KEY:
+    combinations = math.prod(size + 1 for size, _ in largest)
+    if len(largest) > 1 and combinations > MAX_KEY:
         names = ", ".join(name for _, name in largest)
         raise InputError(
             f"columns {names} have more than 2^63 combinations; use coarser bins, fewer values or a smaller "

@@ -1,10 +1,10 @@
-"""Who has looked at a table, and whether a configuration was changed after that: kept in the home, for privacy.json.
+"""Looks at a table, and whether its configuration was changed after one: recorded in the home, for privacy.json.
 
-`check` and `init` show their operator what a table holds, and so does a run that stops for it, or warns of ids that repeat.
-Whatever is changed in view of that, from a bound to the number of rows, may follow the table and not public knowledge, which
-the guarantee does not cover: what is released afterwards says so, as after an internal evaluation. A draft is there to be
-answered and corrected, which is told in other words (`is_drafted`). The file (0600) holds no value and no count. A draft has
-values of the table, so that its digest has a key, which lies beside the file and leaves the home as little.
+`check` and `init` show their operator what a table holds. So does a run that stops because of it, or warns of ids that repeat.
+A change that follows a look, from a bound to the number of rows, may depend on the table and not on public knowledge. The
+guarantee does not cover that, so later releases say so, as after an internal evaluation. A draft is meant to be answered and
+corrected, so it has a separate statement (`is_drafted`). The file (0600) holds no value and no count. A draft contains values
+of the table, so its digest has a key, which is in the same folder and never leaves the home either.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,16 +29,16 @@ from marginweave.released.manifest import Manifest
 from marginweave.runs.lookup import exclusive_lock
 from marginweave.runs.request import Request
 
-# What may be written after a look, as nothing that is drawn depends on it: of a column whether it waits, where it is published,
-# what it is called, and the default; of a configuration how it is called, where its table is, what stops a run, what is kept,
-# and that a person approves.
+# Keys that may change after a look, because no draw depends on them. Of a column: whether it waits for an answer, where it is
+# published, its names, and the default. Of a configuration: its name, the place of its table, what stops a run, which files
+# are kept, and whether a person approves.
 _FREE = ("confirm", "public", "label", "description", "titles")
 _FREE_SECTIONS = ("dataset", "label", "description", "check", "publish", "expectations")
 _FREE_OF_PRIVACY = ("confirm", "weak_delta")
 
 
 class LookRecord(BaseModel):
-    """One look: who is protected, where the rows are, and what was declared of them then."""
+    """One look: the account, the place of the rows, and a digest of what was declared about them at that time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     time: datetime
@@ -48,11 +48,11 @@ class LookRecord(BaseModel):
     declared: str
     """HMAC-SHA-256 of what the configuration declared."""
     is_draft: bool = False
-    """Whether that was a draft whose questions nobody had answered."""
+    """Whether the configuration was a draft whose questions nobody had answered."""
 
 
 def looks_file(home: Path) -> Path:
-    """The file, which is there once somebody has looked."""
+    """Return the path of the file of looks, which exists after the first look."""
     return home / ".marginweave" / "looks.jsonl"
 
 
@@ -60,10 +60,10 @@ def record_look(home: Path, command: str, dataset: str, source: str, written: st
     """Write down that somebody looks at a table, before anything of it is shown.
 
     Args:
-        home: Where runs are.
+        home: The folder of `runs/`.
         command: `check` or `init`, or `run`, which has stopped or looks for ids.
         dataset: Name of the account.
-        source: Where the table is.
+        source: Path or URL of the table.
         written: The configuration as it is written, or was drafted, as canonical JSON.
 
     Raises:
@@ -81,13 +81,14 @@ def record_look(home: Path, command: str, dataset: str, source: str, written: st
             declared=_declared(written, _key(home)),
             is_draft=_waits(mapping_of(written)),
         )
-        known = read_file(place) or b""
-        replace_file(place, known + look.model_dump_json().encode() + b"\n", PRIVATE_MODE)
+        earlier_lines = read_file(place) or b""
+        line = look.model_dump_json().encode() + b"\n"
+        replace_file(place, earlier_lines + line, PRIVATE_MODE)
 
 
 @contextmanager
 def stops_are_looks(request: Request) -> Iterator[None]:
-    """Write down a data-dependent stop of a run like a look, before its operator is told: it says what the table holds."""
+    """Record a data-dependent stop of a run as a look, before its operator sees it: the stop says what the table holds."""
     try:
         yield
     except OperatorError:
@@ -97,7 +98,7 @@ def stops_are_looks(request: Request) -> Iterator[None]:
 
 
 def configured_after_look(home: Path, manifest: Manifest, source: str) -> bool:
-    """Whether a run is configured otherwise than the first look at its table found, but for a draft.
+    """Return whether a run is configured differently than at the first look at its table; looks of a draft do not count.
 
     A look counts if it came before the run was begun, at an account of this name or at this file.
 
@@ -109,7 +110,9 @@ def configured_after_look(home: Path, manifest: Manifest, source: str) -> bool:
 
 
 def is_drafted(home: Path, manifest: Manifest, source: str) -> bool:
-    """Whether a draft was made from the table of a run, before that was begun; a look counts as above.
+    """Return whether a draft was made from the table of a run before the run was begun.
+
+    A look counts if it was at an account of this name or at this file.
 
     Raises:
         StageError: the file is damaged.
@@ -119,8 +122,12 @@ def is_drafted(home: Path, manifest: Manifest, source: str) -> bool:
 
 def _looks_at(home: Path, manifest: Manifest, source: str) -> list[LookRecord]:
     place = _place(source)
-    seen = (look for look in _looks(home) if look.time < manifest.created)
-    return [look for look in seen if look.dataset == manifest.dataset or look.source == place]
+    looks = []
+    for look in _looks(home):
+        is_same_table = look.dataset == manifest.dataset or look.source == place
+        if look.time < manifest.created and is_same_table:
+            looks.append(look)
+    return looks
 
 
 def _key(home: Path) -> bytes:
@@ -143,26 +150,27 @@ def _place(source: str) -> str:
 
 
 def _declared(written: str, key: bytes) -> str:
-    """A keyed digest of what is declared, but of what nothing that is drawn depends on."""
-    said = {name: value for name, value in mapping_of(written).items() if name not in _FREE_SECTIONS}
-    said["columns"] = {name: _kept(column) for name, column in said["columns"].items()}
-    form = said.get("source")
-    said["source"] = (
-        {name: value for name, value in form.items() if name != "file"} if isinstance(form, Mapping) else {}
-    )
-    if isinstance(privacy := said.get("privacy"), Mapping):
-        said["privacy"] = {name: value for name, value in privacy.items() if name not in _FREE_OF_PRIVACY}
-    return hmac.new(key, json.dumps(said, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+    """Return a keyed digest of the declarations that draws depend on."""
+    declared = _without(mapping_of(written), _FREE_SECTIONS)
+    declared["columns"] = {
+        name: _without(column, _FREE) if isinstance(column, Mapping) else column
+        for name, column in declared["columns"].items()
+    }
+    source = declared.get("source")
+    declared["source"] = _without(source, ("file",)) if isinstance(source, Mapping) else {}
+    privacy = declared.get("privacy")
+    if isinstance(privacy, Mapping):
+        declared["privacy"] = _without(privacy, _FREE_OF_PRIVACY)
+    content = json.dumps(declared, sort_keys=True).encode()
+    return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
-def _kept(column: Any) -> Any:
-    if not isinstance(column, Mapping):
-        return column
-    return {key: value for key, value in column.items() if key not in _FREE}
+def _without(section: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name not in names}
 
 
 def _waits(value: Any) -> bool:
-    """Whether a question of `init` stands anywhere in a configuration, as `confirm: true`."""
+    """Return whether a question of `init` is anywhere in a configuration, as `confirm: true`."""
     if isinstance(value, Mapping):
         return value.get("confirm") is True or any(map(_waits, value.values()))
     return isinstance(value, list) and any(map(_waits, value))

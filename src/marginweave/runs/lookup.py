@@ -1,4 +1,4 @@
-"""Runs that exist: their lock, the states that a command needs, and the decision on a release that awaits approval."""
+"""Existing runs: their lock, the states that a command needs, and the decision on a release that awaits approval."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
     """Lock the run for this context, until the end of the process at the latest; a context that has the lock may take it twice.
 
+    With `waiting`, wait until no other process or thread has the run.
+
     Raises:
-        StageError: another process, or another thread, has the run; not if `waiting`: then, once it has not.
+        StageError: another process, or another thread, has the run, and not `waiting`.
     """
     folder.check_links()
     lock = (folder.path / ".lock").absolute()
     if lock in _LOCKED.get():
         yield
         return
-    with exclusive_lock(lock, None if waiting else f"run {folder.run} is in progress in another process or thread"):
+    refusal = None if waiting else f"run {folder.run} is in progress in another process or thread"
+    with exclusive_lock(lock, refusal):
         token = _LOCKED.set(_LOCKED.get() | {lock})
         try:
             yield
@@ -44,9 +47,9 @@ def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
 
 @contextmanager
 def exclusive_lock(place: Path, refusal: str | None) -> Iterator[int]:
-    """Lock the file `place`, whose folder is made where it is missing; without a `refusal`, once nobody else has the lock.
+    """Lock the file `place`, and make its folder where that is missing; without a `refusal`, wait for the lock.
 
-    The descriptor of the file is what a child that is given it keeps locked after us.
+    Yields the descriptor of the file. A child process that gets the descriptor keeps the lock after we end.
 
     Raises:
         StageError: another process has the lock; its text is `refusal`.
@@ -56,7 +59,8 @@ def exclusive_lock(place: Path, refusal: str | None) -> Iterator[int]:
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+            no_wait = fcntl.LOCK_NB if refusal else 0
+            fcntl.flock(lock, fcntl.LOCK_EX | no_wait)
         except OSError as error:
             raise StageError(refusal or f"{place} cannot be locked: {error.strerror}") from None
         yield lock.fileno()
@@ -64,28 +68,28 @@ def exclusive_lock(place: Path, refusal: str | None) -> Iterator[int]:
 
 @contextmanager
 def shared_lock(folder: RunFolder) -> Iterator[bool]:
-    """Whether no process works on the run, and none begins to while we look; nothing is written, not even a lock file."""
-    still = True
+    """Yield whether no process works on the run, and let none begin inside; nothing is written, not even a lock file."""
+    is_idle = True
     with ExitStack() as stack:
         try:
             lock = stack.enter_context((folder.path / ".lock").open("rb"))
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
-            still = isinstance(error, FileNotFoundError)
-        yield still
+            is_idle = isinstance(error, FileNotFoundError)
+        yield is_idle
 
 
 def in_progress(folder: RunFolder) -> bool:
-    """Whether another process works on the run."""
-    with shared_lock(folder) as still:
-        return not still
+    """Return whether another process works on the run."""
+    with shared_lock(folder) as is_idle:
+        return not is_idle
 
 
 @contextmanager
 def record_stop_reason(folder: RunFolder) -> Iterator[None]:
-    """Leave the reason of a data-dependent stop in `internal/stopped.txt`: a worker's operator has no terminal to read it on.
+    """Write the reason of a data-dependent stop to `internal/stopped.txt`: a worker's operator has no terminal to read it on.
 
-    Also of one that comes before the run has any folder, as where its table is missing.
+    This includes a stop before the run has any folder, such as for a missing table.
     """
     try:
         yield
@@ -96,7 +100,7 @@ def record_stop_reason(folder: RunFolder) -> Iterator[None]:
 
 
 def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
-    """A run with a manifest.
+    """Return the folder and the manifest of a run that has a manifest.
 
     Raises:
         InputError: there is no such run.
@@ -109,7 +113,7 @@ def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
 
 def finished_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
-    """A run whose release is published.
+    """Return the folder and the manifest of a run whose release is published.
 
     Raises:
         InputError: there is no such run, or it is not finished.
@@ -124,7 +128,7 @@ def finished_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
 
 def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
-    """A run whose release is published or rejected; a decision that was interrupted in the middle is carried out first.
+    """Return a run whose release is published or rejected; a decision that was interrupted in the middle is carried out first.
 
     Raises:
         InputError: there is no such run, or it is neither.
@@ -143,7 +147,8 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
 def check_resumable(home: Path, run: str) -> None:
     """Refuse to resume a run of a data frame, of which no copy is kept. Raises InputError with what to do in Python."""
-    if Path(original_request(home, run)[1]).parts[-3:] == (run, "internal", FRAME):
+    _, source = original_request(home, run)
+    if Path(source).parts[-3:] == (run, "internal", FRAME):
         raise InputError(
             f"run {run} was made from a data frame in Python, and no copy of it is kept. Resume it there: call fit again with "
             f'the same frame and configuration, as in fit(frame, run="{run}")'
@@ -151,10 +156,10 @@ def check_resumable(home: Path, run: str) -> None:
 
 
 def apply_decision(folder: RunFolder, manifest: Manifest) -> Manifest:
-    """The manifest of a run that awaits approval after the decision that the ledger knows, its files where they then belong.
+    """Apply the decision that the ledger has on a run that awaits approval: move its files, and return the new manifest.
 
-    Unchanged where there is no decision, or it awaits none. An approval or rejection that was killed in the middle is carried
-    out here.
+    Returns `manifest` where there is no decision, or where the run awaits none. An approval or rejection that was killed in the
+    middle is carried out here.
 
     Raises:
         BudgetError: there is no ledger to ask.
@@ -171,7 +176,7 @@ def apply_decision(folder: RunFolder, manifest: Manifest) -> Manifest:
 
 
 def what_to_do(run: str) -> str:
-    """The two commands that end the waiting of a run."""
+    """Return the two commands that decide on a run that awaits approval."""
     return (
         f'marginweave approve {run} --by NAME --reason "…", or marginweave reject {run} --by NAME --reason "…", which '
         "publishes nothing and leaves the charge"
@@ -179,7 +184,7 @@ def what_to_do(run: str) -> str:
 
 
 def describe_progress(folder: RunFolder) -> str | None:
-    """One sentence on how far the run of this folder is, and what `run` would do with it; None where there is none.
+    """Return one sentence on the state of a folder's run, and what `run` would do with it; None where there is no run.
 
     DP: from the manifest, which is public.
     """
@@ -197,24 +202,29 @@ def describe_progress(folder: RunFolder) -> str | None:
 
 
 def corrections(home: Path) -> dict[str, str]:
-    """The releases that published runs of this home correct, each with the run that does; the ledger knows them as well."""
-    manifests = {folder.run: folder.readable_manifest() for folder in RunFolder.all_of(home)}
-    finished = {run: found for run, found in manifests.items() if found and found.state == RunState.FINISHED}
-    return {found.supersedes.release: run for run, found in finished.items() if found.supersedes}
+    """Return the releases that published runs of this home correct, each with the correcting run; the ledger has them too."""
+    correcting_runs = {}
+    for folder in RunFolder.all_of(home):
+        manifest = folder.readable_manifest()
+        if manifest is None or manifest.state != RunState.FINISHED:
+            continue
+        if manifest.supersedes is not None:
+            correcting_runs[manifest.supersedes.release] = folder.run
+    return correcting_runs
 
 
 def place_of_files(folder: RunFolder) -> Path:
-    """The folder of what may leave: `proposed/` as long as the run awaits approval, `release/` otherwise."""
+    """Return the folder of files that may leave: `proposed/` while the run awaits approval, `release/` otherwise."""
     manifest = folder.read_manifest()
     awaiting = manifest is not None and manifest.state == RunState.AWAITING
     return folder.proposed if awaiting else folder.release
 
 
 def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tuple[RunFolder, Decision]:
-    """Approve or reject a run that awaits it, and bring folder and manifest to where the ledger then is.
+    """Approve or reject a run that awaits approval, and bring folder and manifest to the state in the ledger.
 
-    Nothing is read but the proposed files, and of these the digests, which were booked when they were submitted. The first
-    decision is final; it is returned, whoever made it.
+    Nothing is read but the proposed files, to compare their digests with those in the ledger. The first decision is final; it
+    is returned also where somebody else made it.
 
     Raises:
         InputError: no such run, one that does not await approval, no name, or no reason.
@@ -239,7 +249,7 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
 
 
 def release_folder(home: Path, named: str) -> Path:
-    """The folder of the release of a finished run of this name, or the folder `named` that has a release.
+    """Return the folder of the release of a finished run of this name, or the folder `named` if it has a release.
 
     Raises:
         InputError: there is neither.
@@ -250,14 +260,17 @@ def release_folder(home: Path, named: str) -> Path:
         return folder
     if folder.name != named or (folder.exists() and not (home / "runs" / named).exists()):
         raise InputError(f"{named} {_no_release(folder)}")
-    return finished_run(home, named)[0].release
+    run_folder, _ = finished_run(home, named)
+    return run_folder.release
 
 
 def _no_release(folder: Path) -> str:
-    """Why the answers cannot be had from `folder`, and where its release is: in `release/` below it, or around it."""
+    """Return why `folder` has no answers, and a release that is near: in `release/` below it, or in a folder above it."""
     if not folder.exists():
         return "does not exist: give the folder of a release, or the name of a run; `marginweave runs` lists the runs"
-    around = folder.absolute(), *folder.absolute().parents[:2]
-    near = [place for up in around for place in (up, up / "release")]
-    near = [place for place in near if (place / "privacy.json").is_file()]
-    return "is not the folder of a release, which has a file privacy.json" + (f"; {near[0]} is one" if near else "")
+    reason = "is not the folder of a release, which has a file privacy.json"
+    for parent in (folder.absolute(), *folder.absolute().parents[:2]):
+        for place in (parent, parent / "release"):
+            if (place / "privacy.json").is_file():
+                return f"{reason}; {place} is one"
+    return reason

@@ -1,8 +1,8 @@
-"""What a monitor reads of a home: one file in the format of Prometheus, for node_exporter's textfile collector.
+"""Metrics of a home for a monitor: one file in the format of Prometheus, for node_exporter's textfile collector.
 
-It names datasets, how attempts ended and when, and public totals of accounts, rounded; nothing of a table. The file is its own
-memory: whoever writes it takes what is there, under a lock, and changes what it knows better. No release waits for it or fails
-by it. That a release fails can depend on the data: the file is the operator's alone, like the home.
+It names datasets, how attempts ended and when, and public totals of accounts, rounded; nothing of a table. The file is the only
+record of its samples: each writer reads them under a lock, and changes those that it has newer values of. No release waits for
+it or fails because of it. Whether a release fails can depend on the data, so the file is the operator's alone, like the home.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Change = Callable[[dict[_Key, float]], None]
 
 
 class Metric(StrEnum):
-    """The samples of the file; the value is a sample's name."""
+    """The names of the samples in the file."""
 
     ATTEMPTS = "marginweave_attempts_total"
     LAST_ATTEMPT = "marginweave_last_attempt_timestamp_seconds"
@@ -53,38 +53,40 @@ _AWAITING = "awaiting_approval"  # an attempt that ended well, without a release
 
 
 def metrics_file(home: Path) -> Path:
-    """The file, which is there once something was released in the home or is served from it."""
+    """Return the path of the file, which exists once something was released in the home or is served from it."""
     return home / ".marginweave" / "metrics.prom"
 
 
 @contextmanager
 def counted(request: Request) -> Iterator[None]:
-    """Count the attempt at what was asked for by its end, and write down what is left of the budgets then.
+    """Count an attempt at a release by its ending, and write down the budgets that remain after it.
 
     DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
     """
-    ending, location = str(Ending.FINISHED), request.ledger_location
+    ending = str(Ending.FINISHED)
+    location = request.ledger_location
     try:
         yield
         manifest = request.folder.read_manifest()
-        ending = _AWAITING if manifest is not None and manifest.state == RunState.AWAITING else ending
+        if manifest is not None and manifest.state == RunState.AWAITING:
+            ending = _AWAITING
     except BaseException as error:
         ending = Ending.of(error)
         raise
     finally:
         labels = {"dataset": request.configuration.dataset, "outcome": ending}
 
-        def change(samples: dict[_Key, float]) -> None:
+        def count_attempt(samples: dict[_Key, float]) -> None:
             attempts = _key(Metric.ATTEMPTS, labels)
             samples[attempts] = samples.get(attempts, 0) + 1
             samples[_key(Metric.LAST_ATTEMPT, labels)] = int(time.time())
 
-        write_metrics(request.folder.home, location, change)
+        write_metrics(request.folder.home, location, count_attempt)
 
 
 @contextmanager
 def verification_noted(home: Path, location: LedgerLocation) -> Iterator[None]:
-    """Write down that the ledger is verified inside, and whether it was found without a fault."""
+    """Write down that the ledger was verified inside this context, and whether it had no fault."""
 
     def note(sound: int) -> None:
         times = {_key(Metric.VERIFIED): int(time.time()), _key(Metric.SOUND): sound}
@@ -99,16 +101,19 @@ def verification_noted(home: Path, location: LedgerLocation) -> Iterator[None]:
 
 
 def last_verification(home: Path) -> tuple[datetime, bool] | None:
-    """When the ledger was last verified from a home, and whether it was without a fault; None if it never was."""
+    """Return when the ledger was last verified from a home, and whether it had no fault; None if it was never verified."""
     samples = _samples(read_file(metrics_file(home)) or b"")
     moment = samples.get(_key(Metric.VERIFIED))
-    return None if moment is None else (datetime.fromtimestamp(moment, UTC), bool(samples.get(_key(Metric.SOUND))))
+    if moment is None:
+        return None
+    is_sound = bool(samples.get(_key(Metric.SOUND)))
+    return datetime.fromtimestamp(moment, UTC), is_sound
 
 
 def write_metrics(home: Path, location: LedgerLocation, change: _Change = lambda _: None) -> None:
-    """Apply a change to the samples of a home, and the totals of all accounts of the ledger, as far as it can be read.
+    """Apply a change to the samples of a home, and update the totals of all accounts of the ledger where it can be read.
 
-    A folder without `runs/`, where nothing is served either, is no home: nothing is left there.
+    A folder without `runs/`, where nothing is served either, is no home: nothing is written there.
     """
     place = metrics_file(home)
     with suppress(Exception):  # nothing that goes wrong here is a reason to stop a release, or to hide why it stopped
@@ -123,48 +128,56 @@ def write_metrics(home: Path, location: LedgerLocation, change: _Change = lambda
 
 
 def _budgets(location: LedgerLocation) -> dict[_Key, float]:
-    """What is left and spent of each account, rounded to its disadvantage. DP: public totals."""
-    found = {}
+    """Return the remaining and the spent budget of each account, rounded to its disadvantage. DP: public totals."""
+    samples = {}
     for total in Ledger.open(location).accounts.totals():
         labels = {"dataset": total.account.dataset}
-        found[_key(Metric.LEFT, labels)] = float(rounded_down(max(0.0, 1 - spent_share(total))))
-        found[_key(Metric.SPENT, labels)] = float(rounded_up(total.epsilon))
-        found[_key(Metric.CAP, labels)] = float(total.account.epsilon)
-    return found
+        share_left = max(0.0, 1 - spent_share(total))
+        samples[_key(Metric.LEFT, labels)] = float(rounded_down(share_left))
+        samples[_key(Metric.SPENT, labels)] = float(rounded_up(total.epsilon))
+        samples[_key(Metric.CAP, labels)] = float(total.account.epsilon)
+    return samples
 
 
 def _key(name: str, labels: Mapping[str, str] | None = None) -> _Key:
-    return str(name), tuple(sorted((labels or {}).items()))
+    pairs = sorted((labels or {}).items())
+    return str(name), tuple(pairs)
 
 
 def _samples(content: bytes) -> dict[_Key, float]:
-    """The samples of a file; none of one that is damaged."""
+    """Return the samples of a file; none if it is damaged."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    with suppress(ValueError):
+    try:
         families = list(text_string_to_metric_families(content.decode()))
-        every = (sample for family in families for sample in family.samples)
-        return {_key(sample.name, sample.labels): sample.value for sample in every if sample.name in _ABOUT}
-    return {}
+    except ValueError:
+        return {}
+    samples = {}
+    for family in families:
+        for sample in family.samples:
+            if sample.name in _ABOUT:
+                samples[_key(sample.name, sample.labels)] = sample.value
+    return samples
 
 
 def _text(samples: Mapping[_Key, float]) -> bytes:
-    """The samples in Prometheus's format."""
+    """Return the samples in Prometheus's format."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client import Metric as Family
     from prometheus_client.registry import Collector
 
-    class Known(Collector):
-        """The samples, each metric with its type and what it is."""
+    class SampleCollector(Collector):
+        """The samples, each metric with its type and its description."""
 
         def collect(self) -> Iterator[Family]:
             for name, about in _ABOUT.items():
-                family = Family(name.removesuffix("_total"), about, "counter" if name.endswith("_total") else "gauge")
-                for own, labels in sorted(samples):
-                    if own == name:
-                        family.add_sample(name, dict(labels), samples[own, labels])
+                kind = "counter" if name.endswith("_total") else "gauge"
+                family = Family(name.removesuffix("_total"), about, kind)
+                for sample_name, labels in sorted(samples):
+                    if sample_name == name:
+                        family.add_sample(name, dict(labels), samples[sample_name, labels])
                 yield family
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Known())
+    registry.register(SampleCollector())
     return generate_latest(registry)

@@ -1,6 +1,6 @@
-"""One page on accounts, releases and what waits for somebody, from the ledger and the homes; nothing private is read.
+"""A page on accounts, releases and open decisions, from the ledger and the homes; nothing private is read.
 
-It is for the operator and the data protection officer: that a run stopped can depend on the data, as privacy.json says.
+It is for the operator and the data protection officer: whether a run stopped can depend on the data, as privacy.json says.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SETTLED = ("superseded", "finished", "purged", "rejected", "awaiting approval")
 
 @dataclass(frozen=True, kw_only=True)
 class _AccountLine:
-    """One account: what was spent of it, when, and what is left."""
+    """One account: its spent budget over time, and the budget that remains."""
 
     total: AccountTotal
     spent: str
-    left: str
+    still_free: str
     share: float
     period: str | None
     figure: Markup | None
@@ -57,34 +57,34 @@ class _ReleaseLine:
 
 
 def overview_page(homes: Sequence[Path], location: LedgerLocation, moment: datetime) -> bytes:
-    """The page as HTML. DP: public totals, states, and verdicts of published releases.
+    """Return the page as HTML. DP: public totals, states, and verdicts of published releases.
 
     Raises:
         BudgetError: the ledger cannot be read.
     """
     ledger = Ledger.open(location)
     runs = {(home, run.name): run for home in homes for run in list_runs(home)}
-    accounts, lines = [], []
+    accounts: list[_AccountLine] = []
+    lines: list[_ReleaseLine] = []
     for number, total in enumerate(ledger.accounts.totals()):
         records = ledger.releases.of(total.account.dataset)
         accounts.append(_account(total, records, ledger, moment, f"account-{number}"))
         lines += [_release(record, runs) for record in records]
     lines.sort(key=lambda line: line.record.created, reverse=True)
-    known = {line.record.run for line in lines}
-    others = [run for run in runs.values() if run.name not in known]
+    runs_in_ledger = {line.record.run for line in lines}
+    other_runs = [run for run in runs.values() if run.name not in runs_in_ledger]
     checks = [last_verification(home) for home in homes]
-    attention = [
-        *_warnings(homes, location),
-        *_waiting(accounts, lines),
-        *(said for run in runs.values() for said in _left_over(run)),
-        *(said for check in checks for said in _verification(check, moment)),
-    ]
+    attention = [*_warnings(homes, location), *_open_decisions(accounts, lines)]
+    for run in runs.values():
+        attention += _leftovers(run)
+    for check in checks:
+        attention += _verification(check, moment)
     return render(
         "overview.html.j2",
         moment=moment,
         accounts=accounts,
         releases=lines,
-        others=others,
+        others=other_runs,
         attention=list(dict.fromkeys(attention)),
         verified=max((check for check in checks if check), default=None),
     ).encode()
@@ -93,54 +93,66 @@ def overview_page(homes: Sequence[Path], location: LedgerLocation, moment: datet
 def _account(
     total: AccountTotal, records: Sequence[ReleaseRecord], ledger: Ledger, moment: datetime, name: str
 ) -> _AccountLine:
-    policy, period = total.account.policy, None
+    policy = total.account.policy
+    period = None
     if policy is not None:
         spent = period_epsilon(policy, ledger.accounts.period_spent(total.account.dataset, moment))
         period = f"{rounded_up(spent)} of {float(policy.epsilon):g} since {policy.start(moment)}, per {policy.per}"
-    sums, points = Spent(), list[tuple[datetime, float]]()
+    spent_so_far = Spent()
+    points: list[tuple[datetime, float]] = []
     for record in records:
-        sums = sums.with_release(record)
-        points.append((record.created, spent_share(replace(total, spent=sums))))
+        spent_so_far = spent_so_far.with_release(record)
+        share = spent_share(replace(total, spent=spent_so_far))
+        points.append((record.created, share))
     return _AccountLine(
         total=total,
         spent=f"{rounded_up(total.epsilon)} of {float(total.account.epsilon):g}",
-        left=_left(total),
+        still_free=_still_free(total),
         share=min(1.0, spent_share(total)),
         period=period,
         figure=spending_figure(points, moment, total.account.dataset, name) if points else None,
     )
 
 
-def _left(total: AccountTotal) -> str:
-    """What one more release may cost; so little that it is all noise is nothing."""
-    account, left = total.account, epsilon_left(total)
-    no_use = left < _USEFUL * min(1.0, float(account.epsilon)) if account.delta else spent_share(total) >= 1
-    if no_use or is_closed(account, total.spent):
+def _still_free(total: AccountTotal) -> str:
+    """Return in words what one more release may cost; an epsilon so small that a release would be noise is nothing."""
+    account = total.account
+    remaining_epsilon = epsilon_left(total)
+    least_useful = _USEFUL * min(1.0, float(account.epsilon))
+    is_used_up = remaining_epsilon < least_useful if account.delta else spent_share(total) >= 1
+    if is_used_up or is_closed(account, total.spent):
         return _NOTHING
-    return (
-        f"one more release of epsilon {rounded_down(left)}" if account.delta else "allowance, for Laplace noise alone"
-    )
+    if account.delta:
+        return f"one more release of epsilon {rounded_down(remaining_epsilon)}"
+    return "allowance, for Laplace noise alone"
 
 
 def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) -> _ReleaseLine:
-    """The line of a release; one that is not published has no verdict."""
-    home, run = next(((home, run) for (home, name), run in runs.items() if name == record.run), (None, None))
-    verdict, state = "", run.state if run else "not in these homes"
+    """Return the line of a release; one that is not published has no verdict."""
+    home = next((home for home, name in runs if name == record.run), None)
+    run = runs[home, record.run] if home is not None else None
+    verdict = ""
+    state = run.state if run else "not in these homes"
     if record.published is not None:
         state = "published" if record.superseded_by is None else "published, superseded"
-        judged = released_verdict(RunFolder.at(home, record.run).release) if home else None
-        verdict = judged.publication if judged else "not known here"
+        summary = released_verdict(RunFolder.at(home, record.run).release) if home else None
+        verdict = summary.publication if summary else "not known here"
     elif record.decision is not None:
         state = "approved" if record.decision.approved else "rejected"
     elif record.proposed:
         state = "awaits approval"
-    private = "" if run is None else "yes" if run.holds_private else "exact evaluation" if run.holds_exact else "no"
+    if run is None:
+        private = ""
+    elif run.holds_private:
+        private = "yes"
+    else:
+        private = "exact evaluation" if run.holds_exact else "no"
     lost = sum(draw.state == State.CHARGED_LOST for draw in record.draws)
     return _ReleaseLine(record=record, state=state, verdict=verdict, private=private, lost=lost)
 
 
 def _warnings(homes: Sequence[Path], location: LedgerLocation) -> Iterator[str]:
-    """Homes whose runs have seen more of the ledger than it knows."""
+    """Yield a warning for each home whose runs have seen rows that the ledger lacks."""
     for home in homes:
         try:
             Ledger.open(location, witness=Witness(home))
@@ -148,8 +160,8 @@ def _warnings(homes: Sequence[Path], location: LedgerLocation) -> Iterator[str]:
             yield f"Ledger: {refusal}"
 
 
-def _waiting(accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine]) -> Iterator[str]:
-    """What somebody should decide."""
+def _open_decisions(accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine]) -> Iterator[str]:
+    """Yield a sentence for each decision that somebody should make."""
     for line in releases:
         run = line.record.run
         if line.state == "awaits approval":
@@ -160,7 +172,7 @@ def _waiting(accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine])
         name = account.total.account.dataset
         if account.total.account.frozen:
             yield f"Account {name} is frozen since its ledger was restored: marginweave ledger reconcile"
-        elif account.left == _NOTHING:
+        elif account.still_free == _NOTHING:
             yield (
                 f"Account {name} is used up. Records, answers and pages of what is released cost nothing more (marginweave "
                 "synthesize, query, report), and marginweave ledger expire gives back what stalled runs have reserved. For a "
@@ -171,11 +183,12 @@ def _waiting(accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine])
             yield f"Account {name} has used {100 * account.share:.0f} % of its budget"
 
 
-def _left_over(run: RunSummary) -> Iterator[str]:
-    """What a run left behind."""
-    if run.state != "in progress" and not run.state.startswith(_SETTLED):
+def _leftovers(run: RunSummary) -> Iterator[str]:
+    """Yield a sentence for each thing that a run left behind."""
+    is_running = run.state == "in progress"
+    if not is_running and not run.state.startswith(_SETTLED):
         yield f"Run {run.name} is {run.state}: marginweave resume {run.name}, or purge it with --unfinished"
-    elif run.holds_private and run.state != "in progress":
+    elif run.holds_private and not is_running:
         yield f"Run {run.name} still holds private files: marginweave purge {run.name}"
     if run.holds_exact:
         yield f"Run {run.name} holds an exact comparison in internal/: delete it when it is read"
@@ -184,7 +197,9 @@ def _left_over(run: RunSummary) -> Iterator[str]:
 def _verification(check: tuple[datetime, bool] | None, moment: datetime) -> Iterator[str]:
     if check is None:
         yield "The ledger was never verified from this home: marginweave ledger verify"
-    elif not check[1]:
-        yield f"The last verification, on {check[0]:%Y-%m-%d}, found a fault: marginweave ledger verify says which"
-    elif moment - check[0] > _STALE:
-        yield f"The ledger was last verified on {check[0]:%Y-%m-%d}: marginweave ledger verify"
+        return
+    time, is_sound = check
+    if not is_sound:
+        yield f"The last verification, on {time:%Y-%m-%d}, found a fault: marginweave ledger verify says which"
+    elif moment - time > _STALE:
+        yield f"The ledger was last verified on {time:%Y-%m-%d}: marginweave ledger verify"

@@ -1,4 +1,4 @@
-"""From a request to a run: everything that can be refused is refused here, before Prefect is even imported."""
+"""Prepare a run for a request: everything that can be refused is refused here, before Prefect is even imported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from marginweave.runs.looks import record_look
 from marginweave.runs.request import NEW_NAME, STOPPED, Request, remember
 from marginweave.sources.content import content_of
 
-# The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
+# Cap of the account that `run` opens for an example by itself. The data are public, so it only has to leave room for trials.
 _EXAMPLE_EPSILON = Decimal(10)
 
 _ATTENDED: ContextVar[bool] = ContextVar("attended", default=False)
@@ -39,10 +39,10 @@ _ATTENDED: ContextVar[bool] = ContextVar("attended", default=False)
 
 @dataclass(frozen=True)
 class Frame:
-    """The data frame that a source was made from: the types of its columns, and the bytes of all of it.
+    """The data frame that a source was made from: the types of its columns, and the bytes of all its cells.
 
-    The source has the declared columns alone, in the order and form in which they are read. A frame is the same whatever is
-    declared of it.
+    The source has the declared columns alone, in the order and form in which they are read. The bytes of the frame do not
+    depend on what is declared.
     """
 
     types: dict[str, str]
@@ -54,23 +54,24 @@ _FRAME: ContextVar[Frame | None] = ContextVar("frame", default=None)
 
 @contextmanager
 def attended(by_person: bool = True, frame: Frame | None = None) -> Iterator[None]:
-    """Inside, a person has started the run: it stops before its first draw where its table is not usable as declared.
+    """Mark the runs inside as started by a person: they stop before their first draw if the table is not usable as declared.
 
-    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not. `frame` is the
-    one that the source was made from.
+    `serve`, a deployment and `--yes` are started by nobody. If these stopped, that would reveal something about the rows, so
+    they do not. `frame` is the data frame that the source was made from.
     """
-    tokens = _ATTENDED.set(by_person), _FRAME.set(frame)
+    attended_token = _ATTENDED.set(by_person)
+    frame_token = _FRAME.set(frame)
     try:
         yield
     finally:
-        _ATTENDED.reset(tokens[0])
-        _FRAME.reset(tokens[1])
+        _ATTENDED.reset(attended_token)
+        _FRAME.reset(frame_token)
 
 
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
-    """The run that a request is for, and its state: a new run, one to resume, or a finished one.
+    """Return the run that a request is for, and its state: a new run, one to resume, or a finished one.
 
-    A run that was purged before it was finished cannot be resumed: what it had drawn is gone. Neither can a rejected one.
+    A run that was purged before it was finished cannot be resumed, because its draws are gone. Neither can a rejected one.
 
     Raises:
         InputError: the source is broken, the name is that of a run with another configuration or other source bytes, or there
@@ -87,8 +88,9 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
-    frame, read = _FRAME.get(), ledger.keys.source_digest(content_of(request.source))
-    digest = read if frame is None else ledger.keys.source_digest(frame.chunks())
+    frame = _FRAME.get()
+    read_digest = ledger.keys.source_digest(content_of(request.source))
+    digest = read_digest if frame is None else ledger.keys.source_digest(frame.chunks())
     present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
     if present.state in {RunState.FINISHED, RunState.AWAITING}:
         _complete(request, present, ledger)
@@ -103,14 +105,16 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         planned=request.plan if present.state == RunState.RUNNING else None,
     )
     ledger.follow(request.folder.path, present.release)
-    reference.keep(manifest=present, ledger=ledger, source_digest=digest, read_digest=read)
+    reference.keep(manifest=present, ledger=ledger, source_digest=digest, read_digest=read_digest)
     return reference, present.state
 
 
 def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
-    """The manifest of a new run, once the ledger would admit its release; makes the run's folder and key."""
+    """Begin a new run if the ledger would admit its release: make its folder and key, and return its manifest."""
     _check_admission(request, ledger, digest)
-    configuration, release, frame = request.configuration, str(uuid.uuid4()), _FRAME.get()
+    configuration = request.configuration
+    release = str(uuid.uuid4())
+    frame = _FRAME.get()
     if frame is not None:
         types = frame.types
     else:
@@ -141,11 +145,11 @@ def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: C
 
 
 def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
-    """The manifest of an existing run, brought to where the ledger is.
+    """Bring an existing run to its state in the ledger, and return its manifest.
 
-    From here on, this program computes an unfinished one, as its configuration now says. Where its reservation has expired
-    before anything was drawn, it gets a new release, which the ledger admits or refuses like any other. Where nothing was
-    reserved, as its table was not usable, it begins anew with the table as it is now.
+    From here on, this program computes an unfinished run, with the execution settings of the present configuration. Where its
+    reservation has expired before anything was drawn, it gets a new release, which the ledger admits or refuses like any other.
+    Where nothing was reserved, because its table was not usable, it begins again with the present table.
     """
     if not digest.matches(present.release, present.source_digest):
         if present.state == RunState.RUNNING and ledger.releases.find(present.release) is None:
@@ -170,7 +174,7 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
 
 
 def _complete(request: Request, present: Manifest, ledger: Ledger) -> None:
-    """Check the files of a finished run, and purge what a run that ended before the end of its purge has left."""
+    """Check the files of a finished run, and purge the files of an earlier purge that was interrupted."""
     if present.state == RunState.FINISHED:
         continuity.check_outputs(request.folder, present)
         continuity.restore_account(request.folder, present, ledger)
@@ -182,9 +186,9 @@ def _complete(request: Request, present: Manifest, ledger: Ledger) -> None:
 def check_request(request: Request) -> Ledger:
     """Refuse what can be refused before a run leaves any trace, and return the ledger.
 
-    That is a source whose header is not as declared, a ledger that is not there or not the one in which the runs of this home
-    were charged, a correction of what is not there to be corrected, and a release that the account does not admit: before a
-    row of the table is read. Last of all, rows that cannot be read.
+    Refused before a row of the table is read are: a source whose header is not as declared, a missing ledger or one in which
+    the runs of this home were not charged, a correction of a release that does not exist, and a release that the account does
+    not admit. Refused last are rows that cannot be read.
 
     Raises:
         InputError, BudgetError: as `prepare_run`.
@@ -193,11 +197,9 @@ def check_request(request: Request) -> Ledger:
 
 
 def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
-    """The ledger, once all that `check_request` refuses is checked; `present` is the manifest of the run, if it has one."""
-    is_begun = (
-        present is None or present.state == RunState.RUNNING
-    )  # the digest says the rest of a source that was released
-    if is_begun:
+    """Check everything that `check_request` refuses, and return the ledger; `present` is the run's manifest, if it has one."""
+    reads_table = present is None or present.state == RunState.RUNNING  # else the digest of the source is enough
+    if reads_table:
         from marginweave.sources.source import check_header
 
         declared = request.configuration
@@ -206,18 +208,18 @@ def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
     check_earlier(request.configuration, ledger)
     if not request.is_example:
         continuity.check_history(request, present, ledger)
-    corrected = continuity.check_correction(request, present)
-    if present is None and corrected is not None:
-        check_correction(request.configuration.dataset, corrected.release, ledger.releases.find)
+    correction = continuity.check_correction(request, present)
+    if present is None and correction is not None:
+        check_correction(request.configuration.dataset, correction.release, ledger.releases.find)
     if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
         _check_admission(request, ledger)
-    if is_begun:
+    if reads_table:
         _check_rows(request)
     return ledger
 
 
 def _check_rows(request: Request) -> None:
-    """Stop where rows cannot be read: a look, as which row it is says how many there are, and told to the operator alone."""
+    """Stop where a row cannot be read. Its number depends on the table: the stop is a look, and only the operator sees it."""
     from marginweave.sources.source import check_rows
 
     declared = request.configuration
@@ -227,13 +229,13 @@ def _check_rows(request: Request) -> None:
         reason = str(error)
     else:
         return
-    # Outside the handler: what Prefect stores and logs of an error is its context as well.
+    # Outside the handler, because Prefect stores and logs an error with its context.
     record_look(request.folder.home, "run", declared.dataset, request.source, declared.written)
     raise OperatorError(reason)
 
 
 def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
-    """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
+    """Refuse a release that the ledger would refuse to reserve; its source is checked too where the digest is known."""
     configuration = request.configuration
     ledger.releases.check_admission(
         ReleaseRequest(
@@ -250,18 +252,20 @@ def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | No
 
 
 def open_ledger(request: Request) -> Ledger:
-    """The ledger with the dataset's account; for an example both are made where they are missing.
+    """Return the ledger with the dataset's account; for an example both are made where they are missing.
 
     Raises:
         BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
     """
-    configuration, witness = request.configuration, Witness(request.folder.home)
+    configuration = request.configuration
+    witness = Witness(request.folder.home)
     if not request.is_example:
         try:
             ledger = Ledger.open(request.ledger_location, witness=witness)
             ledger.accounts.check(configuration.dataset, "")
-        except BudgetError:  # again, to say which command opens what is missing: that takes a plan
-            path = request.path if request.path.exists() else None  # of a plan in Python
+        except BudgetError:
+            # Again, with the command that opens the missing ledger or account: to make that text takes a plan.
+            path = request.path if request.path.exists() else None  # a plan in Python has no file
             command = opening_for(configuration.dataset, request.charged_plan, path)
             ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
             ledger.accounts.check(configuration.dataset, command)
@@ -275,10 +279,11 @@ def open_ledger(request: Request) -> Ledger:
 
 
 def account_for(configuration: Configuration) -> Account:
-    """The account that holds one release of a configuration: its cap, its unit, and a box for releases of its plan."""
+    """Return an account for one release of a configuration: its cap, its unit, and a box for releases of its plan."""
     from marginweave.measurements.split import plan_budget
 
-    plan, privacy = plan_budget(configuration), configuration.privacy
+    plan = plan_budget(configuration)
+    privacy = configuration.privacy
     return Account(
         dataset=configuration.dataset,
         epsilon=plan.statement.epsilon,
@@ -291,10 +296,10 @@ def account_for(configuration: Configuration) -> Account:
 
 
 def internal_evaluation_due(reference: RunReference) -> bool:
-    """Whether the configuration asks for an internal evaluation that has not been made, or not been written up.
+    """Return whether the configuration asks for an internal evaluation that was not made yet, or has no report.
 
-    Never before the release is published, nor while another one about the same people awaits approval: whoever approves has
-    seen nothing but what may leave.
+    Never true before the release is published, nor while another release about the same people awaits approval: the person who
+    approves must have seen nothing but files that may leave.
     """
     if not reference.configuration.evaluate.internal:
         return False

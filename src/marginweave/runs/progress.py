@@ -1,4 +1,4 @@
-"""What an operator sees of a run: stage names and nothing that depends on the data."""
+"""Progress of a run for its operator: stage names, and nothing that depends on the data."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from marginweave.runs.stopping import UNFINISHED
 if TYPE_CHECKING:
     from rich.console import Console
 
-_FIRST, _NEXT = 2.0, 10.0  # seconds after which a stage tells a log how far it is, and between two such lines
+_FIRST = 2.0  # seconds after which a stage logs its progress for the first time
+_NEXT = 10.0  # seconds between two such lines
 
 
 class Ending(StrEnum):
-    """How an attempt at a release ends, for pipelines and monitors."""
+    """The ways in which an attempt at a release ends, for pipelines and monitors."""
 
     FINISHED = "finished"
     REFUSED = "refused"
@@ -34,14 +35,17 @@ class Ending(StrEnum):
 
     @classmethod
     def of(cls, error: BaseException) -> Ending:
-        """The end that an error makes: stopped by a signal, whatever a library made of it, refused by the ledger, or failed."""
+        """Return the ending for an error: stopped by a signal, refused by the ledger, or failed.
+
+        After a signal any error is a stop: a library may have turned `Stopped` into an error of its class.
+        """
         if isinstance(error, Stopped) or INTERRUPTION.asked is not None:
             return cls.STOPPED
         return cls.REFUSED if isinstance(error, BudgetError) else cls.FAILED
 
 
 class Reporter:
-    """Hears what begins and ends. This one shows nothing."""
+    """Reports the progress of a run. This base class prints nothing."""
 
     lease: str | None = None
     _stage = ""
@@ -51,56 +55,59 @@ class Reporter:
         self._due = self._begun + _FIRST
 
     def begin(self, stages: int) -> None:
-        """The stages begin, so many of them."""
+        """Report that a run of `stages` stages begins."""
 
     def attempt(self, lease: str) -> None:
-        """The run continues under `lease`, which every draw that it begins will carry in the ledger."""
+        """Remember that the run continues under `lease`, which every draw that it begins carries in the ledger."""
         self.lease = lease
 
     def note(self, text: str) -> None:
-        """Something that the operator should know; public facts alone."""
+        """Report something that the operator should know; public facts alone."""
 
     def started(self, stage: str) -> None:
-        """A stage begins."""
-        self._stage, self._begun = stage, time.monotonic()
+        """Report that a stage begins."""
+        self._stage = stage
+        self._begun = time.monotonic()
         self._due = self._begun + _FIRST
 
     def advanced(self, text: str) -> None:
-        """A stage, whichever thread works on it, says how far it is: now and then that is told."""
-        now = time.monotonic()
-        if now >= self._due:
-            self._due = now + _NEXT
-            self.progress(text, now - self._begun)
+        """Take the progress of the current stage, from any of its threads, and report it from time to time."""
+        moment = time.monotonic()
+        if moment >= self._due:
+            self._due = moment + _NEXT
+            self.progress(text, moment - self._begun)
 
     def progress(self, text: str, seconds: float) -> None:
-        """So far is a stage after so many seconds."""
+        """Report how far the current stage is after `seconds`."""
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
-        """A stage ended; `charged` names the draws that it was charged for."""
+        """Report that a stage ended; `charged` names the draws that it was charged for."""
 
     def stopped(self, error: BaseException) -> None:
-        """The run ends with an error, before all of its stages have ended."""
+        """Report that the run ends with an error, before all of its stages have ended."""
 
     def published(self, release: str, *, is_waiting: bool) -> None:
-        """The run ends well: where its release is, or what awaits approval."""
+        """Report that the run ends well, with the place of its release, or that the release awaits approval."""
 
     def end(self) -> None:
-        """The run is over, one way or another."""
+        """Report that the run is over, whether it ended well or not."""
 
 
 class LineReporter(Reporter):
-    """One JSON line for whatever happens, for pipelines; `time` is UTC."""
+    """Prints a JSON line for each event, for pipelines; `time` is UTC."""
 
     def __init__(self, stream: TextIO, run: str, dataset: str) -> None:
         super().__init__()
-        self._stream, self._run, self._dataset = stream, run, dataset
+        self._stream = stream
+        self._run = run
+        self._dataset = dataset
 
     def note(self, text: str) -> None:
-        """Print it."""
+        """Print the note."""
         self.line("note", text=text)
 
     def progress(self, text: str, seconds: float) -> None:
-        """Print it."""
+        """Print how far the current stage is."""
         self.line("progress", stage=self._stage, text=text, seconds=round(seconds, 3))
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
@@ -108,36 +115,38 @@ class LineReporter(Reporter):
         self.line("stage", stage=stage, seconds=round(seconds, 3), charged=charged)
 
     def stopped(self, error: BaseException) -> None:
-        """Print the last stage and what kind of error it was; what depends on the data is said on standard error alone."""
-        message = str(error) if isinstance(error, MarginweaveError) else ""  # of an `OperatorError` no more than that
+        """Print the last stage and the kind of error; text that depends on the data goes to standard error alone."""
+        message = (
+            str(error) if isinstance(error, MarginweaveError) else ""
+        )  # of an `OperatorError` this leaves out its detail
         self.line(Ending.of(error), stage=self._stage, error=type(error).__name__, message=message)
 
     def published(self, release: str, *, is_waiting: bool) -> None:
-        """Print it."""
+        """Print the place of the release."""
         self.line("awaiting approval" if is_waiting else "finished", release=release)
 
     def line(self, event: str, **facts: object) -> None:
         """Print one line."""
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": time, "event": event, "run": self._run, "dataset": self._dataset, **facts}
-        with suppress(OSError):  # nobody listens any more: no reason to stop a release
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "event": event, "run": self._run, "dataset": self._dataset, **facts}
+        with suppress(OSError):  # nobody reads the lines any more: no reason to stop a release
             self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
 
 
 class LogReporter(Reporter):
-    """Lines for `say`: Prefect's log of the flow run, where a worker has started it, or standard error of a notebook."""
+    """Gives lines to `say`: Prefect's log of the flow run, where a worker has started it, or standard error of a notebook."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
         self._say = say
 
     def note(self, text: str) -> None:
-        """Say it."""
+        """Say the note."""
         self._say(text)
 
     def progress(self, text: str, seconds: float) -> None:
-        """Say it."""
+        """Say how far the current stage is."""
         self._say(f"{self._stage}: {text}, {seconds:.0f} s so far")
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
@@ -150,17 +159,20 @@ def _charges(charged: tuple[str, ...]) -> str:
 
 
 class TerminalReporter(Reporter):
-    """A progress bar over the stages."""
+    """Shows a progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         super().__init__()
-        begin, end = (
-            (SpinnerColumn(), TextColumn("{task.description:<20}")),
-            (MofNCompleteColumn(), TimeElapsedColumn()),
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description:<20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
         )
-        self._progress = Progress(*begin, BarColumn(), *end, console=console, transient=True)
+        self._progress = Progress(*columns, console=console, transient=True)
         self._bar = self._progress.add_task("starting", total=None)
         self._progress.start()
 
@@ -169,7 +181,7 @@ class TerminalReporter(Reporter):
         self._progress.update(self._bar, total=stages)
 
     def note(self, text: str) -> None:
-        """Leave a line behind."""
+        """Print the note above the bar."""
         self._progress.console.print(text, style="dim", markup=False, highlight=False, emoji=False)
 
     def started(self, stage: str) -> None:
@@ -178,15 +190,16 @@ class TerminalReporter(Reporter):
         self._progress.update(self._bar, description=stage)
 
     def advanced(self, text: str) -> None:
-        """Show it beside the stage's name."""
+        """Show the stage's progress after its name."""
         self._progress.update(self._bar, description=f"{self._stage}: {text}")
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
-        """Leave a line behind and go on."""
+        """Print a line for the stage above the bar, and advance the bar."""
         from rich.text import Text
 
-        text = f"  {seconds:.1f} s{_charges(charged)}"
-        self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (text, "dim")))
+        facts = f"  {seconds:.1f} s{_charges(charged)}"
+        line = Text.assemble(("✓", "green"), f" {stage}", (facts, "dim"))
+        self._progress.console.print(line)
         self._progress.advance(self._bar)
 
     def end(self) -> None:
@@ -195,20 +208,24 @@ class TerminalReporter(Reporter):
 
 
 class LateReporter(Reporter):
-    """A bar for what takes longer than two seconds, on standard error where that can show one; elsewhere nothing."""
+    """Shows a bar for work that takes longer than two seconds, on standard error if it can show a bar; else nothing."""
 
     def __init__(self, stage: str) -> None:
         super().__init__()
-        self._stage, self._bar = stage, Reporter()
+        self._stage = stage
+        self._bar = Reporter()
 
     def advanced(self, text: str) -> None:
-        """Show it, once there is a bar."""
+        """Show the progress, once there is a bar."""
         super().advanced(text)
         self._bar.advanced(text)
 
     def progress(self, text: str, seconds: float) -> None:  # noqa: ARG002 - what the bar shows by itself
-        """Begin the bar where that was not tried yet."""
-        if type(self._bar) is Reporter and (console := bar_console()) is not None:
+        """Begin the bar if there is none yet, and a console can show it."""
+        if type(self._bar) is not Reporter:
+            return
+        console = bar_console()
+        if console is not None:
             self._bar = TerminalReporter(console)
             self._bar.started(self._stage)
 
@@ -218,30 +235,31 @@ class LateReporter(Reporter):
 
 
 def bar_console() -> Console | None:
-    """Standard error, where it is a terminal or a notebook that can show a bar."""
+    """Return standard error if it is a terminal or a notebook that can show a bar, else None."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    return console if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")) else None
+    can_show_bar = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets"))
+    return console if can_show_bar else None
 
 
 @contextmanager
 def shown_late(stage: str) -> Iterator[None]:
-    """Show how far what happens inside is, where it takes long and somebody looks (`LateReporter`)."""
-    chosen = LateReporter(stage)
-    heard = LISTENER.set(chosen.advanced)
+    """Show the progress of the work inside, where it takes long and somebody looks (`LateReporter`)."""
+    late_reporter = LateReporter(stage)
+    listener_token = LISTENER.set(late_reporter.advanced)
     try:
         yield
     finally:
-        chosen.end()
-        LISTENER.reset(heard)
+        late_reporter.end()
+        LISTENER.reset(listener_token)
 
 
 _REPORTER: ContextVar[Reporter] = ContextVar("reporter")
 
 
 def reporter() -> Reporter:
-    """The reporter of this run, or one that prints nothing."""
+    """Return the reporter of this run, or one that prints nothing."""
     return _REPORTER.get(None) or Reporter()
 
 
@@ -253,10 +271,19 @@ def report_to(chosen: Reporter) -> None:
 
 @contextmanager
 def reporting(to: Console | Reporter | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
-    """Report on a console if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
-    lines = LineReporter(sys.stdout, run, dataset)
-    chosen = to if isinstance(to, Reporter) else TerminalReporter(to) if to and to.is_terminal else lines
-    token, heard = _REPORTER.set(chosen), LISTENER.set(chosen.advanced)
+    """Report the run inside, and an error that ends it: to the reporter `to`, to a console `to`, or in JSON lines.
+
+    A console is used if it is a terminal; otherwise the lines go to standard output.
+    """
+    chosen: Reporter
+    if isinstance(to, Reporter):
+        chosen = to
+    elif to and to.is_terminal:
+        chosen = TerminalReporter(to)
+    else:
+        chosen = LineReporter(sys.stdout, run, dataset)
+    reporter_token = _REPORTER.set(chosen)
+    listener_token = LISTENER.set(chosen.advanced)
     UNFINISHED.append(chosen.stopped)
     try:
         yield chosen
@@ -266,5 +293,5 @@ def reporting(to: Console | Reporter | None, run: str = "", dataset: str = "") -
     finally:
         UNFINISHED.remove(chosen.stopped)
         chosen.end()
-        _REPORTER.reset(token)
-        LISTENER.reset(heard)
+        _REPORTER.reset(reporter_token)
+        LISTENER.reset(listener_token)

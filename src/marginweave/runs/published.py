@@ -1,4 +1,4 @@
-"""What can be done with a published release: copy it, synthesize, evaluate and report once more."""
+"""Commands on a published release: copy it, compare it, make new records, and write its report again."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ if TYPE_CHECKING:
 
 
 def released_verdict(release: Path) -> VerdictSummary | None:
-    """What evaluation.json says a release is good for; None where the file is missing. DP: post-processing."""
+    """Return the verdict of a release's evaluation.json; None where the file is missing. DP: post-processing."""
     content = read_file(release / "evaluation.json")
     return None if content is None else Evaluation.from_json(content).summary
 
 
 def outcome_words(account: AccountSums, verdict: VerdictSummary | None) -> list[str]:
-    """What a run says at its end: what the account has spent, and what the release is good for."""
+    """Return the lines that a run prints at its end: the account's spent budget, and the verdict on the release."""
     spent = f"epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent at delta {account.delta:g}"
-    said = [
+    lines = [
         f"Account {account.dataset}: {spent}, {account.releases} release(s)",
         "  This sum is no bound under adaptively chosen budgets; the cap is",
     ]
     if verdict is not None:
-        said += [f"Verdict: {verdict.publication}", *(f"  {each}" for each in (*verdict.says, *verdict.advice))]
-    return said
+        lines.append(f"Verdict: {verdict.publication}")
+        lines += [f"  {sentence}" for sentence in (*verdict.says, *verdict.advice)]
+    return lines
 
 
 def is_published_as_it_is(verdict: VerdictSummary | None) -> bool:
-    """Whether `publish` copies a release without being told to do so even so."""
+    """Return whether `publish` copies a release without `--even-so`."""
     return verdict is None or verdict.publication != "not for publication"
 
 
 def next_words(run: str, report: Path | str, verdict: VerdictSummary | None) -> str:
-    """What to do after a release: read it, and publish it where `publish` would not refuse."""
+    """Return a sentence on what to do after a release: read it, and publish it where `publish` would not refuse."""
     if is_published_as_it_is(verdict):
         return f"Next: open {report}, then marginweave publish {run} --to FOLDER"
     return f"Next: open {report}; publish would refuse this release, for what the verdict says"
@@ -61,22 +62,21 @@ def next_words(run: str, report: Path | str, verdict: VerdictSummary | None) -> 
 def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:
     """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
 
-    account.json has none, and is copied as it is.
+    account.json has no digest, and is copied as it is. A release with the verdict "not for publication" is copied only with
+    `even_so`.
 
-    One whose verdict is "not for publication" is copied `even_so` alone.
-
-    Returns what was copied, what stayed, and the run that corrects this one, if there is one. What else is in `release/`, such
-    as records that were synthesized later, has no digest in the ledger and is not copied.
+    Returns the names that were copied, those that were not, and the run that corrects this one, if there is one. Other files in
+    `release/`, such as records that were synthesized later, have no digest in the ledger and are not copied.
 
     Raises:
         InputError: no published run, or a target that is not empty, or that lies in the home or around it.
         StageError: a released file is missing or was changed; nothing is left at `to`.
     """
     folder, manifest = finished_run(home, run)
-    judged = released_verdict(folder.release)
-    if judged is not None and not is_published_as_it_is(judged) and not even_so:
+    verdict = released_verdict(folder.release)
+    if verdict is not None and not is_published_as_it_is(verdict) and not even_so:
         raise InputError(
-            f"run {run} is not for publication: {' '.join(judged.says)} Read {folder.release / 'report.html'}; to copy it "
+            f"run {run} is not for publication: {' '.join(verdict.says)} Read {folder.release / 'report.html'}; to copy it "
             "nevertheless, add --even-so"
         )
     contents = {}
@@ -91,29 +91,32 @@ def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tu
     contents[ACCOUNT] = account
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):
-        present = {entry.name for entry in folder.release.iterdir()}
-    return sorted(contents), sorted(present - contents.keys()), corrections(home).get(manifest.release)
+        present_names = {entry.name for entry in folder.release.iterdir()}
+    not_copied = sorted(present_names - contents.keys())
+    correcting_run = corrections(home).get(manifest.release)
+    return sorted(contents), not_copied, correcting_run
 
 
 def check_target(home: Path, to: Path) -> Path:
-    """The place `to`, with links resolved, where something that leaves the home may be put.
+    """Return the place `to`, with links resolved, after checking that files may leave the home for it.
 
     Raises:
         InputError: it lies among the runs or around them, its folder is not there, or it is taken.
     """
     with at_place(to, "used"):
-        place, runs = to.expanduser().resolve(), (home / "runs").resolve()
+        place = to.expanduser().resolve()
+        runs = (home / "runs").resolve()
         if place.is_relative_to(runs) or runs.is_relative_to(place):
             raise InputError(f"{to} must not be nested with {runs}: what leaves goes to another place")
         if not place.parent.is_dir():
             raise InputError(f"{place.parent} is not a folder")
-        if to.is_symlink() or (place.exists() and not (place.is_dir() and not any(place.iterdir()))):
+        if to.is_symlink() or not _is_free(place):
             raise InputError(f"{to} is not an empty folder; choose another place with --to")
     return place
 
 
 def write_folder(place: Path, contents: Mapping[str, bytes]) -> None:
-    """Make `place`, new or empty, a folder with these files, in one step: after a crash it is whole or not there.
+    """Make `place`, new or empty, a folder with these files, in one step: after a crash it is complete or not there.
 
     Raises:
         MachineError: the disk refuses.
@@ -132,7 +135,9 @@ def write_folder(place: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def regenerate_records(home: Path, run: str, *, records: int | None, seed: int | None, to: Path | None) -> Path:
-    """Write new synthetic records of a finished release, with a privacy statement of their own. DP: post-processing.
+    """Write new synthetic records of a finished release, with their privacy statement. DP: post-processing.
+
+    Returns the folder of the records.
 
     Raises:
         InputError: no finished run, or the folder holds something already.
@@ -147,8 +152,8 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
         reporter().note(f"{folder.release} {published.refitted}")
     place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
-    looked = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)
-    selected = looked or bool(published.statement.selected_after_internal_evaluation)
+    was_evaluated = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)
+    selected = was_evaluated or bool(published.statement.selected_after_internal_evaluation)
     statement = published.statement.model_copy(
         update={"synthesis": settings.model_dump(mode="json"), "selected_after_internal_evaluation": selected}
     )
@@ -160,17 +165,19 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
 
 
 def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
-    """The report of a release, or the pages of a finished one written anew to the folder `to`: the same bytes.
+    """Return the path of a release's report; with `to`, write the pages of a finished release again there: the same bytes.
 
-    Where a release awaits approval, its report is what the decision is made on.
+    For a release that awaits approval, it is the report that the decision is based on.
 
     Raises:
         InputError: no finished run, or the folder holds something already.
         StageError: the files are not those that were booked.
     """
     folder, manifest = existing_run(home, run)
-    if to is None and apply_decision(folder, manifest).state == RunState.AWAITING and folder.proposed.exists():
-        return folder.proposed / "report.html"
+    if to is None:
+        state = apply_decision(folder, manifest).state
+        if state == RunState.AWAITING and folder.proposed.exists():
+            return folder.proposed / "report.html"
     folder, _ = finished_run(home, run)
     if to is None:
         return folder.release / "report.html"
@@ -182,7 +189,7 @@ def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
 
 
 def compare_with(home: Path, run: str, against: str, to: Path | None) -> ReleaseComparison:
-    """What changed from the release `against` to that of `run`, beyond noise; the page goes to the new folder `to`.
+    """Compare the release `against` with that of `run`: changes beyond noise. Write the page to the new folder `to`.
 
     Each is the name of a run, or the folder of a release. DP: post-processing.
 
@@ -191,16 +198,18 @@ def compare_with(home: Path, run: str, against: str, to: Path | None) -> Release
     """
     from marginweave.publish.comparison import compare_releases, render_comparison
 
-    before, after = (_with_time(home, named) for named in (against, run))
-    found = compare_releases(before, after)
+    before = _with_time(home, against)
+    after = _with_time(home, run)
+    comparison = compare_releases(before, after)
     if to is not None:
         _check_empty(to, "choose another folder with --to")
-        write_folder(to.resolve(), {"comparison.html": render_comparison(found, before, after)})
-    return found
+        page = render_comparison(comparison, before, after)
+        write_folder(to.resolve(), {"comparison.html": page})
+    return comparison
 
 
 def _with_time(home: Path, named: str) -> PublishedRelease:
-    """The release; of a run its statement has the time at which it was begun, where the published one has the day alone."""
+    """Return a release. For a run its statement has the time of its begin, where the published statement has only the day."""
     from marginweave.publish.reader import PublishedRelease
     from marginweave.runs.lookup import release_folder
 
@@ -208,17 +217,26 @@ def _with_time(home: Path, named: str) -> PublishedRelease:
     release = PublishedRelease.read(place)
     if place == Path(named):
         return release
-    begun = f"{existing_run(home, named)[1].created.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return replace(release, statement=release.statement.model_copy(update={"begun": begun}))
+    _, manifest = existing_run(home, named)
+    begun = f"{manifest.created.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    statement = release.statement.model_copy(update={"begun": begun})
+    return replace(release, statement=statement)
 
 
 def _check_empty(place: Path, advice: str) -> None:
-    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+    if not _is_free(place):
         raise InputError(f"{place} is not an empty folder; {advice}")
 
 
+def _is_free(place: Path) -> bool:
+    """Return whether nothing is at `place`, or an empty folder."""
+    if not place.exists():
+        return True
+    return place.is_dir() and not any(place.iterdir())
+
+
 def releasable_evaluation(home: Path, run: str) -> Evaluation:
-    """The published comparison of a run's records with its counts.
+    """Return the published comparison of a run's records with its counts.
 
     Raises:
         InputError: no finished run.

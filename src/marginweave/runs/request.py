@@ -1,4 +1,4 @@
-"""What was asked for: by a command now, or when a run was begun."""
+"""A request for a run: made by a command, or read from the files of a run that was begun earlier."""
 
 from __future__ import annotations
 
@@ -28,46 +28,46 @@ if TYPE_CHECKING:
 
 _REQUEST = "request.json"
 STOPPED = "stopped.txt"
-"""What in `internal/` says why a run stopped before its first draw."""
+"""Name of the file in `internal/` that says why a run stopped before its first draw."""
 NEW_NAME = "give the new release a name with --run, in Python fit(…, run=NAME)"
-"""The advice where a run can never become the release that was asked for."""
+"""Advice for a run that can never become the requested release."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was asked for, before anything was looked at but the configuration."""
+    """A request for a run, as the configuration and the options say it; the table was not read yet."""
 
     path: Path
     configuration: Configuration
     folder: RunFolder
     source: str
-    ledger_file: Path | None = None  # of an example; None: where the environment says
+    ledger_file: Path | None = None  # the ledger of an example; None: the environment says where the ledger is
     suites: tuple[Path | None, Path | None] = (None, None)
-    certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
+    certificates: tuple[Path, ...] = ()  # files of the engine: authority, certificate, key
     supersedes: str | None = None  # the run that is to be corrected
     earlier: tuple[EarlierRelease, ...] = ()
-    checked_plan: Plan | None = None  # None where nothing had to be checked: the run has ended
+    checked_plan: Plan | None = None  # None where nothing had to be checked, because the run has ended
 
     @cached_property
     def plan(self) -> Plan:
-        """The split of the budget."""
+        """Split of the budget."""
         from marginweave.measurements.split import plan_budget
 
         return self.checked_plan or plan_budget(self.configuration)
 
     @cached_property
     def charged_plan(self) -> ChargedPlan:
-        """The same as it is reserved, with the terms of each draw."""
+        """Plan as it is reserved in the ledger, with the terms of each draw."""
         return self.plan.charged(self.configuration)
 
     @property
     def is_example(self) -> bool:
-        """Whether the source is public example data."""
+        """Return whether the source is public example data."""
         return self.source.startswith(EXAMPLE_PREFIX)
 
     @property
     def ledger_location(self) -> LedgerLocation:
-        """Where the ledger is."""
+        """Location of the ledger."""
         return self.ledger_file or ledger_location(os.environ)
 
 
@@ -80,7 +80,7 @@ def read_request(
     supersedes: str | None = None,
     below: Path | None = None,
 ) -> Request:
-    """The request that a configuration file and the options make; its paths are relative to `below`, or to the file.
+    """Return the request of a configuration file and the options; its paths are relative to `below`, or to the file.
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule.
@@ -90,7 +90,8 @@ def read_request(
     if run == "":
         raise InputError("--run and --source must not be empty")
     folder = RunFolder.at(home, run or configuration.default_run)
-    begun, named_earlier = folder.read_manifest(), configuration.earlier
+    begun = folder.read_manifest()
+    named_releases = configuration.earlier
     if begun is not None and begun.is_of(configuration):  # a run keeps the resolution of the version that began it
         configuration = configuration.as_resolved(begun.configuration)
     checked_plan = None
@@ -99,40 +100,40 @@ def read_request(
 
         checked_plan = check_size(configuration)
     below = below or path.resolve().parent
-    named = configuration.source.file if source is None else source
-    if not named.strip():
+    source_name = configuration.source.file if source is None else source
+    if not source_name.strip():
         raise InputError("--run and --source must not be empty")
-    named = find_from(below if source is None else Path.cwd(), named)
-    check_kind(named, configuration.source)
+    source_name = find_from(below if source is None else Path.cwd(), source_name)
+    check_kind(source_name, configuration.source)
     return Request(
         path=path.resolve(),
         configuration=configuration,
         folder=folder,
-        source=named,
-        ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
+        source=source_name,
+        ledger_file=example_ledger_location(home) if source_name.startswith(EXAMPLE_PREFIX) else None,
         suites=_suites(configuration, below),
         certificates=_certificates(configuration, below),
         supersedes=supersedes,
-        earlier=earlier_releases(named_earlier, configuration),
+        earlier=earlier_releases(named_releases, configuration),
         checked_plan=checked_plan,
     )
 
 
 def _suites(configuration: Configuration, below: Path) -> tuple[Path | None, Path | None]:
-    """The files of suites of expectations, of the table and of the records; one that cannot be read is refused."""
+    """Return the files of the suites of expectations, for the table and for the records; refuse one that cannot be read."""
     expectations = configuration.expectations
-    named = (expectations.input, expectations.output)
-    table, records = (None if name is None else below / name for name in named)
-    for suite in (table, records):
+    table_suite = None if expectations.input is None else below / expectations.input
+    records_suite = None if expectations.output is None else below / expectations.output
+    for suite in (table_suite, records_suite):
         if suite is not None:
             from marginweave.sources.suites import read_suite
 
-            read_suite(suite, raw_input=suite is table)
-    return table, records
+            read_suite(suite, raw_input=suite is table_suite)
+    return table_suite, records_suite
 
 
 def _certificates(configuration: Configuration, below: Path) -> tuple[Path, ...]:
-    """The files of certificates; an engine that cannot work, or that nothing would be counted by, is refused."""
+    """Return the files of certificates; refuse an engine that cannot work, or that would have nothing to count."""
     engine = configuration.engine
     if engine.dask is not None and importlib.util.find_spec("distributed") is None:
         raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
@@ -147,13 +148,13 @@ def _certificates(configuration: Configuration, below: Path) -> tuple[Path, ...]
 
 
 def remember(request: Request) -> None:
-    """Paths on this machine, for `resume`; in `internal/`, which nobody publishes."""
+    """Write the paths of a request on this machine for `resume`: to `internal/`, which nobody publishes."""
     content = {"configuration": str(request.path), "source": request.source}
     replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
 
 
 def original_request(home: Path, run: str) -> tuple[Path, str]:
-    """Configuration file and source with which a run was begun.
+    """Return the configuration file and the source with which a run was begun.
 
     Raises:
         InputError: there is no such run, or it was not begun.
@@ -173,12 +174,12 @@ def original_request(home: Path, run: str) -> tuple[Path, str]:
 
 
 def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
-    """Where the ledger of an existing run is."""
+    """Return the location of an existing run's ledger."""
     return ledger_file_of(folder, home) or ledger_location(os.environ)
 
 
 def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
-    """The ledger file of an existing run on example data, or None: the environment says where the ledger is.
+    """Return the ledger file of an existing run on example data, or None: the environment says where the ledger is.
 
     Raises:
         InputError: there is no such run.
@@ -188,16 +189,16 @@ def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
 
 
 def is_example(folder: RunFolder) -> bool:
-    """Whether a run was begun with public example data, which has a separate ledger.
+    """Return whether a run was begun with public example data, which has a separate ledger.
 
-    Where `internal/` was removed, its source is the one that its configuration names.
+    Where `internal/` was removed, the source is the one in its manifest.
 
     Raises:
         InputError: there is no such run.
         StageError: what it was begun with is not there, and its manifest is damaged.
     """
     try:
-        source = original_request(folder.home, folder.run)[1]
+        _, source = original_request(folder.home, folder.run)
     except MarginweaveError:
         manifest = folder.read_manifest()
         if manifest is None:

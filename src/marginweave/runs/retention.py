@@ -1,4 +1,4 @@
-"""The runs of a home: which there are, which still hold private files, and the removal of what is private."""
+"""Runs of a home: their list, which of them hold private files, and the removal of private files."""
 
 from __future__ import annotations
 
@@ -35,27 +35,34 @@ class RunSummary:
 
 
 def list_runs(home: Path) -> list[RunSummary]:
-    """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor.
+    """Return every run below `home`, by name: a damaged one is listed as such, a corrected one with its successor.
 
-    What was refused before it was begun is not listed: its folder has a lock, and of a `fit` the configuration.
+    A run that was refused before it was begun is not listed. Its folder has only a lock, and for a `fit` the configuration.
     """
-    corrected = corrections(home)
-    listed = ((folder, _summary(folder, folder.readable_manifest(), corrected)) for folder in RunFolder.all_of(home))
-    return [run for folder, run in listed if run.state != "not begun" or _left_something(folder)]
+    correcting_runs = corrections(home)
+    summaries = []
+    for folder in RunFolder.all_of(home):
+        summary = _summary(folder, folder.readable_manifest(), correcting_runs)
+        if summary.state != "not begun" or _has_files_of_run(folder):
+            summaries.append(summary)
+    return summaries
 
 
-def _left_something(folder: RunFolder) -> bool:
-    return not {file.name for file in folder.path.rglob("*")} <= {".lock", "internal", "configuration.yaml", FRAME}
+def _has_files_of_run(folder: RunFolder) -> bool:
+    """Return whether the folder has any file that a refused request does not leave."""
+    names = {file.name for file in folder.path.rglob("*")}
+    return not names <= {".lock", "internal", "configuration.yaml", FRAME}
 
 
-def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, str]) -> RunSummary:
+def _summary(folder: RunFolder, manifest: Manifest | None, correcting_runs: dict[str, str]) -> RunSummary:
     if manifest is None:
         state = "damaged" if folder.manifest_file.exists() else "not begun"
-    elif manifest.state == RunState.FINISHED and manifest.release in corrected:
-        state = f"superseded by {corrected[manifest.release]}"
+    elif manifest.state == RunState.FINISHED and manifest.release in correcting_runs:
+        state = f"superseded by {correcting_runs[manifest.release]}"
     else:
         state = _WORDS.get(manifest.state, manifest.state.value)
-    if (manifest is None or manifest.state == RunState.RUNNING) and in_progress(folder):
+    may_be_running = manifest is None or manifest.state == RunState.RUNNING
+    if may_be_running and in_progress(folder):
         state = "in progress"
     return RunSummary(
         name=folder.run,
@@ -68,12 +75,12 @@ def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, 
 
 
 def holds_exact(folder: RunFolder) -> bool:
-    """Whether an internal evaluation is kept, which compares with the rows and is exact; no purge removes it."""
+    """Return whether the run has an internal evaluation, which compares with the rows and is exact; no purge removes it."""
     return folder.internal_evaluation.exists() or folder.internal_report.exists()
 
 
 def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
-    """Remove what is private in a run, and what was rejected; of an unfinished one, give back what was not drawn.
+    """Remove the private and the rejected files of a run; for an unfinished run, return the draws that were not begun.
 
     Raises:
         InputError: no such run, or an unfinished one without `unfinished`.
@@ -87,9 +94,9 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
     folder, manifest = existing_run(home, run)
     apply_decision(folder, manifest)
     with run_lock(folder):
-        folder, manifest = existing_run(home, run)  # as it is now that nobody else works on it
+        folder, manifest = existing_run(home, run)  # read again: under the lock nobody else works on it
         if manifest.state == RunState.RUNNING:
-            manifest = _ended(folder, manifest, home, unfinished=unfinished)
+            manifest = _end_run(folder, manifest, home, unfinished=unfinished)
         if manifest.state == RunState.REJECTED and folder.proposed.exists():
             with at_place(folder.proposed, "removed"):
                 shutil.rmtree(folder.proposed)
@@ -97,22 +104,25 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
 
 
 def purge_older(home: Path, age: timedelta) -> tuple[list[str], list[str]]:
-    """Purge every run of which nothing was heard for so long, unfinished ones too, but none that is in progress.
+    """Purge every run without any activity for the time `age`, also unfinished ones, but none that is in progress.
 
-    Returns the runs that hold nothing private any more, and those that are in progress.
+    Returns the runs that were purged, and those that are in progress.
 
     Raises:
         StageError: some could not be purged; the others were.
     """
-    before, done, busy, failed = datetime.now(UTC) - age, [], [], []
+    cutoff = datetime.now(UTC) - age
+    done = []
+    busy = []
+    failed = []
     for folder in RunFolder.all_of(home):
         manifest = folder.readable_manifest()
-        if _last_word(folder, manifest) > before:
+        if _last_activity(folder, manifest) > cutoff:
             continue
         try:
             if in_progress(folder):
                 busy.append(folder.run)
-            elif _holds_something(folder, manifest):
+            elif _is_purgeable(folder, manifest):
                 purge_run(home, folder.run, unfinished=True)
                 done.append(folder.run)
         except MarginweaveError as error:
@@ -122,8 +132,12 @@ def purge_older(home: Path, age: timedelta) -> tuple[list[str], list[str]]:
     return done, busy
 
 
-def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: bool) -> Manifest:
-    """An unfinished run brought to its end: to the one that the ledger knows, or given up."""
+def _end_run(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: bool) -> Manifest:
+    """Bring an unfinished run to the end that the ledger has for it, or give it up, and return its manifest.
+
+    Raises:
+        InputError: the ledger has no end for it, and it is not to be given up (`unfinished`).
+    """
     ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home, folder.path, manifest.release))
     manifest = sync_with_ledger(folder, manifest, ledger)
     if manifest.state != RunState.RUNNING:
@@ -140,31 +154,36 @@ def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: boo
 
 
 def _give_up(ledger: Ledger, release_id: str) -> None:
-    """Shut out every attempt at a release, give back what was never begun, and book what was begun as lost."""
+    """Shut out every attempt at a release, return the draws that were never begun, and record those begun as lost."""
     lease = uuid.uuid4().hex
     if ledger.releases.find(release_id) is None:
         return
     ledger.draws.take_lease(release_id, lease)
-    record = ledger.releases.find(release_id)  # as it stands now that no other attempt can move it
+    record = ledger.releases.find(release_id)  # read again: no other attempt can change it any more
     assert record is not None
     for draw in record.draws:
         if draw.state == State.DRAWN:
             ledger.draws.lose(release_id, draw.name, lease)
-    ledger.draws.return_unused(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
+    reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
+    ledger.draws.return_unused(release_id, reserved)
 
 
-def _holds_something(folder: RunFolder, manifest: Manifest | None) -> bool:
-    """Whether there is something for a purge to remove; of what awaits approval, the ledger has the last word."""
-    if any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases())):
+def _is_purgeable(folder: RunFolder, manifest: Manifest | None) -> bool:
+    """Return whether a purge would remove files; for a run that awaits approval, the ledger decides."""
+    places = (folder.private, folder.derived, *folder.staged_releases())
+    if any(place.exists() for place in places):
         return True
-    if manifest is None or manifest.state not in {RunState.AWAITING, RunState.REJECTED} or not folder.proposed.exists():
+    if manifest is None or manifest.state not in {RunState.AWAITING, RunState.REJECTED}:
+        return False
+    if not folder.proposed.exists():
         return False
     return apply_decision(folder, manifest).state != RunState.AWAITING
 
 
-def _last_word(folder: RunFolder, manifest: Manifest | None) -> datetime:
-    """When the run was begun or has ended its newest stage; without a readable manifest, when its folder was changed."""
+def _last_activity(folder: RunFolder, manifest: Manifest | None) -> datetime:
+    """Return when the run was begun or finished its last stage; without a readable manifest, when its folder changed."""
     if manifest is None:
         with at_place(folder.path, "read"):
             return datetime.fromtimestamp(folder.path.stat().st_mtime, UTC)
-    return max([manifest.created, *(entry.finished for entry in manifest.stages.values())])
+    stage_ends = [entry.finished for entry in manifest.stages.values()]
+    return max([manifest.created, *stage_ends])
