@@ -115,7 +115,15 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
             for v, label in enumerate(labels[j]):
                 reported, low, high = released.get((j, v), (None, None, None))
                 synthetic = round(float(shown.values[j][v]) * scale)
-                values.append(ValueCounts(label=label, reported=reported, low=low, high=high, synthetic=synthetic))
+                values.append(
+                    ValueCounts(
+                        label=label,
+                        reported=reported,
+                        low=low,
+                        high=high,
+                        synthetic=synthetic,
+                    )
+                )
         shown_values = _values_to_show(values, is_ordered=ordered.issuperset(attributes))
         section = Distribution(
             name=name,

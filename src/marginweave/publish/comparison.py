@@ -377,11 +377,18 @@ def _marginal_value_counts(
 
 def _counts(measured: Integers, intervals: Intervals) -> Iterator[_Count]:
     """Yield each count with its interval."""
-    for count, low, high in zip(measured.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True):
+    lows = intervals.low.tolist()
+    highs = intervals.high.tolist()
+    for count, low, high in zip(measured.tolist(), lows, highs, strict=True):
         yield _Count(count=count, low=low, high=high)
 
 
-def _pair_counts(release: PublishedRelease, chance: Chance, shared: set[str], tail: float) -> dict[_Value, _Count]:
+def _pair_counts(
+    release: PublishedRelease,
+    chance: Chance,
+    shared: set[str],
+    tail: float,
+) -> dict[_Value, _Count]:
     """Return the counts of released pairs of values of shared columns.
 
     Where chance decides before rows are counted, the interval is of the expected count.
@@ -413,5 +420,6 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
     labels = aggregates.domain.labels
     counts = _counts(intervals.counts_to_show(level.counts), intervals)
     for columns, codes, count in zip(level.columns.tolist(), level.values.tolist(), counts, strict=True):
-        value = tuple((names[j], labels[j][code]) for j, code in zip(columns, codes, strict=True))
+        pairs = zip(columns, codes, strict=True)
+        value = tuple((names[j], labels[j][code]) for j, code in pairs)
         yield value, count

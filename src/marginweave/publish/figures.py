@@ -41,7 +41,13 @@ _MOST_NUMBERED = 10  # a heat map of more attributes has no room for its numbers
 class _Figure:
     """An `<svg>` element for an HTML page: scales with the page, with `title` and `description` as its text alternative."""
 
-    def __init__(self, name: str, height: float, title: str, description: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        height: float,
+        title: str,
+        description: str,
+    ) -> None:
         attributes = {
             "viewBox": f"0 0 {_tidy(WIDTH)} {_tidy(height)}",
             "role": "img",
@@ -70,11 +76,24 @@ class _Figure:
         element.text = printable or None
         return element
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+    def line(
+        self,
+        x1: float,
+        y1: float,
+        x2: float,
+        y2: float,
+        kind: str,
+    ) -> None:
         """Add a straight line."""
         self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
-    def axis(self, places: Iterable[tuple[float, str]], top: float, bottom: float, title: str = "") -> None:
+    def axis(
+        self,
+        places: Iterable[tuple[float, str]],
+        top: float,
+        bottom: float,
+        title: str = "",
+    ) -> None:
         """Add vertical lines from a horizontal axis, their numbers below it, and the title of the axis."""
         for x, number in places:
             self.line(x, top, x, bottom, "grid")
@@ -145,7 +164,8 @@ def distribution_figure(distribution: Distribution, name: str) -> Markup:
     title = f"{distribution.name}: synthetic records beside released counts"
     figure = _Figure(name, bottom + _BELOW, title, description)
     counts = ["" if value.reported is None else f"{value.reported:,}" for value in values]
-    most = max((max(value.synthetic, value.reported or 0, value.high or 0) for value in values), default=1)
+    largest = [max(value.synthetic, value.reported or 0, value.high or 0) for value in values]
+    most = max(largest, default=1)
     axis_left, place = _axis_between(labels, counts, max(most, 1))
     ticks = [(place(tick), f"{tick:,.0f}") for tick in _ticks(max(most, 1), 1.0)]
     figure.axis(ticks, 4, bottom)
@@ -191,7 +211,8 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Marku
     middles, bottom = _rows(labels)
     title = "The marginals that the synthetic records keep worst"
     figure = _Figure(name, bottom + 34, title, description)
-    most = max((max(row.tvd, row.noise or 0) for row in rows), default=0) or 1
+    largest = [max(row.tvd, row.noise or 0) for row in rows]
+    most = max(largest, default=0) or 1
     axis_left, place = _axis_between(labels, ["0.000"], most)
     ticks = [(place(tick), f"{tick:g}") for tick in _ticks(most)]
     figure.axis(ticks, 4, bottom)
@@ -201,7 +222,8 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Marku
         width = place(row.tvd) - axis_left
         figure.add("rect", x=axis_left, y=middle - 5.4, width=width, height=10.8, class_="distance")
         if row.noise is not None:
-            figure.line(place(row.noise), middle - 8, place(row.noise), middle + 8, "noise")
+            x = place(row.noise)
+            figure.line(x, middle - 8, x, middle + 8, "noise")
     figure.add("rect", x=8.0, y=bottom + 22.0, width=10.0, height=8.0, class_="distance")
     figure.add("text", "distance (TVD)", x=22.0, y=bottom + 29.5)
     if any(row.noise is not None for row in rows):
@@ -210,7 +232,12 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Marku
     return figure.markup()
 
 
-def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | None]], title: str, name: str) -> Markup:
+def association_figure(
+    names: Sequence[str],
+    matrix: Sequence[Sequence[float | None]],
+    title: str,
+    name: str,
+) -> Markup:
     """Return a heat map of association from 0 to 1; cells below 0.1 are empty, and pairs without a number are hatched."""
     size = len(names)
     cells = np.array(matrix, float).reshape(size, size)  # None becomes NaN
@@ -225,7 +252,8 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     hatch: dict[str, Any] = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
     figure.add("path", parent=figure.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
     figure.add("rect", x=axis_left, y=2.0, width=side, height=side, class_="frame")
-    colors = np.clip(np.nan_to_num(cells, nan=-0.1) * _COLORS, -1, _COLORS - 1).astype(int)
+    scaled = np.nan_to_num(cells, nan=-0.1) * _COLORS
+    colors = np.clip(scaled, -1, _COLORS - 1).astype(int)
     np.fill_diagonal(colors, _SAME)
     _add_cells(figure, colors, axis_left, unit, name)
     for i, label in enumerate(labels):
@@ -240,7 +268,13 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     return figure.markup()
 
 
-def _add_cells(figure: _Figure, colors: NDArray[np.int_], axis_left: float, unit: float, name: str) -> None:
+def _add_cells(
+    figure: _Figure,
+    colors: NDArray[np.int_],
+    axis_left: float,
+    unit: float,
+    name: str,
+) -> None:
     """Add the cells of a heat map: one path for each color, as one for each cell of 200 columns would fill the page."""
     width = _tidy(unit)
     for color in map(int, np.unique(colors)):
@@ -252,7 +286,13 @@ def _add_cells(figure: _Figure, colors: NDArray[np.int_], axis_left: float, unit
         figure.add("path", d="".join(squares), **_fill(color, name))
 
 
-def _add_numbers(figure: _Figure, cells: Floats, colors: NDArray[np.int_], axis_left: float, unit: float) -> None:
+def _add_numbers(
+    figure: _Figure,
+    cells: Floats,
+    colors: NDArray[np.int_],
+    axis_left: float,
+    unit: float,
+) -> None:
     """Add the numbers to the cells of a heat map."""
     for row, column in np.argwhere(~np.isnan(cells) & (colors != _SAME)):
         x = axis_left + (column + 0.5) * unit
@@ -317,7 +357,12 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     return figure.markup()
 
 
-def spending_figure(points: Sequence[tuple[datetime, float]], until: datetime, title: str, name: str) -> Markup:
+def spending_figure(
+    points: Sequence[tuple[datetime, float]],
+    until: datetime,
+    title: str,
+    name: str,
+) -> Markup:
     """Return a figure of the used part of an account after each of its releases, in steps, up to the moment `until`."""
     ends = (points[0], points[-1])
     description = "; ".join(f"{moment:%Y-%m-%d}: {100 * share:.0f} %" for moment, share in ends)

@@ -75,10 +75,12 @@ def read_model(table: pa.Table, fitted_to: EstimationInput, settings: MixtureSyn
     ends = np.cumsum([1, *(len(block.cells) for block in empty.blocks)])
     lists = table.column("shares").combine_chunks()
     flat = np.asarray(lists.flatten().to_numpy(), np.float64)
-    if len(lists) != ends[-1] or len(flat) % len(lists) or not np.isfinite(flat).all():
+    has_all_rows = len(lists) == ends[-1]
+    if not has_all_rows or len(flat) % len(lists) or not np.isfinite(flat).all():
         raise InputError(f"{MODEL} must have a row of weights and one for each combination of values")
     rows = flat.reshape(len(lists), -1)
-    shares = [np.ascontiguousarray(part.T) for part in np.split(rows, ends[:-1])[1:]]
+    _, *parts = np.split(rows, ends[:-1])
+    shares = [np.ascontiguousarray(part.T) for part in parts]
     measurements, _ = fitted_to.measured()
     fits = settled(settings, measurements, len(fitted_to.sizes), total).fits
     return replace(empty, weights=rows[0].copy(), shares=tuple(shares), fits=fits)

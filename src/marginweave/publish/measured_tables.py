@@ -46,9 +46,12 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
         numbers = _cell_numbers(marginal, i + 1, ~possible.contain(marginal.attributes, cells, blocks))
         pairs = []
         for a, codes in zip(marginal.attributes, cells, strict=True):
-            axis_texts = _coarse_texts(groups[a], marginal.coarser[a]) if a in marginal.coarser else texts[a]
+            axis_texts = texts[a]
+            if a in marginal.coarser:
+                axis_texts = _coarse_texts(groups[a], marginal.coarser[a])
             values = pa.array(axis_texts, pa.string()).take(pa.array(codes))
-            pairs.append((pa.repeat(marginals.domain.names[a], marginal.counts.size), values))
+            columns = pa.repeat(marginals.domain.names[a], marginal.counts.size)
+            pairs.append((columns, values))
         parts.append(with_combinations(numbers, pairs, longest))
     return pa.concat_tables(parts).combine_chunks()
 
@@ -135,7 +138,8 @@ def measured_together(marginals: Marginals, configuration: Configuration) -> lis
     single = _single_texts(marginals, configuration)
     for labels, codes in zip(single, drawn_compression_of(marginals, configuration).codes, strict=True):
         texts = np.array(labels, object)[: len(codes)]
-        groups.append([texts[codes == merged].tolist() for merged in range(int(codes.max()) + 1)])
+        number = int(codes.max()) + 1
+        groups.append([texts[codes == merged].tolist() for merged in range(number)])
     return groups
 
 
@@ -151,7 +155,8 @@ def _single_texts(marginals: Marginals, configuration: Configuration) -> list[li
 
 def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> list[str | None]:
     """Return the text of each code of a level, over the merged codes that have these labels."""
-    labels_of_codes: list[list[str | None]] = [[] for _ in range(int(level.max()) + 1)]
+    number = int(level.max()) + 1
+    labels_of_codes: list[list[str | None]] = [[] for _ in range(number)]
     for labels, coarse in zip(groups, level.tolist(), strict=True):
         labels_of_codes[coarse] += labels
     return [one_text(labels) for labels in labels_of_codes]

@@ -104,7 +104,8 @@ def _total_row(aggregates: Aggregates, positions: int, note: str) -> pa.Table:
     count = np.array([aggregates.record_count], np.int64)
     level = Level.join(0, [((), np.zeros((1, 0), np.int64), count)])
     sigma = aggregates.record_deviation
-    row = _rows(aggregates.domain, level, np.array([sigma]), count_interval(level.counts, sigma), positions)
+    intervals = count_interval(level.counts, sigma)
+    row = _rows(aggregates.domain, level, np.array([sigma]), intervals, positions)
     return row.set_column(row.num_columns - 1, "note", [[note]])
 
 
@@ -201,7 +202,13 @@ def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({}
     return table
 
 
-def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
+def _rows(
+    domain: Domain,
+    level: Level,
+    sigmas: Floats,
+    intervals: Intervals,
+    positions: int,
+) -> pa.Table:
     """Return the rows of one level; `sigmas` is the standard deviation of the noise of each, shape (combinations,)."""
     nowhere = np.zeros(len(level), np.bool_)
     impossible = nowhere if intervals.impossible is None else intervals.impossible
@@ -250,4 +257,9 @@ def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
             values[:, i] = [codes[j][label] for j, label in zip(places, labels, strict=True)]
         except KeyError:
             raise InputError("aggregates name a column or value that their configuration does not have") from None
-    return Level(length=length, columns=columns, values=values, counts=_numbers(table, "adjusted"))
+    return Level(
+        length=length,
+        columns=columns,
+        values=values,
+        counts=_numbers(table, "adjusted"),
+    )

@@ -49,7 +49,9 @@ def offer(
 def _degree(combinations: Combinations, node: int) -> int:
     """Return the number of combinations that extend a node."""
     width = combinations.width
-    return int(combinations.starts[(node + 1) * width]) - int(combinations.starts[node * width])
+    first = combinations.starts[node * width]
+    end = combinations.starts[(node + 1) * width]
+    return int(end) - int(first)
 
 
 @lean
@@ -57,7 +59,9 @@ def children_of(combinations: Combinations, state: GrowingState, node: int) -> i
     """List the available attributes of free columns that extend a node as candidates, ascending; return their number."""
     candidates = 0
     width = combinations.width
-    for place in range(combinations.starts[node * width], combinations.starts[(node + 1) * width]):
+    first = combinations.starts[node * width]
+    end = combinations.starts[(node + 1) * width]
+    for place in range(first, end):
         attribute = np.int64(combinations.extensions[place])
         if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
             state.candidates[candidates] = attribute
@@ -139,7 +143,13 @@ def extend(
 
 
 @lean
-def _fits(combinations: Combinations, state: GrowingState, first: int, last: int, attribute: int) -> bool:
+def _fits(
+    combinations: Combinations,
+    state: GrowingState,
+    first: int,
+    last: int,
+    attribute: int,
+) -> bool:
     """Return whether an attribute extends all members from `first` to `last` that have no value of its set."""
     group = combinations.sets[attribute]
     fits = True

@@ -111,7 +111,8 @@ def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> _Links:
             raise InputError("aggregates must be normalized: a part of a released combination is not released itself")
         level_places = _numbers(lower, offset)[rows] * attributes
         for j in range(level.length):
-            added = combination_keys(level.columns[:, j : j + 1], level.values[:, j : j + 1], sizes)
+            place = slice(j, j + 1)
+            added = combination_keys(level.columns[:, place], level.values[:, place], sizes)
             level_places[j] += np.searchsorted(attribute_keys, added)
         places.append(level_places.ravel())
         offset += len(lower)
@@ -154,7 +155,12 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
         The same with the added combinations, a missing value being the size of its column. DP: post-processing.
     """
     none = np.zeros((1, 0), np.int64)
-    lower = Level(length=0, columns=none, values=none, counts=np.array([aggregates.record_count], np.int64))
+    lower = Level(
+        length=0,
+        columns=none,
+        values=none,
+        counts=np.array([aggregates.record_count], np.int64),
+    )
     # a column of no set counts as a set with one column: no column is twice in a combination
     groups = np.where(np.asarray(sets) < 0, -1 - np.arange(len(sets)), sets)
     may_lack = np.array(optional, np.bool_)
@@ -187,13 +193,15 @@ def _with_missing(
     is_found = rows >= 0
     places = rows[is_found] * width + cells.columns[is_found, position]
     explained = np.bincount(places, weights=cells.counts[is_found], minlength=len(lower) * width)
-    unexplained = lower.counts[:, None] - explained.astype(np.int64).reshape(len(lower), width)
+    explained = explained.astype(np.int64).reshape(len(lower), width)
+    unexplained = lower.counts[:, None] - explained
     # shape (combinations of `lower`, columns): whether the column can be added at `position`
     before = lower.columns[:, :, None] < np.arange(width)
     is_in_order = before.sum(axis=1) == position
     is_other_group = (groups[lower.columns[:, :, None]] != groups).all(axis=1)
     later = slice(position, None)
-    is_last_missing = (lower.values[:, later] < missing[lower.columns[:, later]]).all(axis=1, keepdims=True)
+    has_value = lower.values[:, later] < missing[lower.columns[:, later]]
+    is_last_missing = has_value.all(axis=1, keepdims=True)
     chosen, columns = np.nonzero((unexplained > 0) & is_in_order & is_other_group & is_last_missing & optional)
     added_columns = np.insert(lower.columns[chosen], position, columns, axis=1)
     added_values = np.insert(lower.values[chosen], position, missing[columns], axis=1)
@@ -217,4 +225,9 @@ def _consistent(cells: Level, lower: Level, sizes: tuple[int, ...]) -> Level:
     counts = cells.counts[order]
     if lower.length:
         counts = np.minimum(counts, lower.counts[rows[:, order]].min(axis=0))
-    return Level(length=cells.length, columns=cells.columns[order], values=cells.values[order], counts=counts)
+    return Level(
+        length=cells.length,
+        columns=cells.columns[order],
+        values=cells.values[order],
+        counts=counts,
+    )

@@ -79,7 +79,8 @@ def decode_table(
     arrays = {name: kinds[name].declare(array) for name, array in arrays.items()}
     for name, column in configuration.columns.items():
         if isinstance(column, ConstantColumn):
-            arrays[name] = pa.repeat(pa.scalar(column.value, pa.string()), len(codes[0]))
+            constant = pa.scalar(column.value, pa.string())
+            arrays[name] = pa.repeat(constant, len(codes[0]))
     return pa.table({name: arrays[name] for name in configuration.output_names})
 
 
@@ -161,7 +162,12 @@ def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Confi
     return counts_of_columns
 
 
-def typed_table(table: pa.Table, domain: Domain, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:
+def typed_table(
+    table: pa.Table,
+    domain: Domain,
+    configuration: Configuration,
+    types: Mapping[str, str],
+) -> pa.Table:
     """Return a decoded table with each column in its type of the source, where that holds all that the column can have.
 
     Which columns those are, and all dtypes that pandas makes of the table, follow from public facts and from the released

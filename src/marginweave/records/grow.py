@@ -214,7 +214,13 @@ def _add(
 
 
 @lean
-def _close(combinations: Combinations, state: GrowingState, attribute: int, members: int, grown: int) -> None:
+def _close(
+    combinations: Combinations,
+    state: GrowingState,
+    attribute: int,
+    members: int,
+    grown: int,
+) -> None:
     """Mark combinations that an attribute has used up by joining: no part can be extended to them, by any attribute."""
     for i in range(members):
         node = child_of(combinations, state.members[i], attribute)

@@ -130,7 +130,14 @@ class GrowingState(NamedTuple):
 
 
 @lean
-def quantile_exceeds(number: int, fraction: float, above: int, low: int, high: int, point: int) -> bool:
+def quantile_exceeds(
+    number: int,
+    fraction: float,
+    above: int,
+    low: int,
+    high: int,
+    point: int,
+) -> bool:
     """Return whether the R-8 quantile of `number` counts, rounded to the nearest integer, is more than `point`.
 
     With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and

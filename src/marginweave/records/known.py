@@ -36,17 +36,25 @@ class ExactCounts:
         """
         total = round(part.tables[0].total)
         counts = np.bincount(cells_of(part, codes), minlength=int(np.prod(part.sizes)))
-        scaled_to_total = np.asarray(counts * (total / max(len(codes[0]), 1)), np.float64)
+        scale = total / max(len(codes[0]), 1)
+        scaled_to_total = np.asarray(counts * scale, np.float64)
         # round(sum * records / total) of each running sum, in Python's integers: products go beyond 64 bits
         sums = [int(sum_) for sum_ in np.cumsum(part.counts(scaled_to_total))]
         scaled_sums = [(2 * sum_ * records + total) // (2 * total) for sum_ in sums]
-        return cls(part=part, counts=np.asarray(np.diff(np.array([0, *scaled_sums])), np.int64))
+        differences = np.diff(np.array([0, *scaled_sums]))
+        return cls(part=part, counts=np.asarray(differences, np.int64))
 
     def in_shard(self, shard: int, shards: int) -> Integers:
         """Return the counts of a shard: records are dealt to the shards in turn, so each shard and all of them add up."""
         return np.diff((np.cumsum(self.counts) + shard) // shards, prepend=0)
 
-    def hold(self, codes: Sequence[Codes], wanted: Integers, is_allowed: Holds, generator: np.random.Generator) -> None:
+    def hold(
+        self,
+        codes: Sequence[Codes],
+        wanted: Integers,
+        is_allowed: Holds,
+        generator: np.random.Generator,
+    ) -> None:
         """Move records, in place, so that every combination has its `wanted` number of them; which ones is chance.
 
         Args:
@@ -65,19 +73,27 @@ class ExactCounts:
         movers = order[is_moved]
         places = np.repeat(np.arange(len(wanted)), np.maximum(-excess, 0))
         cells[movers] = _paired(cells[movers], places, self.part.sizes)
-        for a, new_codes in zip(self.part.attributes, np.unravel_index(cells[movers], self.part.sizes), strict=True):
-            codes[a][movers] = new_codes
+        new_codes = np.unravel_index(cells[movers], self.part.sizes)
+        for a, new_column in zip(self.part.attributes, new_codes, strict=True):
+            codes[a][movers] = new_column
         broken = movers[~is_allowed([code[movers] for code in codes])]
         self._mend(codes, cells, broken, generator)
 
-    def _mend(self, codes: Sequence[Codes], cells: Integers, broken: Integers, generator: np.random.Generator) -> None:
+    def _mend(
+        self,
+        codes: Sequence[Codes],
+        cells: Integers,
+        broken: Integers,
+        generator: np.random.Generator,
+    ) -> None:
         """Copy what rules tie to a combination to each broken record, from a random unbroken record with the combination."""
         is_sound = np.ones(len(cells), np.bool_)
         is_sound[broken] = False
         sound = _grouped(cells, np.flatnonzero(is_sound))
         first = np.searchsorted(cells[sound], cells[broken], "left")
         last = np.searchsorted(cells[sound], cells[broken], "right")
-        drawn = first + np.floor(generator.random(len(broken)) * (last - first)).astype(np.int64)
+        points = generator.random(len(broken)) * (last - first)
+        drawn = first + np.floor(points).astype(np.int64)
         has_sound = last > first
         for a in self.part.tied:
             codes[a][broken[has_sound]] = codes[a][sound[drawn[has_sound]]]

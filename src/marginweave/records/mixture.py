@@ -31,7 +31,8 @@ def sample_stratified(model: Mixture, records: int, generator: np.random.Generat
     owners = np.repeat(np.arange(model.components), numbers)
     for block, shares in zip(model.blocks, model.shares, strict=True):
         counts = round_shares(shares, numbers, generator)
-        cells = np.repeat(np.tile(np.arange(shares.shape[1]), len(counts)), counts.ravel())
+        block_cells = np.tile(np.arange(shares.shape[1]), len(counts))
+        cells = np.repeat(block_cells, counts.ravel())
         _shuffle(cells, numbers, generator)
         sampled[:, block.attributes] = block.cells[cells]
     return sampled, owners
@@ -76,7 +77,12 @@ class _Blocks(NamedTuple):
     inside: Flags
 
 
-def swap_refine(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
+def swap_refine(
+    records: Records,
+    owners: Integers,
+    model: Mixture,
+    generator: np.random.Generator,
+) -> None:
     """Swap values between records of a component, in place, where that brings pairs and triples closer to the model's counts.
 
     Own method; evidence: `_ENOUGH` and docs/accuracy.md. Within a component all blocks are independent, so which of its records
@@ -117,9 +123,9 @@ def _cliques_to_refine(sizes: Sequence[int], records: int) -> list[Clique]:
     looks = records * len(sizes) * math.comb(len(sizes) - 1, 2)
     if looks > _MOST_LOOKS:
         return list[Clique](pairs)
-    triples = sorted(itertools.combinations(range(len(sizes)), 3), key=lambda triple: _cells_of(triple, sizes))
+    triples = itertools.combinations(range(len(sizes)), 3)
     refined = []
-    for triple in triples:
+    for triple in sorted(triples, key=lambda triple: _cells_of(triple, sizes)):
         cells_left -= _cells_of(triple, sizes)
         if cells_left < 0:
             break
@@ -141,7 +147,11 @@ def _tables(cliques: Sequence[Clique], sizes: Sequence[int]) -> _Tables:
         attributes.append((*clique, clique[0])[:3])
         strides.append((*steps, 0)[:3])
     cells = [_cells_of(clique, sizes) for clique in cliques]
-    return _Tables(np.array(attributes), np.array(strides), np.cumsum([0, *cells[:-1]]))
+    return _Tables(
+        attributes=np.array(attributes),
+        strides=np.array(strides),
+        starts=np.cumsum([0, *cells[:-1]]),
+    )
 
 
 def _blocks(cliques: Sequence[Clique], model: Mixture) -> _Blocks:
@@ -166,8 +176,10 @@ def _count(records: Records, tables: _Tables, counts: NDArray[np.float32]) -> No
     for table in range(len(tables.starts)):
         a, b, c = tables.attributes[table]
         x, y, z = tables.strides[table]
+        start = tables.starts[table]
         for record in records:
-            counts[tables.starts[table] + record[a] * x + record[b] * y + record[c] * z] += 1
+            cell = start + record[a] * x + record[b] * y + record[c] * z
+            counts[cell] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -209,7 +221,13 @@ def _same(record: Records, partner: Records, inside: Flags, where: bool) -> bool
 
 
 @njit(cache=True, nogil=True)
-def _cells(record: Records, partner: Records, inside: Flags, table: int, tables: _Tables) -> tuple[int, int, int, int]:
+def _cells(
+    record: Records,
+    partner: Records,
+    inside: Flags,
+    table: int,
+    tables: _Tables,
+) -> tuple[int, int, int, int]:
     """Return the cells of two records in a table, and those that they would have with each other's values `inside`."""
     i = j = after_i = after_j = tables.starts[table]
     for k in range(3):
@@ -271,7 +289,12 @@ def _exchange(
 _ROUNDS = 50
 
 
-def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
+def repair_structural_zeros(
+    records: Records,
+    owners: Integers,
+    model: Mixture,
+    generator: np.random.Generator,
+) -> None:
     """Remove the combinations that the masks of the model forbid, in place; inside a block there are none.
 
     A forbidden record swaps the values of a block with a random record of its component, where they differ and that leaves
@@ -298,7 +321,8 @@ def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, 
         groups = owners if turn < _ROUNDS else np.zeros_like(owners)
         first = np.searchsorted(groups, groups[forbidden], "left")
         last = np.searchsorted(groups, groups[forbidden], "right")
-        partners = first + np.floor(generator.random(len(forbidden)) * (last - first)).astype(np.int64)
+        points = generator.random(len(forbidden)) * (last - first)
+        partners = first + np.floor(points).astype(np.int64)
         chosen = _differing(records[forbidden], records[partners], blocks, generator)
         for number, block in enumerate(blocks):
             has_block = chosen == number
@@ -316,7 +340,11 @@ def _differing(
     generator: np.random.Generator,
 ) -> Integers:
     """Return the number of a random block in which each record differs from its partner, or -1; shape (records,)."""
-    differs = np.stack([(records[:, block] != partners[:, block]).any(axis=1) for block in blocks], axis=1)
+    columns = []
+    for block in blocks:
+        is_other = records[:, block] != partners[:, block]
+        columns.append(is_other.any(axis=1))
+    differs = np.stack(columns, axis=1)
     chosen = np.where(differs, generator.random(differs.shape), -1.0).argmax(axis=1)
     return np.where(differs.any(axis=1), chosen, -1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import TypeAlias
 
@@ -37,30 +37,32 @@ def keep_order(
         columns: what is declared of them.
         orders: which column comes before which, directly or through others, and by how many steps at least.
     """
-    orders = {pair: steps for pair, steps in orders.items() if isinstance(columns[pair[0]], BinnedColumn)}
-    gaps = {(low, high): steps * float(columns[low].step) for (low, high), steps in orders.items()}
-    names = list(TopologicalSorter(_columns_before(orders)).static_order())
+    gaps = {}  # least difference of the values of two columns
+    for (low, high), steps in orders.items():
+        if isinstance(columns[low], BinnedColumn):
+            gaps[low, high] = steps * float(columns[low].step)
+    names = list(TopologicalSorter(_columns_before(gaps)).static_order())
     values = {name: points_of(drawn[name]) for name in names}
     cells = {name: _cells(columns[name], codes[name], values[name]) for name in names}
-    for low, high in orders:
+    for low, high in gaps:
         _exchange(values, cells, low, high)
     most = {name: cells[name][1].copy() for name in names}
-    for low, high in sorted(orders, key=lambda pair: -names.index(pair[1])):
+    for low, high in sorted(gaps, key=lambda pair: -names.index(pair[1])):
         most[low] = np.fmin(most[low], most[high] - gaps[low, high])
     for name in names:
         values[name] = np.where(values[name] > most[name], most[name], values[name])
-        for low, high in orders:
+        for (low, high), gap in gaps.items():
             if high == name:
-                least = values[low] + gaps[low, high]
+                least = values[low] + gap
                 values[name] = np.where(values[name] < least, least, values[name])
     ordered = {name: values_like(values[name], drawn[name]) for name in names}
     return {**drawn, **ordered}
 
 
-def _columns_before(orders: Orders) -> dict[str, list[str]]:
-    """Return for each column of an order those that come directly before it."""
+def _columns_before(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return for each column the columns that come before it, from pairs of an earlier and a later one."""
     columns: dict[str, list[str]] = {}
-    for low, high in orders:
+    for low, high in pairs:
         columns.setdefault(low, [])
         columns.setdefault(high, []).append(low)
     return columns
@@ -72,10 +74,17 @@ def _cells(column: Column, codes: Codes, values: Floats) -> Cells:
     ends_of_codes = [(float(ends[0]), float(ends[1])) if ends else unknown for ends in column.label_limits]
     low, high = np.array([*ends_of_codes, unknown]).T
     none = np.isnan(values)
-    return np.where(none, np.nan, low[codes]), np.where(none, np.nan, high[codes])
+    least = np.where(none, np.nan, low[codes])
+    most = np.where(none, np.nan, high[codes])
+    return least, most
 
 
-def _exchange(values: dict[str, Floats], cells: Mapping[str, Cells], low: str, high: str) -> None:
+def _exchange(
+    values: dict[str, Floats],
+    cells: Mapping[str, Cells],
+    low: str,
+    high: str,
+) -> None:
     """Exchange two values of a record in the wrong order, where each lies in the other's bin."""
     low_values = values[low]
     high_values = values[high]

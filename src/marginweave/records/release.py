@@ -175,8 +175,8 @@ def synthesize_blocks(
 
     def make_block(shard: int) -> tuple[Codes, ...]:
         report(f"part {shard + 1} of {shards.number}")
-        wide_codes = shards.make(shard)
-        codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(wide_codes, types, strict=True))
+        columns = zip(shards.make(shard), types, strict=True)
+        codes = tuple(np.ascontiguousarray(column, type_) for column, type_ in columns)
         for i, exact in enumerate(exact_counts):
             generator = stream([settings.seed, _KNOWN, i], shard)  # post-processing
             exact.hold(codes, exact.in_shard(shard, shards.number), is_allowed, generator)
@@ -247,7 +247,8 @@ def _from_marginals(
             records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
         cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
-        return [np.minimum(codes, size) for codes, size in zip(records[:most].T, counts.domain.sizes, strict=True)]
+        columns = zip(records[:most].T, counts.domain.sizes, strict=True)
+        return [np.minimum(codes, size) for codes, size in columns]
 
     return _Shards(maker.plan.shards, make)
 

@@ -63,7 +63,8 @@ def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
         else:
             names.append(attribute.name)
             labels.append(attribute_labels)
-    return replace(aggregates, domain=Domain(names=tuple(names), labels=tuple(labels)), levels=tuple(levels))
+    domain = Domain(names=tuple(names), labels=tuple(labels))
+    return replace(aggregates, domain=domain, levels=tuple(levels))
 
 
 def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> tuple[Codes, ...]:

@@ -28,7 +28,13 @@ class ShardPlan:
     parts: int
 
     @classmethod
-    def of(cls, counted: int, records: int | None = None, *, most: int = SHARD) -> ShardPlan:
+    def of(
+        cls,
+        counted: int,
+        records: int | None = None,
+        *,
+        most: int = SHARD,
+    ) -> ShardPlan:
         """Return the plan for `records` records, or as many as were counted, from counts of `counted` records.
 
         No part is smaller than it has to be: fewer records than were counted are made from larger parts, and where more are

@@ -210,7 +210,8 @@ def complete_records(
         if rules:
             stuck[rows] |= ~_fill_allowed(records, rows, j, weights, rules, rng)
         else:
-            shares = weights / weights.sum() if weights.sum() > 0 else np.full(size, 1 / size)
+            total = weights.sum()
+            shares = weights / total if total > 0 else np.full(size, 1 / size)
             records[rows, j] = rng.choice(size, len(rows), p=shares)
     if len(records) and stuck.all():
         _restart(records, aggregates, optional, forbidden)
@@ -219,7 +220,12 @@ def complete_records(
         records[stuck] = records[rng.choice(complete, int(stuck.sum()))]
 
 
-def _broken(records: Records, column: int, value: int, forbidden: Sequence[Rule]) -> Flags:
+def _broken(
+    records: Records,
+    column: int,
+    value: int,
+    forbidden: Sequence[Rule],
+) -> Flags:
     """Return which records have a forbidden combination that names this value."""
     broken = np.zeros(len(records), np.bool_)
     for rule in forbidden:
@@ -262,7 +268,12 @@ def _fill_allowed(
     return np.asarray(possible)
 
 
-def _restart(records: Records, aggregates: Aggregates, optional: Sequence[bool], forbidden: Sequence[Rule]) -> None:
+def _restart(
+    records: Records,
+    aggregates: Aggregates,
+    optional: Sequence[bool],
+    forbidden: Sequence[Rule],
+) -> None:
     """Give every record the same allowed values in the columns that rules name; where values may be missing, they are."""
     sizes = aggregates.domain.sizes
     named = {column for rule in forbidden for column, _ in rule}
@@ -273,7 +284,10 @@ def _restart(records: Records, aggregates: Aggregates, optional: Sequence[bool],
         columns = tuple(column for column, _ in rule)
         if may_miss.isdisjoint(columns):
             rules[columns].add(tuple(value for _, value in rule))
-    values = {column: np.argsort(-_weights(aggregates, column), kind="stable").tolist() for column in named}
+    values: dict[int, list[int]] = {}
+    for column in named:
+        by_count = np.argsort(-_weights(aggregates, column), kind="stable")
+        values[column] = by_count.tolist()
     try:
         record = find_record(values, rules)
     except ValueError:

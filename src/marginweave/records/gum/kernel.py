@@ -160,7 +160,12 @@ def _cap(excess: Array, counts: Integers, moved: int) -> None:
 
 
 @njit(cache=True)
-def _rounded(amounts: Array, total: int, most: Integers, generator: np.random.Generator) -> Integers:
+def _rounded(
+    amounts: Array,
+    total: int,
+    most: Integers,
+    generator: np.random.Generator,
+) -> Integers:
     """Return whole amounts of the same expectation (systematic sampling), scaled to sum to `total`, none above `most`."""
     steps = np.empty(len(amounts) + 1)
     steps[0] = generator.random()

@@ -133,7 +133,13 @@ class Drawing:
             allowed &= mask.allow([codes if a == attribute else example[a] for a in mask.attributes])
         return allowed
 
-    def _shares(self, attribute: int, parent: int | None, example: Records, allowed: Flags) -> Floats:
+    def _shares(
+        self,
+        attribute: int,
+        parent: int | None,
+        example: Records,
+        allowed: Flags,
+    ) -> Floats:
         """Return the first shares of codes that leave anything allowed: of the pair, the one-way counts, equal shares."""
         if parent is not None:
             a, b = sorted((parent, attribute))
@@ -146,7 +152,12 @@ class Drawing:
             return shares
         return np.where(allowed, np.ones(len(allowed)), 0.0)
 
-    def _groups(self, attribute: int, masks: Sequence[StructuralZeros], parent: int | None) -> list[Integers]:
+    def _groups(
+        self,
+        attribute: int,
+        masks: Sequence[StructuralZeros],
+        parent: int | None,
+    ) -> list[Integers]:
         """Return rows in random order, grouped by the parent value and by what each mask allows."""
         attributes = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {attribute}
         if parent is not None:
@@ -190,7 +201,10 @@ def replace_dead(
 def _likeliest_record(one_way: Sequence[Floats], masks: Sequence[StructuralZeros]) -> dict[int, int]:
     """Return likely values, which the masks allow together, of the attributes that masks name; InputError if none."""
     tied = {a for mask in masks for a in mask.attributes}
-    values = {a: _likeliest(one_way[a], alike(a, len(one_way[a]), masks)) for a in tied}
+    values = {}
+    for a in tied:
+        kinds = alike(a, len(one_way[a]), masks)
+        values[a] = _likeliest(one_way[a], kinds)
     rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
     for mask in masks:
         rules[mask.attributes].update(mask.forbidden([values[a] for a in mask.attributes]))
@@ -305,7 +319,12 @@ class Gum:
             if not moved:
                 break
 
-    def _target(self, clique: Clique, records: int, generator: np.random.Generator) -> Target:
+    def _target(
+        self,
+        clique: Clique,
+        records: int,
+        generator: np.random.Generator,
+    ) -> Target:
         """Return the marginal in whole records. Rounding once, at random, lets cells of less than half a record exist."""
         counts = self._marginals.counts(clique)
         sigma = self._marginals.source(clique).deviation
