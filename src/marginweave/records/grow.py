@@ -56,6 +56,19 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
 
 
 @lean
+def _begin_record(state: GrowingState, records: NDArray[np.int32], place: int, empty: NDArray[np.int32]) -> None:
+    """Empty record `place` of `records`; its only member is the empty combination."""
+    for column in range(len(empty)):
+        records[place, column] = empty[column]
+    state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
+    state.decided.fill(False)
+    state.is_member[0] = True
+    state.number[0] += 1
+    state.members[0] = 0
+    state.lengths[0] = 0
+
+
+@lean
 def _grow_record(  # noqa: PLR0917 - compiled code has no names
     combinations: Combinations,
     rules: Rules,
@@ -66,14 +79,7 @@ def _grow_record(  # noqa: PLR0917 - compiled code has no names
     rng: np.random.Generator,
 ) -> int:
     """Fill record `place` of `records`; return the number of its columns that were drawn."""
-    for column in range(len(empty)):
-        records[place, column] = empty[column]
-    state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
-    state.decided.fill(False)
-    state.is_member[0] = True
-    state.number[0] += 1
-    state.members[0] = 0
-    state.lengths[0] = 0
+    _begin_record(state, records, place, empty)
     depth = rules.longest
     filled = 0
     candidates, members, total = offer(combinations, state, depth, 1, filled)
