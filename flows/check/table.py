@@ -12,8 +12,8 @@ from marginweave.base.errors import MarginweaveError, printable
 from marginweave.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
-from marginweave.drafts.draft_unit import SUBJECT, are_subjects
 from marginweave.drafts.look import Look, Repetition, count_missing
+from marginweave.drafts.subjects import SUBJECT, are_subjects
 from marginweave.drafts.tally import handled, judge
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.released.evaluation import BrokenRule

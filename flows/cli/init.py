@@ -91,7 +91,7 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
 def _tell_next(target: Path, text: str) -> None:
     """The way from the draft to a release, as commands that can be typed."""
     from marginweave.configuration.yaml_source import parse_yaml
-    from marginweave.drafts.draft import header_doubts
+    from marginweave.drafts.table_facts import header_doubts
 
     waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
     answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"

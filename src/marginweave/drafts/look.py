@@ -1,6 +1,6 @@
-"""A close look at one column for its operator: shares, whether all is one value, the form of what cannot be read, ids.
+"""Looks closely at one column for its operator: shares, a single value, the form of unread texts, repeated ids.
 
-Everything here is exact and private: it is shown on a terminal and kept nowhere.
+Everything here is exact and private: it is shown on a terminal and written nowhere.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from marginweave.base.arrow import is_text
 from marginweave.columns.base import Judged, distinct_texts
 from marginweave.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.configuration.columns.periods import parse_instant
-from marginweave.drafts.draft_columns import CURRENCY, FORMATS, mostly
 from marginweave.drafts.special_codes import special_codes
+from marginweave.drafts.table_facts import CURRENCY, FORMATS, mostly
 from marginweave.drafts.tally import CellTally
 
 _SAMPLE = 100
@@ -36,53 +36,61 @@ _FORMS: dict[str, str | re.Pattern[str]] = {  # the first that fits most
 
 @dataclass
 class Look(CellTally):
-    """The cells of a column, and what a steward can be advised by."""
+    """Cells of a column, counted block by block, with a few of their texts for the advice to a steward."""
 
     blank: int = 0
     """Unread cells that are empty."""
     values: set[str] = field(default_factory=set)
-    """Two of its values, or one where there is no other."""
+    """Two of its values, or fewer where it has fewer."""
     unread_texts: dict[str, None] = field(default_factory=dict)
     beyond_texts: Counter[str] = field(default_factory=Counter)
 
     def add(self, judged: Judged) -> None:
         """Count the cells of a block, and keep a few of those that are no values, or beyond bounds."""
         super().add(judged)
-        entries, used = judged.entries, judged.cells > 0
+        entries = judged.entries
+        used = judged.cells > 0
         if judged.unread.any():
             empty = _empty(entries) & judged.unread
             self.blank += int(judged.cells[empty].sum())
-            _keep(self.unread_texts, entries, judged.unread & ~empty & used)
+            _add_sample(self.unread_texts, entries, judged.unread & ~empty & used)
         if judged.beyond.any():
-            texts = entries.filter(pa.array(judged.beyond & used)).slice(0, _SAMPLE).cast(pa.string()).to_pylist()
-            cells = judged.cells[judged.beyond & used].tolist()
-            self.beyond_texts.update(dict(zip(map(str.strip, texts), cells, strict=False)))
+            beyond = judged.beyond & used
+            sample = entries.filter(pa.array(beyond)).slice(0, _SAMPLE)
+            texts = map(str.strip, sample.cast(pa.string()).to_pylist())
+            cells = judged.cells[beyond].tolist()
+            self.beyond_texts.update(dict(zip(texts, cells, strict=False)))
         if len(self.values) < 2:
             values = entries.filter(pa.array(used & ~judged.missing & ~judged.unread))
-            self.values |= {str(value).strip() for value in pc.unique(values).slice(0, 2).to_pylist()}
+            first_two = pc.unique(values).slice(0, 2)
+            self.values |= {str(value).strip() for value in first_two.to_pylist()}
             self.values = set(sorted(self.values)[:2])
 
     @property
     def is_constant(self) -> bool:
-        """Whether all cells that have a value have the same."""
+        """Return whether all cells that have a value have the same."""
         return len(self.values) == 1 and not self.unread
 
     def are_codes(self, column: MeasuredColumn) -> bool:
-        """Whether most of the cells beyond the bounds, as far as they were kept, look like special codes."""
+        """Return whether most of the sampled cells beyond the bounds look like special codes."""
         if not isinstance(column, NumberColumn):
             return False
         low, high = map(Decimal, column.clamp)
         numbers = {Decimal(text): cells for text, cells in self.beyond_texts.items()}
-        return 2 * sum(special_codes(numbers, (low, high)).values()) > self.beyond_texts.total()
+        codes = special_codes(numbers, (low, high))
+        return 2 * sum(codes.values()) > self.beyond_texts.total()
 
     def form(self, column: MeasuredColumn) -> str | None:
-        """What most unread texts look like: `currency`, `decimal` or `thousands` of numbers, a format of dates, or None."""
-        texts = list(self.unread_texts)
+        """Return the form of most unread texts: `currency`, `decimal` or `thousands`, a format of dates, or None."""
+        texts = self.unread_texts
         if isinstance(column, NumberColumn):
-            return next((form for form, shape in _FORMS.items() if mostly(re.fullmatch(shape, t) for t in texts)), None)
+            for form, pattern in _FORMS.items():
+                if mostly(re.fullmatch(pattern, text) for text in texts):
+                    return form
         if isinstance(column, DateColumn):
-            layouts = (layout for layout in FORMATS if layout != column.format)
-            return next((form for form in layouts if mostly(parse_instant(t, form) is not None for t in texts)), None)
+            for layout in FORMATS:
+                if layout != column.format and mostly(parse_instant(text, layout) is not None for text in texts):
+                    return layout
         return None
 
 
@@ -92,14 +100,15 @@ def _empty(entries: pa.Array) -> np.ndarray:
     return np.asarray(entries.is_null(nan_is_null=True))
 
 
-def _keep(kept: dict[str, None], entries: pa.Array, which: np.ndarray) -> None:
-    if len(kept) < _SAMPLE:
-        texts = entries.filter(pa.array(which)).slice(0, _SAMPLE).to_pylist()
-        kept.update(dict.fromkeys(str(text).strip() for text in texts))
+def _add_sample(sample: dict[str, None], entries: pa.Array, chosen: np.ndarray) -> None:
+    """Add the first texts among the `chosen` entries to the sample, unless it is large already."""
+    if len(sample) < _SAMPLE:
+        texts = entries.filter(pa.array(chosen)).slice(0, _SAMPLE)
+        sample |= dict.fromkeys(str(text).strip() for text in texts.to_pylist())
 
 
 def count_missing(ids: pa.ChunkedArray, missing: Sequence[str]) -> int:
-    """Return in how many cells there is no id. Private."""
+    """Return the number of cells without an id. Private."""
     _, positions, absent = _trimmed_ids(ids, missing)
     return int(absent[positions].sum())
 
@@ -115,33 +124,47 @@ def _trimmed_ids(ids: pa.ChunkedArray, missing: Sequence[str]) -> tuple[pa.Array
 
 @dataclass
 class Repetition:
-    """Whether the ids of a column stand in several rows, by digests of 56 bits. Private.
+    """Ids of a column, taken in block by block to count those that occur in several rows, by digests of 56 bits. Private.
 
     Any two of n ids share a digest with probability n^2 / 2^57 at most, .003 of 20 million.
     """
 
     missing: Sequence[str]
     blocks: list[tuple[Integers, NDArray[np.uint32], NDArray[np.uint16]]] = field(default_factory=list)
-    """Of each block, sorted, the edges by the first eight bits of the digests, and the others in two parts."""
+    """For each block its sorted digests: the edges between their first eight bits, and the other bits in two pieces."""
 
     def add(self, values: pa.ChunkedArray) -> None:
         """Take in the ids of a block; a row without one is nobody's."""
         trimmed, positions, absent = _trimmed_ids(values, self.missing)
-        digests = np.fromiter(map(hash, trimmed.to_pylist()), np.int64, len(trimmed)).view(np.uint64)
-        own = np.sort(digests[positions[~absent[positions]]])
-        edges = np.append(np.searchsorted(own, np.arange(_PARTS, dtype=np.uint64) << np.uint64(56)), len(own))
-        self.blocks.append((edges, own.astype(np.uint32), (own >> np.uint64(32)).astype(np.uint16)))
+        hashes = np.fromiter(map(hash, trimmed.to_pylist()), np.int64, len(trimmed))
+        digests_of_ids = hashes.view(np.uint64)
+        digests = np.sort(digests_of_ids[positions[~absent[positions]]])
+        starts = np.searchsorted(digests, np.arange(_PARTS, dtype=np.uint64) << np.uint64(56))
+        edges = np.append(starts, len(digests))
+        low = digests.astype(np.uint32)
+        middle = (digests >> np.uint64(32)).astype(np.uint16)
+        self.blocks.append((edges, low, middle))
 
     def counted(self) -> tuple[int, int, int]:
-        """Rows with an id, those of them whose id stands in another row as well, and different ids."""
-        rows = repeated = ids = 0
-        for part in range(_PARTS):  # of the ids a part at a time
-            pieces = [
-                low[edges[part] : edges[part + 1]]
-                | (middle[edges[part] : edges[part + 1]].astype(np.uint64) << np.uint64(32))
-                for edges, low, middle in self.blocks
-            ]
-            counts = np.unique(np.concatenate(pieces), return_counts=True)[1] if pieces else np.zeros(0, np.int64)
-            rows, ids = rows + int(counts.sum()), ids + len(counts)
+        """Return the rows with an id, those of them whose id is in another row as well, and the distinct ids."""
+        rows = 0
+        repeated = 0
+        ids = 0
+        for part in range(_PARTS):  # a part of the ids at a time, to save memory
+            counts = self._rows_of_ids(part)
+            rows += int(counts.sum())
             repeated += int(counts[counts > 1].sum())
+            ids += len(counts)
         return rows, repeated, ids
+
+    def _rows_of_ids(self, part: int) -> Integers:
+        """Return for each distinct id whose digest begins with the byte `part` in how many rows it is."""
+        pieces = []
+        for edges, low, middle in self.blocks:
+            within = slice(edges[part], edges[part + 1])
+            high_bits = middle[within].astype(np.uint64) << np.uint64(32)
+            pieces.append(low[within] | high_bits)
+        if not pieces:
+            return np.zeros(0, np.int64)
+        _, counts = np.unique(np.concatenate(pieces), return_counts=True)
+        return counts

@@ -1,4 +1,4 @@
-"""How many cells of each column can be used, and what a person is stopped by: exact, private, for the operator alone."""
+"""Counts the cells of each column that can be used, and stops a person's run of an unusable table. Exact and private."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
 
 MOST_UNUSABLE = 0.5
-"""The largest share of the cells with content that may be lost without a word in the configuration about it."""
+"""Largest share of the filled cells that may be lost where the configuration does not say so."""
 
 
 class Unusable(StrEnum):
-    """Why a column can hardly be meant as it is."""
+    """Reasons why a column is unusable: nobody can mean it as it is."""
 
     NOTHING = "no cell can be read as {value}"
     MOST = "more than half of the cells not declared missing are outside what is declared, or cannot be read as {value}"
 
     def of(self, column: MeasuredColumn) -> str:
-        """The same in words about a column."""
+        """Return the reason in words about a column."""
         return self.value.format(value=value_words(column))
 
 
 def unusable(filled: float, unread: float, beyond: float, *, on_purpose: bool) -> Unusable | None:
-    """The rule by which a column is unusable.
+    """Return why a column is unusable, or None where it is not.
 
-    It takes any numbers: a person's run is held against the exact ones, before the first draw. A run without a person is not:
-    that it stopped would tell. What it released can be held against the rule by its noisy counts, as post-processing.
+    The rule takes any numbers. A person's run is judged by the exact ones, before the first draw. A run without a person is
+    not: that it stopped would reveal them. What it released can be judged by its noisy counts, as post-processing.
 
     Args:
         filled: Cells that are not declared missing; an empty one is where nothing declares it.
@@ -48,16 +48,20 @@ def unusable(filled: float, unread: float, beyond: float, *, on_purpose: bool) -
 
 
 def value_words(column: MeasuredColumn) -> str:
-    """What a cell of the column should be, in words: a number, a declared value."""
+    """Return in words what a cell of the column should be: a number, a declared value."""
     if column.input_rule == RULE_DECLARED:
         return "a declared value"
     return column.input_rule.removeprefix("every value is ")
 
 
 def handled(written: str) -> frozenset[str]:
-    """The columns whose `outside` is written out, on purpose."""
+    """Return the columns whose `outside` is written in the configuration, on purpose."""
     columns = mapping_of(written)["columns"]
-    return frozenset(name for name, column in columns.items() if isinstance(column, Mapping) and "outside" in column)
+    with_outside = []
+    for name, column in columns.items():
+        if isinstance(column, Mapping) and "outside" in column:
+            with_outside.append(name)
+    return frozenset(with_outside)
 
 
 @dataclass
@@ -77,19 +81,22 @@ class CellTally:
         self.beyond += int(judged.cells[judged.beyond].sum())
 
     def unusable(self, *, on_purpose: bool) -> Unusable | None:
-        """Why the column can hardly be meant as it is."""
+        """Return why the column is unusable, or None where it is not."""
         return unusable(self.cells - self.missing, self.unread, self.beyond, on_purpose=on_purpose)
 
 
 def judge(values: pa.ChunkedArray, configuration: Configuration, name: str) -> Judged:
-    """What the cells of a counted column are."""
+    """Return for the cells of a counted column which are missing, unread or beyond its bounds."""
     kind = values_of(configuration.columns[name], configuration.missing_texts(name))
     return kind.judge(values.chunk(0) if values.num_chunks == 1 else values.combine_chunks())
 
 
 @dataclass
 class Usability:
-    """Whether a table can be used as it is declared; private until it stops a run, of which only the operator is told why."""
+    """Tallies of a table, by which it can be used as declared or not.
+
+    Private until they stop a run; only the operator learns why.
+    """
 
     configuration: Configuration
     tallies: dict[str, CellTally] = field(default_factory=dict)
@@ -100,14 +107,15 @@ class Usability:
             self.tallies.setdefault(name, CellTally()).add(judge(raw.column(name), self.configuration, name))
 
     def check(self, written: str) -> None:
-        """Stop a run that no person can mean; `written` is the configuration as it was written.
+        """Stop a run whose table is unusable; `written` is the configuration as it was written.
 
         Raises:
             UnusableTableError: no rows, a column in which nothing was read, or most of it lost without a word about that.
         """
         if not any(tally.cells for tally in self.tallies.values()):
-            raise _stop(_NO_ROWS, "", "Give fit a frame that has rows")
-        on_purpose, faults = handled(written), {}
+            raise _unusable_table(_NO_ROWS, "", "Give fit a frame that has rows")
+        on_purpose = handled(written)
+        faults: dict[str, Unusable] = {}
         for name, tally in self.tallies.items():
             fault = tally.unusable(on_purpose=name in on_purpose)
             if fault is not None:
@@ -115,14 +123,16 @@ class Usability:
                 assert isinstance(column, MeasuredColumn)
                 faults[f"column {name!r}: {fault.of(column)}"] = fault
         if faults:
-            beyond_alone = set(faults.values()) == {Unusable.MOST}
-            column = 'config["columns"][NAME]'
-            in_python = _IN_PYTHON.format(meant=f'{column}["outside"] = "null"' if beyond_alone else f"del {column}")
-            raise _stop("; ".join(faults), _MEANT if beyond_alone else "", in_python)
+            reasons = "; ".join(faults)
+            if set(faults.values()) == {Unusable.MOST}:
+                in_python = _IN_PYTHON.format(meant='config["columns"][NAME]["outside"] = "null"')
+                raise _unusable_table(reasons, _MEANT, in_python)
+            in_python = _IN_PYTHON.format(meant='del config["columns"][NAME]')
+            raise _unusable_table(reasons, "", in_python)
 
 
-def _stop(why: str, meant: str, in_python: str) -> UnusableTableError:
-    """The error of a table that nobody can mean, with what to write where it `meant`, and what to do in Python."""
+def _unusable_table(why: str, meant: str, in_python: str) -> UnusableTableError:
+    """Return the error of an unusable table, with what to write where it is `meant`, and what to do in Python."""
     happened = f"validate: {why}. Nothing was charged."
     return UnusableTableError(f"{happened} {_ADVICE.format(meant=meant)}", f"{happened} {in_python}")
 

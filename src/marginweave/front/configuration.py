@@ -189,7 +189,7 @@ class Configuration(Shown, dict[str, Any]):
             InputError: the file exists.
         """
         from marginweave.base.durable import write_once
-        from marginweave.drafts.draft import flow
+        from marginweave.drafts.draft_text import flow
 
         must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
         lines = []

@@ -21,15 +21,17 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.drafts.draft import draft_configuration, flow
-from marginweave.drafts.draft_columns import ColumnDraft, look_at, rounded_outward
+from marginweave.drafts.draft import draft_configuration
+from marginweave.drafts.draft_text import flow
+from marginweave.drafts.drafted_columns import ColumnDraft, propose_column, rounded_outward
+from marginweave.drafts.table_facts import column_cells
 from marginweave.flows.cli.app import app
 
 ROWS = 60
 
 
 def look(values: list, name: str = "x") -> ColumnDraft:
-    return look_at(name, pa.chunked_array([pa.array(values)]))
+    return propose_column(column_cells(name, pa.chunked_array([pa.array(values)])))
 
 
 EMPTY = {"missing": [""]}

@@ -17,9 +17,10 @@ from marginweave.configuration.load import load_configuration, parse_configurati
 from marginweave.configuration.values import number
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.draft import draft_configuration
-from marginweave.drafts.draft_columns import ColumnDraft, look_at
-from marginweave.drafts.draft_unit import near_on_grid, on_grid, subject_of
+from marginweave.drafts.drafted_columns import ColumnDraft, propose_column
 from marginweave.drafts.orders import in_order
+from marginweave.drafts.subjects import near_on_grid, on_grid, subject_of
+from marginweave.drafts.table_facts import column_cells
 from tests.support.drafts import answered
 
 FILE = SourceFile.model_validate({"file": "t.csv"})
@@ -114,17 +115,19 @@ def test_nothing_runs_before_the_unit_and_the_rows_are_confirmed(tmp_path: Path)
 
 def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
     rng = random.Random(3)
-    cost = look_at("cost", pa.chunked_array([[f"{rng.lognormvariate(7, 1.5):.2f}" for _ in range(500)]]))
+    cost = propose_column(
+        column_cells("cost", pa.chunked_array([[f"{rng.lognormvariate(7, 1.5):.2f}" for _ in range(500)]]))
+    )
     assert cost.facts["bins"] == {"log": 12}
-    even = look_at("age", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]]))
+    even = propose_column(column_cells("age", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]])))
     assert even.facts["bins"] == 10
     texts = [f"the patient was seen by a doctor of ward {i % 9} and went home" for i in range(60)]
-    note = look_at("note", pa.chunked_array([texts]))
+    note = propose_column(column_cells("note", pa.chunked_array([texts])))
     assert (note.type, note.facts, "free text" in note.remark) == ("identifier", {}, True)
 
 
 def look(cells: list[str], name: str = "x") -> ColumnDraft:
-    return look_at(name, pa.chunked_array([cells]))
+    return propose_column(column_cells(name, pa.chunked_array([cells])))
 
 
 def test_the_median_of_the_cells_says_what_is_skewed() -> None:

@@ -1,0 +1,108 @@
+"""Writes a drafted configuration as YAML, in which everything read from the data waits for a yes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from marginweave.configuration.yaml_source import TEXT_KEYS
+from marginweave.drafts.drafted_columns import ColumnDraft
+from marginweave.drafts.drafted_configuration import ConfigurationDraft
+from marginweave.drafts.subjects import Subject
+
+_PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
+_WORDS = frozenset({"true", "false", "null"})
+_HEAD = """\
+# SENSITIVE: `marginweave init` wrote this draft by a look at the data. Keep it as you keep the data until it is confirmed.
+#
+# Everything in a configuration must be public knowledge. For each column that says `confirm: true`, compare what the line
+# says with what is published (a questionnaire, a code list, a law), correct it, and then either
+#   - write  public: "where this is published"  instead of  confirm: true;  privacy.json prints it as an assumption,
+#   - or make it private:  {type: category, domain: private},  or for a number  bounds: private, within: [lowest, highest];
+#     missing, codes, decimals and the like were read from the data, too: delete them there,
+#   - or delete the line: a column that is not named is not released.
+# Values that nobody has in this table but that exist belong in the list; bounds are what can be, not what there is.
+# Until then `marginweave run` and `marginweave plan` refuse this file. Names and order of the columns come from the file's
+# header: they are public, too.
+# Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
+# the column, is counted as not as declared, and the release says how many there are.
+"""
+# For readers of the report, and for catalogues.
+_PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
+_NOTHING_COUNTED = """\
+#
+# No column of this table is counted: each one is drafted as an identifier or a constant. Confirmed as it is, the file is still
+# refused; give at least one column that is released another type, such as category or number.
+"""
+
+
+def write_draft(draft: ConfigurationDraft) -> str:
+    """Return the draft as YAML, one line a column; it is as sensitive as the table until each column is confirmed."""
+    lines = [_HEAD]
+    if draft.counts_nothing:
+        lines.append(_NOTHING_COUNTED)
+    lines += [f"# {doubt}\n" for doubt in draft.doubts]
+    lines.append(f"dataset: {draft.dataset}\n")
+    lines.append(f"source: {flow('source', draft.source.model_dump(exclude_none=True))}\n")
+    lines.append(_privacy_lines(draft.subject, draft.about_rows))
+    lines.append("columns:\n")
+    lines += [f"  # column {place} has no name and is left out\n" for place in draft.unnamed_places]
+    lines += [_column_line(name, column) for name, column in draft.columns.items()]
+    lines.append(_PUBLISH)
+    return "".join(lines)
+
+
+def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
+    """Return the section `privacy` and the line `rows`, which both wait for a yes."""
+    if subject is None:
+        unit = (
+            "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
+        )
+    else:
+        column = flow("", subject.column)
+        unit = (
+            f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.mean:.1f} rows each; 95 % have at most "
+            f"{subject.most}: of those with more, {subject.most} are counted\n"
+        )
+    return (
+        "privacy:\n"
+        "  confirm: true  # whose privacy is it? Look at unit, and delete this line when it is right\n"
+        f"{unit}"
+        "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
+        "  delta: 1e-6   # well below 1 / (number of people)\n"
+        f"rows: {{about: {about_rows}, confirm: true}}  # of the table (people with join: true), rounded. Delete unless the "
+        "size is published; then, rows: that number\n"
+    )
+
+
+def _column_line(name: str, draft: ColumnDraft) -> str:
+    """Return one column as one line: a private domain has nothing to confirm, what nobody has called public is marked."""
+    declared: dict[str, Any] = {"type": draft.type, **draft.facts}
+    if not draft.is_private:
+        declared |= {"confirm": True} if draft.public is None else {"public": draft.public}
+    remark = f"  # {draft.remark}" if draft.remark else ""
+    return f"  {flow('', name)}: {flow('', declared)}{remark}\n"
+
+
+def flow(key: str, value: Any) -> str:
+    """Return a value as one line of YAML below `key`, such that it is read back as the same value."""
+    if isinstance(value, Mapping):
+        pairs = [f"{flow('', name)}: {flow(name, item)}" for name, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, str):
+        return _text(value, plain=key in TEXT_KEYS or value[:1].isalpha())
+    if value is None:
+        return "null"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(flow(key, item) for item in value) + "]"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _text(text: str, *, plain: bool) -> str:
+    if plain and _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    quoted = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=10**9)
+    return str(quoted).strip()

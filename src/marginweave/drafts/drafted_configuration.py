@@ -1,0 +1,165 @@
+"""Proposes a configuration by the facts of a table and, where there is one, its data dictionary.
+
+The draft is an object: `draft_text` writes it as YAML. What is read from the data is private until somebody confirms it.
+DP: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from marginweave.base.errors import InputError
+from marginweave.configuration.code_lists import NoCodesError, column_words, with_code_lists
+from marginweave.configuration.execution import SourceFile
+from marginweave.drafts.drafted_columns import ColumnDraft, propose_column
+from marginweave.drafts.subjects import Subject, near_on_grid
+from marginweave.drafts.table_facts import TableFacts, header_doubts
+
+_NOT_COUNTED = frozenset({"identifier", "constant"})
+_RANGES = frozenset({"number", "date", "datetime"})
+_UNDECLARED_CODES = "the dictionary has codes for it: declare them as codes, or as missing"
+_UNFIT = "most of the cells are none of the dictionary's codes: is it the right dictionary, and the right column?"
+_UNPUBLISHED_GAPS = 'the codes are published; what means "no value" is not'
+_SUBJECT = "it tells the people apart that privacy protects"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigurationDraft:
+    """A configuration that waits for its steward to confirm or correct each line."""
+
+    dataset: str
+    source: SourceFile
+    subject: Subject | None
+    """The column that tells people apart; None where a row is proposed as the unit of privacy."""
+    about_rows: int
+    """Number of rows, rounded to an order of size."""
+    columns: Mapping[str, ColumnDraft]
+    unnamed_places: Sequence[int]
+    """Places of the columns without a name, from 1 on, which are left out."""
+    counts_nothing: bool
+    """Every column looks like an identifier or a constant."""
+    doubts: Sequence[str]
+    """Lines of warning about the header."""
+
+
+@dataclass(frozen=True)
+class DataDictionary:
+    """A data dictionary, by its file as a configuration in the folder `below` names it."""
+
+    file: str
+    below: Path = Path()
+
+    @property
+    def publication(self) -> str:
+        """Place where the codes are published, as a configuration says it."""
+        return f"data dictionary {Path(self.file).name}"
+
+    def words(self, column: str) -> dict[str, Any]:
+        """Return the label and the description of a column, as far as the dictionary has them."""
+        return column_words(self.below / self.file, column)
+
+    def codes(self, column: str) -> tuple[Sequence[str], Mapping[str, str]]:
+        """Return the codes of a column and their titles; nothing where the dictionary has none.
+
+        Raises:
+            InputError: the file cannot be read, or its codes of this column are faulty.
+        """
+        declared = {"columns": {column: {"type": "category", "values": {"file": self.file}}}}
+        try:
+            listed = with_code_lists(declared, self.below)["columns"][column]
+        except NoCodesError:
+            return (), {}
+        return listed["values"], listed.get("titles", {})
+
+
+def propose_configuration(
+    dataset: str, form: SourceFile, facts: TableFacts, dictionary: DataDictionary | None = None
+) -> ConfigurationDraft:
+    """Return the draft of a configuration for a table.
+
+    Args:
+        dataset: Name of the ledger account.
+        form: The source as the draft names it, and how it is written.
+        facts: The table and its header.
+        dictionary: Gives the columns that it describes their codes, which are public, and their labels.
+
+    Raises:
+        InputError: the table has no rows, or column names that a configuration cannot have, or the dictionary describes no
+            column.
+    """
+    names = facts.names
+    subject = facts.subject
+    if not facts.rows:
+        raise InputError("source has no rows below its header, and a draft is made by a look at them")
+    columns = {name: propose_column(facts.column(name), form.numbers) for name in names}
+    if subject is not None:
+        columns[subject.column] = ColumnDraft("identifier", remark=_SUBJECT)
+    described = {} if dictionary is None else _describe_columns(columns, facts, dictionary)
+    return ConfigurationDraft(
+        dataset=dataset,
+        source=form,
+        subject=subject,
+        about_rows=near_on_grid(facts.rows),
+        columns={**columns, **described},
+        unnamed_places=facts.unnamed_places,
+        counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),
+        doubts=header_doubts(names),
+    )
+
+
+def _describe_columns(
+    columns: Mapping[str, ColumnDraft], facts: TableFacts, dictionary: DataDictionary
+) -> dict[str, ColumnDraft]:
+    """Return the drafts of the columns that the dictionary describes.
+
+    Raises:
+        InputError: it describes none.
+    """
+    described: dict[str, ColumnDraft] = {}
+    refusal = InputError(f"{dictionary.file} has no codes for any column of the table")
+    for name, draft in columns.items():
+        words = dictionary.words(name)
+        codes: Sequence[str] = ()
+        titles: Mapping[str, str] = {}
+        try:
+            codes, titles = dictionary.codes(name)
+        except InputError as error:
+            refusal = error
+        if codes and facts.column(name).are_codes(codes):
+            described[name] = _coded_column(draft, codes, words, dictionary)
+        elif codes or words:
+            described[name] = _labeled_column(draft, codes, titles, words)
+    if not described:
+        raise refusal
+    return described
+
+
+def _coded_column(
+    draft: ColumnDraft, codes: Sequence[str], words: Mapping[str, Any], dictionary: DataDictionary
+) -> ColumnDraft:
+    """Return the draft of a category with the dictionary's codes; texts for "no value" that it lacks are to be confirmed."""
+    facts = {"values": {"file": dictionary.file}, **words}
+    unpublished = [text for text in draft.facts.get("missing", ()) if text not in codes]
+    if unpublished:
+        return ColumnDraft("category", {**facts, "missing": unpublished}, _UNPUBLISHED_GAPS)
+    return ColumnDraft("category", facts, public=dictionary.publication)
+
+
+def _labeled_column(
+    draft: ColumnDraft, codes: Sequence[str], titles: Mapping[str, str], words: Mapping[str, Any]
+) -> ColumnDraft:
+    """Return the draft of a column whose cells are mostly no codes, with the dictionary's words and titles.
+
+    Codes that are less than half of the distinct cells are left to the steward.
+    """
+    facts = dict(draft.facts)
+    special = draft.facts.get("codes", {})
+    if special:
+        facts["codes"] = {code: titles.get(str(code), label) for code, label in special.items()}
+    facts |= words
+    if special or not codes:
+        return replace(draft, facts=facts)
+    return replace(draft, facts=facts, remark=_UNDECLARED_CODES if draft.type in _RANGES else _UNFIT)

@@ -1,0 +1,151 @@
+"""Facts of a table that a draft is made from: its header, its rows, and the distinct cells of each column.
+
+Everything here is read from the data, and private: `drafted_columns` proposes what to declare by it. DP: none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from marginweave.base.arrow import cell_type
+from marginweave.base.arrow import compute as pc
+from marginweave.base.errors import InputError
+from marginweave.configuration.values import ValueMatcher, number
+from marginweave.drafts.subjects import Subject, subject_of
+
+GAPS = frozenset(("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "?", ".", "-", "--", "k.a.", "k. a."))
+"""Texts that mean "no value", in lower case."""
+CURRENCY = re.compile(r"[+-]?[€$£¥] ?[+-]?[0-9].*|[+-]?[0-9].*[€$£¥]")
+FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
+"""Formats of dates besides ISO 8601, which is tried first and needs no format."""
+_NEGATIVE_ZERO = r"^-(0+([.,]0*)?)$"
+_LONGEST_NAME = 256
+
+
+@dataclass(frozen=True)
+class ColumnCells:
+    """The cells of one column: each distinct trimmed text, in order, with the number of cells that hold it.
+
+    An empty cell is the empty text, a negative zero is 0.
+    """
+
+    name: str
+    cells: Mapping[str, int]
+    are_floats: bool = False
+    """The table's own type is a floating-point number."""
+
+    @cached_property
+    def present(self) -> list[str]:
+        """Distinct texts that are values."""
+        return [text for text in self.cells if text.casefold() not in GAPS]
+
+    @cached_property
+    def gaps(self) -> list[str]:
+        """Distinct texts that mean "no value"."""
+        return [text for text in self.cells if text.casefold() in GAPS]
+
+    @property
+    def filled(self) -> int:
+        """Number of cells that are not empty."""
+        return sum(self.cells.values()) - self.cells.get("", 0)
+
+    def are_codes(self, codes: Sequence[str]) -> bool:
+        """Return whether at least half of the distinct values are among the `codes`."""
+        matcher = ValueMatcher(codes)
+        matches = sum(matcher.index(text) >= 0 for text in self.present)
+        return 2 * matches >= len(self.present)
+
+
+def column_cells(name: str, values: pa.ChunkedArray) -> ColumnCells:
+    """Return the facts of one column of a table."""
+    are_floats = pa.types.is_floating(cell_type(values.type))
+    return ColumnCells(name, _count_texts(values), are_floats)
+
+
+def _count_texts(values: pa.ChunkedArray) -> dict[str, int]:
+    if pa.types.is_dictionary(values.type):
+        values = pc.cast(values, values.type.value_type)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_finite(values), values, None)
+    texts = pc.fill_null(pc.cast(values, pa.string()), "")
+    texts = pc.utf8_trim_whitespace(texts)
+    texts = pc.replace_substring_regex(texts, _NEGATIVE_ZERO, r"\1")
+    counted = pc.value_counts(texts)
+    distinct = counted.field("values").to_pylist()
+    counts = counted.field("counts").to_pylist()
+    return dict(sorted(zip(distinct, counts, strict=True)))
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table below the header of its source, whose columns may have no name."""
+
+    table: pa.Table
+    header: Sequence[str]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns that have one; raises InputError as `usable_names`."""
+        return usable_names(self.header)
+
+    @property
+    def unnamed_places(self) -> list[int]:
+        """Places of the columns without a name, from 1 on."""
+        return [place for place, name in enumerate(self.header, 1) if not name]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows below the header."""
+        return int(self.table.num_rows)
+
+    @cached_property
+    def subject(self) -> Subject | None:
+        """Column that tells the subjects apart, where they have several rows."""
+        return subject_of(self.table)
+
+    def column(self, name: str) -> ColumnCells:
+        """Compute the facts of a column: one column at a time is in memory as texts."""
+        return column_cells(name, self.table.column(name))
+
+
+def usable_names(header: Iterable[str]) -> list[str]:
+    """Return the names of the columns that have one.
+
+    A fault is named by its place, since a file without a header has data there.
+
+    Raises:
+        InputError: no column has a name, two have the same, or a name is none that a configuration can have.
+    """
+    names: list[str] = []
+    for place, name in enumerate(header, 1):
+        if not name:
+            continue
+        if name in names:
+            same = f"columns {names.index(name) + 1} and {place}"
+            raise InputError(f"source has the same name for {same}; rename one, or add a header if there is none")
+        if len(name) > _LONGEST_NAME or name != name.strip() or not name.isprintable():
+            raise InputError(
+                f"source has a name for column {place} that is too long, begins or ends with a space, or cannot be printed"
+            )
+        names.append(name)
+    if not names:
+        raise InputError("source has no column with a name")
+    return names
+
+
+def header_doubts(names: Iterable[str]) -> list[str]:
+    """Return lines of warning where the header may be a row of data; they repeat no name, which may be a value."""
+    if all(number(name) is None for name in names):
+        return []
+    return ["The header has numbers as names. If its line is data, add a line of names above it, and draft again"]
+
+
+def mostly(conditions: Iterable[object]) -> bool:
+    """Return whether more than half of the conditions hold."""
+    truths = [bool(condition) for condition in conditions]
+    return sum(truths) > len(truths) / 2
