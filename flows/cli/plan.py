@@ -1,4 +1,4 @@
-"""`marginweave plan`: what is known of a release without reading the data."""
+"""`marginweave plan`: show what is known of a release without reading the data."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .console import Home, Json, Source, out, print_json
 
 if TYPE_CHECKING:
     from marginweave.forecast.overview import PlannedRelease
+    from marginweave.forecast.sizes import SizeForecast
     from marginweave.forecast.target import ErrorTarget
     from marginweave.runs.request import Request
 
@@ -69,12 +70,12 @@ def plan(
     from ..prefect.schedules import Schedule
 
     prepare_environment(home)  # the schedule is Prefect's to read
-    planned = None if schedule is None else Schedule(schedule, timezone or "UTC")
+    times = None if schedule is None else Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
-    plans = [_planned(request, planned) for request in requests]
+    plans = [_planned(request, times) for request in requests]
     targets = [_target_lines(request, goal) for request in requests]
     if as_json:
-        print_json([_facts(*part) for part in zip(plans, targets, strict=True)])
+        print_json([_facts(planned, lines) for planned, lines in zip(plans, targets, strict=True)])
     else:
         _print_plans(configs, plans, targets)
 
@@ -86,6 +87,8 @@ def _planned(request: Request, schedule: Schedule | None) -> PlannedRelease:
 
 
 def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list[list[str]]) -> None:
+    from marginweave.forecast.plan_sentence import plan_sentence
+
     if len(plans) == 1:
         out.print(plans[0].heading)
         _print_draws({"": plans[0]})
@@ -93,13 +96,19 @@ def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list
     else:
         _compare(plans[0], plans[1])
     for config, planned, target in zip(configs, plans, targets, strict=True):
-        name = f"{config}: " if len(configs) > 1 else ""
-        head, table = planned.good_for[:1], planned.good_for[1:]
-        said = (f"{name}{line}" for line in (*planned.notes, *head))
-        for line in (*said, *table, *(f"{name}{line}" for line in target)):
+
+        def of_config(line: str, config: Path = config) -> str:
+            return str(plan_sentence("lines.of-config", config=str(config), line=line)) if len(configs) > 1 else line
+
+        good_for = planned.good_for
+        for line in (*planned.notes, *good_for[:1]):
+            out.print(of_config(line))
+        for line in good_for[1:]:
             out.print(line)
+        for line in target:
+            out.print(of_config(line))
         if planned.account.fits and len(configs) == 1:
-            out.print(f"Next: marginweave run {config}")
+            out.print(str(plan_sentence("lines.next", config=str(config))))
 
 
 def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
@@ -107,11 +116,11 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
         return []
     from marginweave.forecast.target import target_forecast
 
-    return list(target_forecast(request.configuration, goal))
+    return [str(sentence) for sentence in target_forecast(request.configuration, goal)]
 
 
 def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
-    """All that is shown of a plan, for programs."""
+    """Return all that is shown of a plan, for programs."""
     privacy, account = planned.configuration.privacy, planned.account
     return {
         "dataset": planned.configuration.dataset,
@@ -122,8 +131,14 @@ def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
         "more_that_fit": account.more,
         "draws": {name: {**cells, **planned.numbers[name]} for name, cells in planned.draws.items()},
         "notes": [*planned.notes, *target],
-        "rows": [row._asdict() for row in planned.sizes],
+        "rows": [_size_facts(size) for size in planned.sizes],
     }
+
+
+def _size_facts(size: SizeForecast) -> dict[str, object]:
+    """Return what a release of a number of rows will be good for, for programs."""
+    texts = {name: "" if value is None else str(value) for name, value in size._asdict().items()}
+    return {**texts, "rows": size.rows}
 
 
 def _print_draws(plans: dict[str, PlannedRelease]) -> None:
@@ -133,13 +148,15 @@ def _print_draws(plans: dict[str, PlannedRelease]) -> None:
         out.print(line)
 
 
-def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
-    """Both plans in one table, a line a draw of either."""
+def _compare(first: PlannedRelease, second: PlannedRelease) -> None:
+    """Print both plans in one table, with a line for each draw of either."""
+    from marginweave.forecast.plan_sentence import plan_sentence
     from marginweave.runs.continuity import configuration_differences
 
-    plans = {"A": one, "B": other}
+    plans = {"A": first, "B": second}
     for side, plan in plans.items():
-        out.print(f"{side}: {plan.heading}; all draws together epsilon {plan.epsilon:.6g}")
-    places = configuration_differences(one.configuration, other.configuration)
-    out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
+        out.print(str(plan_sentence("heading.compared", side=side, heading=plan.heading, epsilon=plan.epsilon)))
+    places = configuration_differences(first.configuration, second.configuration)
+    key = "heading.differ" if places else "heading.same"
+    out.print(str(plan_sentence(key, places=", ".join(places))))
     _print_draws(plans)

@@ -24,7 +24,6 @@ from marginweave.configuration.default_records import (
 )
 from marginweave.configuration.k_tuples import AggregateSettings
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
-from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.sections import Sections
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples.
@@ -188,23 +187,15 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     return {"method": "marginals", "cliques": cliques, "one_way_share": 0.5, "selection_share": 0.15, "compress": 2.0}
 
 
-def edge_words(configuration: Sections) -> str:
-    """Return words for a noise that is close to a limit of `resolve_aggregate`, and what would help; otherwise nothing."""
+def limit_near_noise(configuration: Sections) -> float | None:
+    """Return the limit of `resolve_aggregate` that the noise is close to; None where it is close to none."""
     noise = relative_noise(configuration)
     short = _most_noise_of_triples(in_marginals(configuration).attributes)
-    close_limits = list[float]()
     for limit in (short, _SHORT, _SINGLES):
         distance = math.log(max(noise, 1e-9) / limit)
         if abs(distance) < _NEAR:
-            close_limits.append(limit)
-    if not close_limits:
-        return ""
-    limit = close_limits[0]
-    side = "just above" if noise > limit else "just below"
-    epsilon = "more epsilon, " if configuration.privacy.epsilon < MOST_EPSILON else ""
-    return (
-        f", {side} {limit:g}, where auto chooses otherwise: fewer columns, {epsilon}or rows: N if it is public, decide"
-    )
+            return limit
+    return None
 
 
 def automatic_aggregate(configuration: Sections) -> Counting:

@@ -1,106 +1,172 @@
-"""What is counted and why, and what noise is beside counts: before a release."""
+"""Find what is counted and why, and how large noise is relative to counts, before a release."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from marginweave.configuration import defaults
-from marginweave.configuration.default_records import automatic_method, in_marginals
-from marginweave.configuration.k_tuples import AggregateSettings
+from marginweave.configuration.default_records import Counting, automatic_method, in_marginals
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
+from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import public_sizes
 from marginweave.mechanisms.base import CountNoise
+from marginweave.texts.sentences import Sentence, Share
 
 
-def method_forecast(configuration: Configuration) -> list[str]:
-    """What is counted, what makes the records, and what `auto` stands for, in words."""
+def method_forecast(configuration: Configuration) -> list[Sentence]:
+    """Return what is counted, what `auto` gives up, and what makes the records."""
     usual = defaults.automatic_aggregate(configuration)
-    given_up = _given_up(configuration, usual) if configuration.aggregate == usual else []
-    return [_counts(configuration, usual), *given_up, _records(configuration)]
-
-
-def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
-    columns = len(configuration.attributes)
-    counted, other = (defaults.counts_words(settings, columns) for settings in (configuration.aggregate, usual))
-    chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
-    if not configuration.privacy.delta:
-        chosen = "auto needs a delta above 0"
+    sentences = [plan_sentence("counting.line", counted=_counted(configuration), choice=_choice(configuration, usual))]
     if configuration.aggregate == usual:
-        chosen = "as auto would choose"
-    if defaults.is_decided_by_noise(configuration):
-        decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
-        noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
-        chosen += f"; all pairs together would have relative noise r = {noise:.3g}{beside}"
-    return f"Counting: {counted}{_limited(configuration)}{_in_bins(configuration)} ({chosen})"
+        sentences += _given_up(configuration, usual)
+    return [*sentences, _records(configuration)]
 
 
-def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
-    """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
+def _choice(configuration: Configuration, usual: Counting) -> Sentence:
+    """Return how the counts compare with those of `auto`, and the noise where it decides what `auto` counts."""
+    columns = len(configuration.attributes)
+    usual_counts = defaults.counts_words(usual, columns)
+    if configuration.aggregate == usual:
+        choice = plan_sentence("choice.as-auto")
+    elif not configuration.privacy.delta:
+        choice = plan_sentence("choice.needs-delta")
+    elif defaults.counts_words(configuration.aggregate, columns) != usual_counts:
+        choice = plan_sentence("choice.other", other=usual_counts)
+    else:
+        choice = plan_sentence("choice.other-settings")
+    if not defaults.is_decided_by_noise(configuration):
+        return choice
+    sections = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
+    noise = defaults.relative_noise(sections)
+    noise_sentence = plan_sentence("choice.noise", choice=choice, noise=noise)
+    limit = defaults.limit_near_noise(sections)
+    if limit is None:
+        return noise_sentence
+    has_more = sections.privacy.epsilon < MOST_EPSILON
+    return plan_sentence(
+        "choice.near-limit-epsilon" if has_more else "choice.near-limit",
+        noise=noise_sentence,
+        side=plan_sentence("choice.above" if noise > limit else "choice.below"),
+        limit=limit,
+    )
+
+
+def _given_up(configuration: Configuration, usual: Counting) -> Iterator[Sentence]:
+    """Yield what sets and private domains cost where the choice is left to `auto`, and what would avoid it."""
     attributes = configuration.attributes
-    listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
-    alone = ", and are in no pairs" if listed_pairs else ""
-    found = [
-        f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
-        "values (outside: other takes the rare ones) for less noise"
-        for name, values in Counter(attribute.column for attribute in attributes if attribute.of_set).items()
-    ]
-    found += [
-        f"Column {attribute.name}, a set with a private domain, rules out marginals and a mixture: rare values are lost, and "
-        "pairs of columns are less accurate; declare its values to avoid it"
-        for attribute in attributes
-        if attribute.is_set and attribute.private
-    ]
+    has_listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
+    set_key = "given-up.set-without-pairs" if has_listed_pairs else "given-up.set"
+    values_of_sets = Counter(attribute.column for attribute in attributes if attribute.of_set)
+    for column, values in values_of_sets.items():
+        yield plan_sentence(set_key, column=column, values=values)
+    for attribute in attributes:
+        if attribute.is_set and attribute.private:
+            yield plan_sentence("given-up.private-set", column=attribute.name)
     if isinstance(usual, MarginalSettings) and configuration.private_columns:
-        found.append(
-            f"Private domains ({listed(configuration.private_columns)}) cost {100 * usual.values_share:g} % of the budget, and "
-            "values that few records have become missing; declare the values to avoid it"
-        )
-    return found
+        columns = listed(configuration.private_columns)
+        yield plan_sentence("given-up.private-domains", columns=columns, share=Share(usual.values_share))
 
 
-def _limited(configuration: Configuration) -> str:
-    """Which marginals there are, where those of many cells are left out."""
+def _counted(configuration: Configuration) -> str | Sentence:
+    """Return what is counted: which marginals, where those of many cells are left out, and in how many bins."""
+    counted = defaults.counts_words(configuration.aggregate, len(configuration.attributes))
+    return _in_bins(configuration, _limited(configuration, counted))
+
+
+def _limited(configuration: Configuration, counted: str | Sentence) -> str | Sentence:
+    """Return `counted` with which marginals there are, where those of many cells are left out."""
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
     if not isinstance(cliques, AllCliques) or cliques.max_cells is cliques.coarsen is None:
-        return ""
+        return counted
+    if cliques.max_cells:
+        key = "counting.small-and-pairs" if cliques.all > 2 else "counting.small"
+        counted = plan_sentence(key, counted=counted, cells=cliques.max_cells)
+    if cliques.coarsen:
+        counted = plan_sentence("counting.coarser", counted=counted, cells=cliques.coarsen)
     lengths = Counter(map(len, LargerMarginals.cliques(configuration)))
-    numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
-    pairs = ", and pairs" if cliques.all > 2 else ""
-    most = f", of at most {cliques.max_cells:,} cells{pairs}" if cliques.max_cells else ""
-    coarser = f", in coarser bins beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
-    return f"{most}{coarser}: {numbers}"
+    numbers = [
+        str(plan_sentence("counting.of-length", number=number, length=length))
+        for length, number in sorted(lengths.items(), reverse=True)
+    ]
+    return plan_sentence("counting.lengths", counted=counted, lengths=", ".join(numbers))
 
 
-def _in_bins(configuration: Configuration) -> str:
-    """In how many bins the columns of larger marginals are counted, where that differs, and how often, the finest first."""
-    settings, names = configuration.marginals, [attribute.name for attribute in configuration.attributes]
+def _in_bins(configuration: Configuration, counted: str | Sentence) -> str | Sentence:
+    """Return `counted` with the numbers of bins of the columns of larger marginals, where they differ, the finest first."""
+    settings = configuration.marginals
+    names = [attribute.name for attribute in configuration.attributes]
     if settings is None or not settings.has_larger(len(names)) or settings.selects(len(names)):
-        return ""
-    of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
+        return counted
+    divisions = settings.levels(public_sizes(configuration), configuration.attributes).of
     times = Counter(itertools.chain.from_iterable(LargerMarginals.cliques(configuration)))
-    for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
-        levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
-        if any(times[at] for at, _ in levels[1:]):
-            numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
-            found.append(f"{names[place]} {numbers}")
-    return f", {'; '.join(found)}" if found else ""
+    columns = []
+    for column, bins in dict.fromkeys((column, bins) for column, bins, _ in divisions):
+        places = [(column, bins)]
+        for number, (divided, finest, width) in enumerate(divisions):
+            if divided == column:
+                places.append((len(names) + number, -(-finest // width)))
+        if any(times[place] for place, _ in places[1:]):
+            numbers = [
+                str(plan_sentence("counting.times-in-bins", times=times[place], bins=place_bins))
+                for place, place_bins in places
+                if times[place]
+            ]
+            columns.append(str(plan_sentence("counting.bins-of", column=names[column], bins=", ".join(numbers))))
+    return plan_sentence("counting.bins", counted=counted, columns="; ".join(columns)) if columns else counted
 
 
-def _records(configuration: Configuration) -> str:
+def _records(configuration: Configuration) -> Sentence:
+    """Return what makes the synthetic records, and what `auto` would choose."""
     method = configuration.synthesize.method
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
-    chosen = "as auto would choose" if automatic.method == method else f"auto would choose {automatic.method}"
-    return f"Synthetic records: {method} ({chosen}: {automatic.reason})"
+    key = "records.method" if automatic.method == method else "records.other"
+    return plan_sentence(key, method=method, other=automatic.method, reason=automatic.reason)
 
 
-def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
-    """For each draw of counts its typical error beside all rows, and beside the mean count of its cells, in words.
+@dataclass(frozen=True)
+class ErrorSpan:
+    """Typical errors of the counts of a draw in percent, from the least to the most."""
+
+    least: float
+    most: float
+
+    @classmethod
+    def over(cls, percentages: Collection[float]) -> ErrorSpan | None:
+        """Return the span of the errors; None where there are none."""
+        return cls(min(percentages), max(percentages)) if percentages else None
+
+    @property
+    def sentence(self) -> Sentence:
+        """Both errors, with two digits; one where they are shown alike."""
+        least = _two_digits(self.least)
+        most = _two_digits(self.most)
+        error = least if least == most else plan_sentence("span.percent", least=least, most=most)
+        return plan_sentence("draw.relative", error=error)
+
+
+def _two_digits(percentage: float) -> str:
+    """Return a number with two digits, or all of those before the point."""
+    return f"{percentage:.2g}" if percentage < 100 else f"{percentage:.0f}"
+
+
+@dataclass(frozen=True)
+class RelativeErrors:
+    """Typical errors of a draw relative to all rows, and to the mean count of its cells; None where that is not known."""
+
+    of_rows: ErrorSpan | None
+    of_mean: ErrorSpan | None
+
+
+def relative_errors(configuration: Configuration, rows: int) -> dict[str, RelativeErrors]:
+    """Return the typical errors of each draw of counts, relative to all rows and to the mean count of its cells.
 
     The typical error is E|noise|. Of counts of records, each kind says which share of all is in a mean cell
     (`Measurement.shares`); where numbers of cells are not public, nothing is said of it.
@@ -108,7 +174,7 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     DP: arithmetic on public numbers.
     """
     rows = rows if configuration.resize is None else configuration.resize.records
-    found = {}
+    errors = {}
     for draw in plan_budget(configuration).draws:
         shares = draw.shares(configuration)
         if shares is None:
@@ -116,14 +182,6 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
         assert issubclass(draw.mechanism, CountNoise)
         factor = 100 * draw.mechanism.mean_error / rows
         typical = [sigma * factor for sigma in draw.forecast(configuration).sigmas]
-        beside = [error / share for error, share in zip(typical, shares, strict=True)] if shares else []
-        found[draw.name] = _span(typical), _span(beside)
-    return found
-
-
-def _span(percentages: Iterable[float]) -> str:
-    found = sorted(percentages)
-    if not found:
-        return ""
-    ends = list(dict.fromkeys(f"{value:.2g}" if value < 100 else f"{value:.0f}" for value in (found[0], found[-1])))
-    return f"± {' to '.join(ends)} %"
+        of_mean = [error / share for error, share in zip(typical, shares, strict=True)] if shares else []
+        errors[draw.name] = RelativeErrors(ErrorSpan.over(typical), ErrorSpan.over(of_mean))
+    return errors

@@ -1,4 +1,4 @@
-"""About how long a run takes and how much memory, before it is made: laws through what was measured, from public numbers.
+"""Forecast about how long a run takes and how much memory, from public numbers, by laws through what was measured.
 
 CPU seconds on one core of an AMD EPYC. Fits: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4, 1,000 to
 1,000,000 rows, where a fit took 0.6 to 20 s; consistency: nine releases of 48,000 to 304,000 cells, of which five were beside
@@ -19,19 +19,19 @@ from marginweave.configuration.synthesis import MixtureSynthesis, SynthesisSetti
 from marginweave.domain.masks import Mask
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.mixture.blocks import Ties, tie
+from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.whole_marginals import public_sizes
+from marginweave.texts.sentences import Sentence
 
 # Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
 SERVER, START = 6.0, 5.0
 _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
-_TUPLES = 1.5  # counts that were clipped are fitted so many times as long
+_TUPLES = 1.5  # a fit to counts that were clipped takes this many times as long
 _CONSISTENCY, _RULES = 5e-6, 4.0  # rules take more turns
-_NOISE_TABLE, _MARGINAL = (
-    0.053,
-    5e-3,
-)  # a sigma's table of noise; a marginal that is kept, read by five stages, and published
+_NOISE_TABLE = 0.053  # a sigma's table of noise
+_MARGINAL = 5e-3  # a marginal that is kept, read by five stages, and published
 _ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
 _COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
 _GROW, _GROW_CODE = 1.25e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
@@ -45,29 +45,41 @@ class RunCost(NamedTuple):
     cpu: float
     gigabytes: float
 
-    def __str__(self) -> str:
-        return f"{_span(self.seconds)} ({_span(self.cpu, 'CPU ')}), {self.gigabytes:.1f} GB"
+    @property
+    def sentence(self) -> Sentence:
+        """The time, the CPU time and the memory, for a reader."""
+        time, unit = _in_unit(self.seconds)
+        cpu_time, cpu_unit = _in_unit(self.cpu)
+        return plan_sentence(
+            "cost.run",
+            time=plan_sentence(f"time.{unit}", time=time),
+            cpu=plan_sentence(f"cpu-time.{cpu_unit}", time=cpu_time),
+            gigabytes=self.gigabytes,
+        )
 
 
-def _span(seconds: float, of: str = "") -> str:
-    """Seconds with two digits, and a unit that people use."""
-    units = ((3600, "h"), (60, "min"), (1, "s"))
-    unit, name = next(((unit, name) for unit, name in units if seconds >= 1.5 * unit), units[-1])
-    return f"{seconds / unit:.2g} {of}{name}"
+def _in_unit(seconds: float) -> tuple[float, str]:
+    """Return a time in a unit that people use, and that unit."""
+    for unit_seconds, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * unit_seconds:
+            return seconds / unit_seconds, unit
+    return seconds, "s"
 
 
 class Table(NamedTuple):
-    """A table of counts: how many cells it has, and the sigma of their noise."""
+    """A table of counts: the number of its cells, and the sigma of their noise."""
 
     cells: float
     sigma: float
 
 
 def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, cores: int) -> RunCost | None:
-    """What a run costs that measures these tables; None where nothing was measured of its synthesizer."""
-    settings, columns = configuration.synthesize, len(configuration.attributes)
+    """Return what a run costs that measures these tables; None where nothing was measured of its synthesizer."""
+    settings = configuration.synthesize
+    columns = len(configuration.attributes)
     cells = sum(table.cells for table in tables)
-    serial, memory = _VALUE * rows * columns, _IMPORTED + 2.2e-8 * columns * min(rows, _BLOCKS)
+    serial = _VALUE * rows * columns
+    memory = _IMPORTED + 2.2e-8 * columns * min(rows, _BLOCKS)
     if isinstance(settings, MixtureSynthesis):
         sigmas = sum(rows / table.sigma for table in tables) / cells
         fitted = _FIT * cells * math.sqrt(min(sigmas, _MOST_SIGMAS)) + _FIT_TABLE * len(tables)
@@ -78,7 +90,8 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         serial += _CONSISTENCY * cells * (_RULES if tied else 1.0)
         if configuration.marginals is not None:
             serial += _NOISE_TABLE * len({table.sigma for table in tables}) + _MARGINAL * len(tables)
-            rounds = 0 if (chosen := configuration.marginals.adaptive) is None else chosen.rounds
+            adaptive = configuration.marginals.adaptive
+            rounds = 0 if adaptive is None else adaptive.rounds
             serial += _ROUND * rounds * columns**2
         memory += 3e-7 * cells + 2e-3 * columns + 1e-4 * sum(combinations for combinations, _ in tied)
     elif isinstance(settings, SynthesisSettings):
@@ -93,35 +106,37 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
 
 
 def _ties(configuration: Configuration) -> Ties:
+    """Return which columns the rules between columns tie together."""
     attributes = configuration.attributes
     labels = [attribute.labels for attribute in attributes]
-    masks = [
-        mask for mask in structural_masks(configuration, labels) if isinstance(mask, Mask) and len(mask.attributes) > 1
-    ]
-    return tie(domain_sizes(attributes, labels), masks)
+    masks = structural_masks(configuration, labels)
+    masks_of_columns = [mask for mask in masks if isinstance(mask, Mask) and len(mask.attributes) > 1]
+    return tie(domain_sizes(attributes, labels), masks_of_columns)
 
 
 def _tied_cells(configuration: Configuration) -> Iterator[tuple[int, int]]:
-    """Of columns that rules tie together the combinations, and how many sets of them are measured, alone or with others."""
+    """Yield, of columns that rules tie together, the combinations and the number of their sets that are measured."""
     if not configuration.forbidden:
         return
     longest = configuration.longest
     for block in _ties(configuration).blocks:
-        if (width := len(block.attributes)) > 1:
+        width = len(block.attributes)
+        if width > 1:
             yield len(block.cells), sum(math.comb(width, length) for length in range(1, longest + 1))
 
 
 _MANY_CELLS = 1024
 
 
-def slow_rules(configuration: Configuration) -> str:
-    """What makes a fit long: columns that rules between them tie together in many combinations; nothing where none do."""
+def tied_columns(configuration: Configuration) -> list[str]:
+    """Return the columns that rules between them tie together in many combinations, which makes a fit long."""
     if not configuration.forbidden or not isinstance(configuration.synthesize, MixtureSynthesis):
-        return ""
-    ties, attributes = _ties(configuration), configuration.attributes
+        return []
+    ties = _ties(configuration)
     wide = [block for block in ties.blocks if len(block.attributes) > 1 and len(block.cells) > _MANY_CELLS]
-    if not wide and not ties.across:
-        return ""
-    tied = {a for block in wide for a in block.attributes} | {a for mask in ties.across for a in mask.attributes}
-    names = ", ".join(attributes[a].name for a in sorted(tied))
-    return f"; rules tie {names} together, which can make a fit several times as long: coarser bins help"
+    places: set[int] = set()
+    for block in wide:
+        places.update(block.attributes)
+    for mask in ties.across:
+        places.update(mask.attributes)
+    return [configuration.attributes[place].name for place in sorted(places)]

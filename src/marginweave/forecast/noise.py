@@ -1,17 +1,20 @@
-"""What a configuration will cost and how exact it will be, from public facts alone."""
+"""Forecast what a configuration will cost and how exact it will be, from public facts alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.attributes import most_combinations
+from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
-from marginweave.measurements.base import Measurement
+from marginweave.forecast.plan_sentence import plan_sentence, sd_span
+from marginweave.measurements.base import Forecast, Measurement
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
 from marginweave.measurements.round_draws import RoundMarginals
@@ -23,22 +26,23 @@ from marginweave.mechanisms.base import CountNoise
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from marginweave.mechanisms.normal import ndtr, ndtri
+from marginweave.texts.sentences import Sentence, Share
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawForecast:
-    """One draw, in words; `numbers` are those of its noise."""
+    """The forecast of one draw, or of several that are alike; `numbers` are those of its noise, `share` is of the budget."""
 
     name: str
-    noise: str
+    noise: Sentence
     share: float
-    error: str
+    error: str | Sentence
     numbers: dict[str, float]
     threshold: str = ""
 
 
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
-    """The draws of a release, and their epsilon together at the release's delta.
+    """Return the draws of a release, and their epsilon together at the release's delta.
 
     The contribution bound is its public cap here: a bought percentile can only make it, and the noise, less. Shares are of
     what the draws have together, which under an amplified resize is not what the account is charged: of mu^2, or of epsilon
@@ -50,62 +54,70 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
         alike.setdefault(draw.template if draw.is_repeated else draw.name, []).append((draw, share))
     rows = []
     for draws in alike.values():
-        (first, _), (last, _) = draws[0], draws[-1]
+        first = draws[0][0]
+        last = draws[-1][0]
         row = _forecast(configuration, first, sum(share for _, share in draws))
-        rows.append(row if first is last else replace(row, name=f"{row.name} … {last.name}", noise=f"{row.noise} each"))
+        if first is not last:
+            names = f"{row.name} … {last.name}"
+            row = replace(row, name=names, noise=plan_sentence("draw.each", noise=row.noise))
+        rows.append(row)
     return rows, plan.spent_epsilon
 
 
-def noise_forecast(configuration: Configuration) -> list[str]:
-    """Which noise marginals get, in words, where there was a choice."""
+def noise_forecast(configuration: Configuration) -> list[Sentence]:
+    """Return which noise marginals get, where there was a choice."""
     if configuration.marginals is None or configuration.marginals.noise == "gaussian":
         return []
     plan = plan_budget(configuration)
     noise = plan.pure_noise
     if noise is None:
-        return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
+        return [_gaussian_noise(configuration)]
     plain = plan.cost.plain
-    charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
-    return [f"Noise: {noise.title}, charged to the account's allowance with {charged}"]
+    key = "noise.pure-delta" if plain.delta else "noise.pure"
+    return [plan_sentence(key, mechanism=noise.title, epsilon=float(plain.epsilon), delta=float(plain.delta))]
 
 
-def combinations_forecast(configuration: Configuration) -> list[str]:
-    """How many candidates each length can have, in words; nothing where a domain is private.
-
-    Beside them how many noise alone would keep if everything shorter survived and nobody had any, at the public cap's noise.
-    """
-    if configuration.marginals is not None:
-        return []
-    settings, plan, forecasts = configuration.tuples, plan_budget(configuration), []
-    if configuration.private_columns:
-        return []
-    for length in range(1, configuration.reporting_length + 1):
-        candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
-        sd = plan.draw(TupleLevel, length).sigma(configuration)
-        least = level_threshold(settings, length, sd, 1, 1)
-        alone = candidates * ndtr((0.5 - least) / float(sd))
-        known = "" if length == 1 else "at most "
-        words, most = f"Combinations of {length}: {known}{candidates}; about {alone:.0f}", settings.max_combinations
-        if length == 1 or alone <= most:
-            words += " of the published ones would be pure noise"
-        else:
-            words += " would reach the least count by noise alone"
-            raised = math.ceil(0.5 - float(sd) * ndtri(most / candidates))
-            words += f", {most} of them from a count of {raised} on"
-        forecasts.append(words)
-    return forecasts
-
-
-def _why_gaussian(configuration: Configuration) -> str:
+def _gaussian_noise(configuration: Configuration) -> Sentence:
+    """Return why the noise is Gaussian where Laplace noise was possible."""
     cells = public_cells(configuration)
     if cells is None:
-        return "as marginals are selected, or a domain or bounds are bought: the variances are not known beforehand"
+        return plan_sentence("noise.gaussian-unknown")
     if sum(cells) > DiscreteLaplace.most_cells:
-        return f"as the marginals have {sum(cells)} cells, and Laplace noise is drawn for at most {DiscreteLaplace.most_cells}"
-    return "whose variance is the smaller one here"
+        return plan_sentence("noise.gaussian-many", cells=sum(cells), most=DiscreteLaplace.most_cells)
+    return plan_sentence("noise.gaussian-smaller")
+
+
+def combinations_forecast(configuration: Configuration) -> list[Sentence]:
+    """Return how many candidates each length of k-tuples can have; nothing where a domain is private.
+
+    With them how many noise alone would publish if everything shorter survived and nobody had any, at the public cap's noise.
+    """
+    if configuration.marginals is not None or configuration.private_columns:
+        return []
+    plan = plan_budget(configuration)
+    return [_combinations(configuration, plan, length) for length in range(1, configuration.reporting_length + 1)]
+
+
+def _combinations(configuration: Configuration, plan: Plan, length: int) -> Sentence:
+    """Return how many candidates of a length there can be, and how many of them noise alone would publish."""
+    settings = configuration.tuples
+    candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
+    sd = plan.draw(TupleLevel, length).sigma(configuration)
+    threshold = level_threshold(settings, length, sd, 1, 1)
+    # candidates Phi((1/2 - threshold) / sd)
+    alone = candidates * ndtr((0.5 - threshold) / float(sd))
+    facts = {"length": length, "candidates": candidates, "alone": alone}
+    if length == 1:
+        return plan_sentence("combinations.single", **facts)
+    most = settings.max_combinations
+    if alone <= most:
+        return plan_sentence("combinations.published", **facts)
+    least = math.ceil(0.5 - float(sd) * ndtri(most / candidates))
+    return plan_sentence("combinations.reach", **facts, most=most, least=least)
 
 
 def _shares(configuration: Configuration, plan: Plan) -> list[float]:
+    """Return the share of the budget that each draw has."""
     if configuration.marginals is not None:
         return shares_of_draws(configuration, plan.draws)
     spent = [float(draw.mechanism.price(draw.parameter).mu2) for draw in plan.draws]
@@ -113,141 +125,154 @@ def _shares(configuration: Configuration, plan: Plan) -> list[float]:
 
 
 def _forecast(configuration: Configuration, draw: Measurement[Any], share: float) -> DrawForecast:
-    """A draw in words: the noise and the typical error of one count, from the least noisy table to the most."""
-    found = draw.forecast(configuration)
+    """Return the forecast of a draw: noise and typical error of one count, from the least noisy table to the most."""
+    measured = draw.forecast(configuration)
     if not issubclass(draw.mechanism, CountNoise):
-        numbers = {"noise_epsilon": float(draw.epsilon)}
         return DrawForecast(
-            name=draw.name, noise=f"epsilon {draw.epsilon:.4g}", share=share, error=found.short, numbers=numbers
+            name=draw.name,
+            noise=plan_sentence("draw.choice", epsilon=draw.epsilon),
+            share=share,
+            error=measured.short,
+            numbers={"noise_epsilon": float(draw.epsilon)},
         )
-    drawn, unit = draw.mechanism, f" a {found.unit}" if found.unit else ""
-    if found.is_shared:
-        unit = " times the marginals" if drawn.is_pure else " times √(marginals)"
-    least, most = min(found.sigmas), max(found.sigmas)
-    span, errors = (
-        " to ".join(sorted({f"{factor * sd:.1f}" for sd in (least, most)}, key=float))
-        for factor in (1, drawn.mean_error)
-    )
-    kind = "" if drawn is RoundedGaussian else f"{drawn.title}, "
+    least = min(measured.sigmas)
+    most = max(measured.sigmas)
     return DrawForecast(
         name=draw.name,
-        noise=f"{kind}sd {'at most ' if found.at_most else ''}{span}{' or more' if found.is_shared else ''}",
+        noise=_noise(draw.mechanism, measured, sd_span(least, most)),
         share=share,
-        error=f"± {errors}{unit}",
+        error=_error(draw.mechanism, measured, least, most),
         numbers={"noise_sd_least": least, "noise_sd_most": most},
-        threshold=found.threshold,
+        threshold=measured.threshold,
     )
 
 
-def rounds_forecast(configuration: Configuration) -> list[str]:
-    """How marginals are chosen in rounds, in words; nothing where they are not."""
+def _noise(mechanism: type[CountNoise], measured: Forecast, sd: Sentence) -> Sentence:
+    """Return the noise of a draw of counts, of the standard deviations `sd`."""
+    if measured.is_shared:
+        sd = plan_sentence("draw.or-more", sd=sd)
+    if measured.at_most:
+        sd = plan_sentence("draw.at-most", sd=sd)
+    key = "draw.gaussian" if mechanism is RoundedGaussian else "draw.mechanism"
+    return plan_sentence(key, mechanism=mechanism.title, sd=sd)
+
+
+def _error(mechanism: type[CountNoise], measured: Forecast, least: float, most: float) -> Sentence:
+    """Return the typical error of one count, where `least` and `most` are the standard deviations of its noise."""
+    error = sd_span(mechanism.mean_error * least, mechanism.mean_error * most)
+    if measured.is_shared:
+        key = "draw.error-of-marginals-pure" if mechanism.is_pure else "draw.error-of-marginals"
+    else:
+        key = "draw.error-of-unit" if measured.unit else "draw.error"
+    return plan_sentence(key, error=error, unit=measured.unit)
+
+
+def rounds_forecast(configuration: Configuration) -> list[Sentence]:
+    """Return how marginals are chosen in rounds; nothing where they are not."""
     adaptive = configuration.rounds
     if adaptive is None:
         return []
-    plan = plan_budget(configuration)
-    sd = plan.draw(RoundMarginals, 1).sigma(configuration)
-    words = (
-        f"Rounds: {adaptive.rounds} shares; each chooses {adaptive.batch} marginal(s) of 2 to {adaptive.adaptive} attributes, "
-        f"measured with sd {sd:.1f} a share"
-    )
-    if adaptive.annealing:
-        words += f", of four shares {sd / 2:.1f}, and so on, where the round before taught no more than noise"
-    return [words]
+    sd = plan_budget(configuration).draw(RoundMarginals, 1).sigma(configuration)
+    return [
+        plan_sentence(
+            "rounds.annealed" if adaptive.annealing else "rounds.fixed",
+            rounds=adaptive.rounds,
+            batch=adaptive.batch,
+            longest=adaptive.adaptive,
+            sd=sd,
+            four=sd / 2,
+        )
+    ]
 
 
-def preparation_forecast(configuration: Configuration) -> list[str]:
-    """What happens to the rows before they are counted, in words, where it bears on privacy."""
-    lines = []
-    resize, share = configuration.resize, 100 * configuration.bounds_share
+def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield what happens to the rows before they are counted, where it bears on privacy."""
     columns = configuration.private_bounds
     if columns:
-        lines.append(f"Bounds: bought for {', '.join(map(repr, columns))}, {share:g} % of the budget for bounds")
+        names = ", ".join(map(repr, columns))
+        yield plan_sentence("preparation.bounds", columns=names, share=Share(configuration.bounds_share))
     if plan_budget(configuration).of(RowsBeyondCap):
-        lines.append(f"Rows beyond max_records: how many are left out is counted, for {100 * SHARE:g} % of the budget")
-    if resize is not None:
-        how = "charged as (epsilon, delta) to the account's allowance" if resize.amplify else "noised for it"
-        lines.append(
-            f"Resize: {resize.records} records from {resize.copies} cop{'y' if resize.copies == 1 else 'ies'} sampled at rate "
-            f"{float(resize.rate):g}; one unit replaces at most "
-            f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
-        )
-    if sets := configuration.uncounted_sets:
-        lines.append(
-            f"Values of {listed(sets)} that are not declared are left out of records, and k-tuples do not count how many "
-            "records hold one: declare outside: other to have them counted"
-        )
-    if gaps := configuration.uncounted_gaps:
-        lines.append(
-            f"Where a rule wants a value of {listed(gaps)} and a record has none it gets one, and k-tuples do not count how "
-            "many: marginals do, and make none up"
-        )
+        yield plan_sentence("preparation.rows-beyond", share=Share(SHARE))
+    if configuration.resize is not None:
+        yield _resize(configuration, configuration.resize)
+    uncounted_sets = configuration.uncounted_sets
+    if uncounted_sets:
+        yield plan_sentence("preparation.uncounted-sets", columns=listed(uncounted_sets))
+    uncounted_gaps = configuration.uncounted_gaps
+    if uncounted_gaps:
+        yield plan_sentence("preparation.uncounted-gaps", columns=listed(uncounted_gaps))
     if rows_are_changed(configuration):
-        lines.append(f"A record that breaks a rule between columns, by its bins, {_REPAIRED}")
-    if names := unenforced_columns(configuration):
-        lines.append(
-            f"A rule that names {listed(names)} changes no row: rows that break it are counted as they are, and the records "
-            "alone keep it"
-        )
-    return lines
+        yield plan_sentence("preparation.repaired")
+    unkept = unenforced_columns(configuration)
+    if unkept:
+        yield plan_sentence("preparation.unkept", columns=listed(unkept))
 
 
-_REPAIRED = (
-    "becomes one that keeps all: not applicable where that can be, else the nearest value of a number or date, else missing, "
-    "else a value by chance"
-)
+def _resize(configuration: Configuration, resize: ResizeSettings) -> Sentence:
+    """Return how a table is resized, and what that costs."""
+    copies = plan_sentence("preparation.copy" if resize.copies == 1 else "preparation.copies", copies=resize.copies)
+    return plan_sentence(
+        "preparation.resize",
+        records=resize.records,
+        copies=copies,
+        rate=float(resize.rate),
+        replaced=resize.copies * configuration.privacy.stability.records,
+        charge=plan_sentence("preparation.amplified" if resize.amplify else "preparation.noised"),
+    )
 
 
-def known_forecast(configuration: Configuration) -> list[str]:
-    """What is known from elsewhere, and how many records exact tables make, in words."""
-    lines = []
+def known_forecast(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield what is known from elsewhere, and how many records exact tables make."""
     for known in configuration.totals:
-        words = f"Known from {'these rows' if known.table.origin == 'these-rows' else 'another source'}: {known.table.words}"
-        if known.table.origin == "these-rows":
-            kept = " an invariant, which privacy.json lists:" if known.exact else ""
-            words += f";{kept} the guarantee does not cover it"
-        lines.append(f"{words}; free, and no draw depends on it")
-    exact, settings = [known for known in configuration.totals if known.exact], configuration.synthesize
-    if exact:
-        number = (
-            f"{exact[0].total:,.0f}" if settings.records == "count" else f"{settings.records:,} in shares of its counts"
-        )
-        lines.append(f"Exact known tables hold in the synthetic records, of which there will be {number}")
-    return lines
+        if known.table.origin != "these-rows":
+            key = "known.other-source"
+        else:
+            key = "known.invariant" if known.exact else "known.these-rows"
+        yield plan_sentence(key, table=known.table.words)
+    exact = [known for known in configuration.totals if known.exact]
+    settings = configuration.synthesize
+    if not exact:
+        return
+    if settings.records == "count":
+        yield plan_sentence("known.exact", records=exact[0].total)
+    else:
+        yield plan_sentence("known.exact-shares", records=settings.records)
 
 
 EPSILONS = 0.1, 0.3, 1.0, 3.0, 10.0
 
 
-def observer_forecast(configuration: Configuration) -> list[str]:
-    """What epsilon means: how often an observer who knows all else can be right, of this release and of others, in words."""
+def observer_forecast(configuration: Configuration) -> list[Sentence]:
+    """Return how often an observer who knows all else can be right, at the release's epsilon and at others."""
     privacy = configuration.privacy
-    guess = (
-        "is in the data"
-        if privacy.neighbors == "add-remove"
-        else f"has one {'row' if privacy.subject is None else 'set of rows'} in the data or another"
-    )
-    others = (
-        f"{epsilon:g}: {observer_chance(configuration, epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon
-    )
+    if privacy.neighbors == "add-remove":
+        guess = plan_sentence("observer.in-data")
+    else:
+        guess = plan_sentence("observer.row" if privacy.subject is None else "observer.rows")
+    others = [
+        str(plan_sentence("observer.other", epsilon=epsilon, chance=observer_chance(configuration, epsilon)))
+        for epsilon in EPSILONS
+        if epsilon != privacy.epsilon
+    ]
     chance = observer_chance(configuration, privacy.epsilon)
     return [
-        f"Which epsilon? Who knows all else and guesses whether a person {guess} is right at most",
-        f"{chance} of the time, where chance is 50 %; at epsilon {', '.join(others)}",
+        plan_sentence("observer.guess", guess=guess),
+        plan_sentence("observer.chance", chance=chance, others=", ".join(others)),
     ]
 
 
-def observer_chance(configuration: Configuration, epsilon: float) -> str:
-    """How often the observer is right at most, in percent.
+def observer_chance(configuration: Configuration, epsilon: float) -> Share:
+    """Return how often the observer is right at most.
 
     Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) of
     noise that is charged in epsilon alone, and of an amplified resize, of which no more than (epsilon, delta) is known. What
     `noise: auto` chooses at the configuration's epsilon is taken for all. DP: arithmetic on public numbers.
     """
-    delta, resize, marginals = configuration.privacy.delta, configuration.resize, configuration.marginals
+    delta = configuration.privacy.delta
+    resize = configuration.resize
+    marginals = configuration.marginals
     has_choice = marginals is not None and marginals.noise != "gaussian"
     is_pure = has_choice and plan_budget(configuration).pure_noise is not None
     if delta > 0 and not is_pure and not (resize is not None and resize.amplify):
-        chance = float(ndtr(gdp_mu(epsilon, delta) / 2))
-    else:
-        chance = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
-    return f"{100 * chance:.1f} %"
+        return Share(float(ndtr(gdp_mu(epsilon, delta) / 2)))
+    return Share(min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))))

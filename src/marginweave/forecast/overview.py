@@ -1,4 +1,4 @@
-"""What is known of a release before it is made, as one value: a line a draw, sentences, and what it will be good for."""
+"""Collect what is known of a release before it is made: a line for each draw, sentences, and what it will be good for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from marginweave.configuration.release import Configuration
-from marginweave.forecast.accuracy import relative_errors
-from marginweave.forecast.noise import forecast
+from marginweave.forecast.accuracy import RelativeErrors, relative_errors
+from marginweave.forecast.noise import DrawForecast, forecast
+from marginweave.forecast.plan_sentence import plan_sentence
+from marginweave.texts.sentences import Sentence, Share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,51 +41,50 @@ class PlannedRelease:
     def of(
         cls, configuration: Configuration, find: Callable[[], Request], schedule: Times | None = None
     ) -> PlannedRelease:
-        """The plan of a configuration, of which `find` makes a request, and how long its account lasts on a schedule."""
-        drawn, epsilon = forecast(configuration)
-        errors = relative_errors(configuration, configuration.rows) if configuration.rows else {}
-        draws = {}
-        for row in drawn:
-            share = f"{100 * row.share:.1f} %"
-            draws[row.name] = {"noise": row.noise, "share of budget": share, "typical error": row.error}
-            if configuration.rows:
-                beside = errors.get(row.name, ("", ""))
-                draws[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))
-            draws[row.name]["least count"] = row.threshold
-        numbers = {row.name: {"share": row.share, **row.numbers} for row in drawn}
+        """Return the plan of a configuration, of which `find` makes a request, and how long its account lasts on a schedule."""
+        rows, epsilon = forecast(configuration)
+        errors = relative_errors(configuration, configuration.rows) if configuration.rows else None
+        draws = {row.name: _cells(row, errors) for row in rows}
+        numbers = {row.name: {"share": row.share, **row.numbers} for row in rows}
         return cls(
             configuration=configuration, find=find, schedule=schedule, draws=draws, numbers=numbers, epsilon=epsilon
         )
 
     @cached_property
     def request(self) -> Request:
-        """What is asked for."""
+        """Request of the configuration's release."""
         return self.find()
 
     @property
     def heading(self) -> str:
-        """What is asked for: dataset, epsilon, delta and unit."""
-        configuration, privacy = self.configuration, self.configuration.privacy
-        return (
-            f"{configuration.dataset}: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, "
-            f"one {privacy.unit_words}, {privacy.neighbors}"
+        """Dataset, epsilon, delta and unit."""
+        privacy = self.configuration.privacy
+        return str(
+            plan_sentence(
+                "heading.one",
+                dataset=self.configuration.dataset,
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                unit=privacy.unit_words,
+                neighbors=privacy.neighbors,
+            )
         )
 
     @property
     def ending(self) -> str:
-        """What all draws have together."""
-        return f"All draws together: epsilon {self.epsilon:.6g} at delta {self.configuration.privacy.delta:g}"
+        """Epsilon of all draws together."""
+        return str(plan_sentence("draws.ending", epsilon=self.epsilon, delta=self.configuration.privacy.delta))
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A line a draw, in words."""
+        """Table of the draws, in words."""
         import pandas as pd
 
         return pd.DataFrame.from_dict(self.draws, orient="index").rename_axis("draw")
 
     @cached_property
     def notes(self) -> list[str]:
-        """What there is to say beside the table, a sentence each: methods, noise, preparation, the account."""
+        """Sentences below the table of draws: methods, noise, preparation, the account."""
         from marginweave.forecast import accuracy, noise, sizes
         from marginweave.forecast.earlier import earlier_forecast
 
@@ -97,44 +98,60 @@ class PlannedRelease:
             sizes.bins_forecast,
             accuracy.method_forecast,
         )
-        said = [line for forecast in forecasts for line in forecast(self.configuration)]
-        return [*said, *earlier_forecast(self.request), *self.account.lines]
+        sentences: list[Sentence] = []
+        for forecast_of in forecasts:
+            sentences += forecast_of(self.configuration)
+        sentences += earlier_forecast(self.request)
+        sentences += self.account.sentences
+        return list(map(str, sentences))
 
     @cached_property
     def account(self) -> AccountForecast:
-        """What the ledger says to the release."""
+        """Answer of the ledger to the release."""
         from marginweave.forecast.account import account_forecast
 
         return account_forecast(self.request, self.schedule)
 
     @cached_property
     def sizes(self) -> list[SizeForecast]:
-        """What it will be good for, by the number of rows."""
+        """Forecasts of what it will be good for, by the number of rows."""
         from marginweave.forecast.sizes import size_forecast
 
         return size_forecast(self.configuration)
 
     @property
     def good_for(self) -> list[str]:
-        """The same in lines, with the time it takes; none where sizes of domains are not public."""
+        """Lines of these forecasts, with the time a run takes; none where sizes of domains are not public."""
         if not self.sizes:
             return []
-        from marginweave.base.parallel import available_cores
-        from marginweave.forecast.cost import SERVER, slow_rules
         from marginweave.forecast.sizes import declared_forecast
 
-        heads = ["rows", "counted", "columns", "pairs", "synthetic records", "time, memory"]
-        server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
-        rules = slow_rules(self.configuration)
-        public = declared_forecast(self.configuration)
-        return [
-            "What it will be good for: how far off noise alone puts shares (TVD), and how far off records are expected to be,",
-            "in brackets between which eight of ten tables of our benchmarks were that the forecast was not fitted to:",
-            *aligned([heads, *([f"{row.rows:,}", *row[1:-1]] for row in self.sizes)]),
-            *(f"Pairs that are mostly noise with {row.rows:,} rows: {row.noise}" for row in self.sizes if row.noise),
-            f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work",
-            *([public] if public else []),
+        heads = [str(plan_sentence(f"good-for.{field}")) for field in _SIZE_COLUMNS]
+        rows = [[f"{size.rows:,}", *map(str, size[1:-1])] for size in self.sizes]
+        notes = [
+            plan_sentence("sizes.noisy", rows=size.rows, noisy=size.noise)
+            for size in self.sizes
+            if size.noise is not None
         ]
+        notes.append(self._time())
+        say_rows = declared_forecast(self.configuration)
+        if say_rows is not None:
+            notes.append(say_rows)
+        return [
+            str(plan_sentence("good-for.errors")),
+            str(plan_sentence("good-for.brackets")),
+            *aligned([heads, *rows]),
+            *map(str, notes),
+        ]
+
+    def _time(self) -> Sentence:
+        """Return the conditions of the time that a run takes, and the rules that can make it longer."""
+        from marginweave.base.parallel import available_cores
+        from marginweave.forecast.cost import SERVER, tied_columns
+
+        columns = tied_columns(self.configuration)
+        key = "sizes.time-ties" if columns else "sizes.time"
+        return plan_sentence(key, cores=available_cores(), server=SERVER, columns=", ".join(columns))
 
     def __repr__(self) -> str:
         return "\n".join([self.heading, *aligned(draw_rows({"": self})), self.ending, *self.notes, *self.good_for])
@@ -142,24 +159,55 @@ class PlannedRelease:
     def _repr_html_(self) -> str:
         from html import escape
 
-        said = "".join(f"<p>{escape(line)}</p>" for line in (self.ending, *self.notes))
+        notes = "".join(f"<p>{escape(line)}</p>" for line in (self.ending, *self.notes))
         sizes = escape("\n".join(self.good_for))
-        return f"<p>{escape(self.heading)}</p>{self.frame.to_html()}{said}<pre>{sizes}</pre>"
+        return f"<p>{escape(self.heading)}</p>{self.frame.to_html()}{notes}<pre>{sizes}</pre>"
+
+
+_HEADS = {
+    "noise": "draws.noise",
+    "share of budget": "draws.share",
+    "typical error": "draws.error",
+    "of all rows": "draws.of-rows",
+    "of a mean count": "draws.of-mean",
+    "least count": "draws.threshold",
+}
+"""Keys of the heads of the columns, by their names in a frame and in JSON."""
+_SIZE_COLUMNS = ("rows", "counted", "single", "pairs", "records", "takes")
+
+
+def _cells(row: DrawForecast, errors: Mapping[str, RelativeErrors] | None) -> dict[str, str]:
+    """Return the cells of a draw, by the names of their columns; `errors` are None where the number of rows is not public."""
+    share = str(plan_sentence("draw.share", share=Share(row.share)))
+    cells = {"noise": str(row.noise), "share of budget": share, "typical error": str(row.error)}
+    if errors is not None:
+        relative = errors.get(row.name, RelativeErrors(None, None))
+        cells["of all rows"] = "" if relative.of_rows is None else str(relative.of_rows.sentence)
+        cells["of a mean count"] = "" if relative.of_mean is None else str(relative.of_mean.sentence)
+    cells["least count"] = row.threshold
+    return cells
 
 
 def draw_rows(plans: Mapping[str, PlannedRelease]) -> list[list[str]]:
-    """A head, and a line a draw of each plan; columns in which no draw has anything are left out."""
-    cells = {(name, side): plan.draws[name] for side, plan in plans.items() for name in plan.draws}
-    keys = [*dict.fromkeys(key for row in cells.values() for key in row if any(one.get(key) for one in cells.values()))]
-    heads = [key.removeprefix("typical ").removesuffix(" of budget") for key in keys]
-    names = dict.fromkeys(name for name, _ in cells)
-    order = [(name, side) for name in names for side in plans if (name, side) in cells]
-    rows = [[name, side, *(cells[name, side].get(key, "") for key in keys)] for name, side in order]
-    table = [["draw", "", *heads], *rows]
-    return table if len(plans) > 1 else [[name, *row] for name, _, *row in table]
+    """Return a head, and a line for each draw of each plan; columns in which no draw has anything are left out."""
+    draws = [name for plan in plans.values() for name in plan.draws]
+    all_cells = [cells for plan in plans.values() for cells in plan.draws.values()]
+    columns: list[str] = []
+    for cells_of_draw in all_cells:
+        for column in cells_of_draw:
+            if column not in columns and any(cells.get(column) for cells in all_cells):
+                columns.append(column)
+    sides = ("",) if len(plans) > 1 else ()
+    table = [[str(plan_sentence("draws.draw")), *sides, *(str(plan_sentence(_HEADS[column])) for column in columns)]]
+    for name in dict.fromkeys(draws):
+        for side, plan in plans.items():
+            if name in plan.draws:
+                cells = [plan.draws[name].get(column, "") for column in columns]
+                table.append([name, side, *cells] if len(plans) > 1 else [name, *cells])
+    return table
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of a table as lines, its columns one below the other."""
+    """Return the rows of a table as lines, its columns one below the other."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""`plan --target`: the smallest epsilon with which an error is expected that is small enough, by planning again and again."""
+"""`plan --target`: find the smallest epsilon with which an error is expected that is small enough, by planning repeatedly."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ from marginweave.forecast.expected import (
     unmeasured,
 )
 from marginweave.forecast.noise import observer_chance
+from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import public_sizes
 from marginweave.mechanisms.catalogue import sigmas_reached
+from marginweave.texts.sentences import Sentence
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)"
 _DISTANCE = re.compile(rf"(pairs|triples)\s+(?:within\s+{_NUMBER}\s*%|tvd\s+{_NUMBER})", re.ASCII | re.IGNORECASE)
@@ -52,20 +54,24 @@ class ErrorTarget:
     group: int = 0
 
     def __str__(self) -> str:
+        """Return the target as it is typed."""
         if self.group:
             return f"groups of {self.group} within {self.most:g}"
         return f"{'pairs' if self.columns == 2 else 'triples'} within {100 * self.most:g} %"
 
 
 def parse_target(text: str) -> ErrorTarget:
-    """The target that was typed. Raises InputError where it is none."""
-    if found := _DISTANCE.fullmatch(text.strip()):
-        most = float(found[2]) / 100 if found[2] else float(found[3])
+    """Return the target that was typed. Raises InputError where it is none."""
+    distance = _DISTANCE.fullmatch(text.strip())
+    if distance:
+        most = float(distance[2]) / 100 if distance[2] else float(distance[3])
         if not 0 < most < 1:
             raise InputError(f"--target ({text}) must be a distance above 0 and below 100 %: a TVD is never above 1")
-        return ErrorTarget(columns=2 if found[1].lower() == "pairs" else 3, most=most)
-    if found := _GROUP.fullmatch(text.strip()):
-        group, most = int(found[1]), int(found[2])
+        return ErrorTarget(columns=2 if distance[1].lower() == "pairs" else 3, most=most)
+    records = _GROUP.fullmatch(text.strip())
+    if records:
+        group = int(records[1])
+        most = int(records[2])
         if not 0 < most < group:
             raise InputError(f"--target ({text}) must allow an error above 0 and below the size of the group")
         return ErrorTarget(columns=1, most=most, group=group)
@@ -73,13 +79,13 @@ def parse_target(text: str) -> ErrorTarget:
 
 
 def with_epsilon(configuration: Configuration, epsilon: float) -> Configuration:
-    """The same file with another epsilon: what is left to `auto` is chosen again."""
+    """Return the configuration of the same file with another epsilon: what is left to `auto` is chosen again."""
     written = mapping_of(configuration.written)
     return parse_configuration({**written, "privacy": {**written["privacy"], "epsilon": epsilon}})
 
 
 def looked_at(configuration: Configuration, target: ErrorTarget) -> tuple[float, ...]:
-    """The epsilons that are looked at: of a distance those at which tables with so much noise were measured."""
+    """Return the epsilons that are looked at: of a distance, those at which tables with as much noise were measured."""
     rows = known_rows(configuration)
     if target.group or rows is None:
         return TWO_DIGITS
@@ -93,7 +99,7 @@ def looked_at(configuration: Configuration, target: ErrorTarget) -> tuple[float,
 
 
 def smallest_epsilon(configuration: Configuration, target: ErrorTarget, *, is_sure: bool = False) -> float | None:
-    """The smallest epsilon of two digits that reaches the target; None where none that is looked at does.
+    """Return the smallest epsilon of two digits that reaches the target; None where none that is looked at does.
 
     With `is_sure` it is that by which nine of ten tables reached it.
     """
@@ -107,71 +113,77 @@ def smallest_epsilon(configuration: Configuration, target: ErrorTarget, *, is_su
 
 
 def reaches(configuration: Configuration, target: ErrorTarget, *, is_sure: bool = False) -> bool:
-    """Whether the error that is expected is at most the target's; with `is_sure` that of nine of ten tables."""
+    """Return whether the error that is expected is at most the target's; with `is_sure` that of nine of ten tables."""
     if target.group:
         return group_error(configuration, target.group) <= target.most
-    found = expected_errors(configuration, known_rows(configuration))
-    if found is None:
+    errors = expected_errors(configuration, known_rows(configuration))
+    if errors is None:
         return False
-    of = found[target.columns - 2]
-    return (of.high if is_sure else of.error) <= target.most
+    expected = errors[target.columns - 2]
+    return (expected.high if is_sure else expected.error) <= target.most
 
 
 def group_error(configuration: Configuration, group: int) -> float:
-    """The error, in 19 of 20 releases, of the count of a group alike in the noisiest column: all of it where it is merged."""
-    plan, settings = plan_budget(configuration), configuration.marginal_settings
-    draw = plan.draw(OneWayMarginals)
+    """Return the error, in 19 of 20 releases, of the count of a group alike in the noisiest column.
+
+    It is the whole group where that is merged with others.
+    """
+    settings = configuration.marginal_settings
+    draw = plan_budget(configuration).draw(OneWayMarginals)
     sigma = max(map(float, draw.sigmas(configuration)))
     if settings.compress != "none" and settings.compress * sigma > group:
         return group
     return min(group, sigma * sigmas_reached(draw.mechanism.name, _GROUP_LEVEL))
 
 
-def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterator[str]:
-    """The smallest epsilon, what is expected at it and at the configuration's own, and what it protects, in words.
+def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterator[Sentence]:
+    """Yield the smallest epsilon, what is expected at it and at the configuration's own, and what it protects.
 
     Raises:
         InputError: nothing is known of the configuration that could be compared with the target.
     """
     _refuse_unknown(configuration, target)
-    epsilons, found = looked_at(configuration, target), smallest_epsilon(configuration, target)
-    if found is None:
-        most = with_epsilon(configuration, epsilons[-1])
-        yield f"Target {target}: no epsilon up to {epsilons[-1]:g} reaches it; {_said(most, target)}"
-        yield _remedies(most, target)
+    epsilons = looked_at(configuration, target)
+    smallest = smallest_epsilon(configuration, target)
+    if smallest is None:
+        largest = with_epsilon(configuration, epsilons[-1])
+        expected = _expected(largest, target)
+        yield plan_sentence("target.not-reached", target=str(target), epsilon=epsilons[-1], said=expected)
+        yield _remedies(largest, target)
     else:
-        least = not target.group and found == epsilons[0]
-        beside = ", the smallest that was measured, reaches it" if least else " is the smallest that reaches it"
-        yield f"Target {target}: epsilon {found:g}{beside}; {_said(with_epsilon(configuration, found), target)}"
-        chance = observer_chance(configuration, found)
-        yield f"At epsilon {found:g} the observer who knows everything else is right at most {chance} of the time"
+        is_least = not target.group and smallest == epsilons[0]
+        key = "target.reached-at-least" if is_least else "target.reached"
+        expected = _expected(with_epsilon(configuration, smallest), target)
+        yield plan_sentence(key, target=str(target), epsilon=smallest, said=expected)
+        yield plan_sentence("target.observer", epsilon=smallest, chance=observer_chance(configuration, smallest))
         if not target.group:
             yield _surely(configuration, target)
-    yield f"This configuration: {_said(configuration, target)}"
+    yield plan_sentence("target.configuration", said=_expected(configuration, target))
     if not target.group:
-        yield "In brackets: eight of ten tables of our benchmarks that the forecast was not fitted to were between these"
+        yield plan_sentence("target.brackets")
 
 
-def _surely(configuration: Configuration, target: ErrorTarget) -> str:
-    """What would reach the target with most tables, as it is expected with half of them."""
+def _surely(configuration: Configuration, target: ErrorTarget) -> Sentence:
+    """Return what would reach the target with most tables, as it is expected with half of them."""
     sure = smallest_epsilon(configuration, target, is_sure=True)
     if sure is None:
-        return f"That is about an even chance; no epsilon up to {looked_at(configuration, target)[-1]:g} makes it nine of ten"
-    return f"That is about an even chance; nine of ten tables of our benchmarks would reach it with epsilon {sure:g}"
+        return plan_sentence("target.not-sure", epsilon=looked_at(configuration, target)[-1])
+    return plan_sentence("target.sure", epsilon=sure)
 
 
-def _said(configuration: Configuration, target: ErrorTarget) -> str:
-    at = f"at epsilon {configuration.privacy.epsilon:g}"
+def _expected(configuration: Configuration, target: ErrorTarget) -> Sentence:
+    """Return what is expected of the target's error at the epsilon of a configuration."""
+    epsilon = configuration.privacy.epsilon
     if target.group:
-        return f"{at} its count is off by at most {group_error(configuration, target.group):.2g} in 19 of 20 releases"
-    found = expected_errors(configuration, known_rows(configuration))
-    return (
-        f"{at} nothing is forecast: it was not measured" if found is None else f"{at} the expected mean TVD is {found}"
-    )
+        return plan_sentence("target.group", epsilon=epsilon, error=group_error(configuration, target.group))
+    errors = expected_errors(configuration, known_rows(configuration))
+    if errors is None:
+        return plan_sentence("target.not-measured", epsilon=epsilon)
+    return plan_sentence("target.expected", epsilon=epsilon, errors=errors.sentence)
 
 
 def _refuse_unknown(configuration: Configuration, target: ErrorTarget) -> None:
-    """Refuse where nothing can be said, with what to do; at which epsilon is what is looked for."""
+    """Refuse where nothing can be said, with what to do; the epsilon is what is looked for."""
     if target.group:
         if configuration.marginals is None or configuration.private_columns:
             raise InputError("--target of groups is known only where marginals are counted and no domain is private")
@@ -182,27 +194,36 @@ def _refuse_unknown(configuration: Configuration, target: ErrorTarget) -> None:
             f"--target of {target} depends on the number of rows; if it is public, say rows: N, else ask for groups"
         )
     epsilons = looked_at(configuration, target) if is_measured(configuration) else ()
-    if why := unmeasured(with_epsilon(configuration, (*EPSILONS, *epsilons)[-1]), rows):
+    why = unmeasured(with_epsilon(configuration, (*EPSILONS, *epsilons)[-1]), rows)
+    if why:
         raise InputError(
             f"--target of {target} has no forecast: {why}; ask for groups of N within E, which noise decides"
         )
 
 
-def _remedies(most: Configuration, target: ErrorTarget) -> str:
-    """What would reach a target that the largest epsilon does not, or come closer."""
+_ROWS_STEP = 500  # between the numbers of rows that are tried as a remedy
+
+
+def _remedies(most: Configuration, target: ErrorTarget) -> Sentence:
+    """Return what would reach a target that the largest epsilon does not, or come closer."""
     if target.group:
-        return "Fewer columns leave more of the budget for each; or ask for larger groups or a larger error"
-    rows, noise, sizes = known_rows(most) or 0, count_noise_alone(most), public_sizes(most)
-    epsilon, step = most.privacy.epsilon, 500
-    coarser = [max(2, (size + 1) // 2) for size in sizes]
+        return plan_sentence("remedy.group")
+    rows = known_rows(most) or 0
+    noise = count_noise_alone(most)
+    sizes = public_sizes(most)
+    epsilon = most.privacy.epsilon
 
     def error(sizes: Sequence[int], rows: int) -> float:
         return by_law(LAWS[target.columns], noise_error(sizes, noise, rows), sizes, rows).error
 
-    known = [more for more in range(rows, ROWS[1] + 1, step) if not beyond(sizes, noise, more, epsilon)]
-    needed = next((more for more in known if error(sizes, more) <= target.most), None)
-    found = [f"{known[-1]:,} rows would not reach it" if needed is None else f"about {needed:,} rows would reach it"]
-    for words, some in (("half as many columns", sizes[::2]), ("half as many values in each", coarser)):
-        if not beyond(some, noise, rows, epsilon):
-            found.append(f"{words}: {percent(error(some, rows))}")
-    return f"At epsilon {epsilon:g} {'; '.join(found)}"
+    tried = [number for number in range(rows, ROWS[1] + 1, _ROWS_STEP) if not beyond(sizes, noise, number, epsilon)]
+    enough = next((number for number in tried if error(sizes, number) <= target.most), None)
+    if enough is None:
+        remedies = [plan_sentence("remedy.no-rows", rows=tried[-1])]
+    else:
+        remedies = [plan_sentence("remedy.rows", rows=enough)]
+    coarser = [max(2, (size + 1) // 2) for size in sizes]
+    for key, smaller_sizes in (("remedy.columns", sizes[::2]), ("remedy.values", coarser)):
+        if not beyond(smaller_sizes, noise, rows, epsilon):
+            remedies.append(plan_sentence(key, error=percent(error(smaller_sizes, rows))))
+    return plan_sentence("remedy.errors", epsilon=epsilon, remedies="; ".join(map(str, remedies)))

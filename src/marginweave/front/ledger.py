@@ -104,7 +104,8 @@ class Ledger(Shown):
             resolved = given if isinstance(given, Configuration) else configuration_of(given)
             plan, accounts = plan_budget(resolved).prices, self._opened.accounts
             after, has_room = accounts.forecast(resolved.dataset, plan)
-            refusal = account_refusal(resolved, accounts.total(resolved.dataset), has_room)
+            account_answer = account_refusal(resolved, accounts.total(resolved.dataset), has_room)
+            refusal = "" if account_answer is None else str(account_answer)
             policy = accounts.period_forecast(resolved.dataset, plan, datetime.now(UTC))
             if not refusal and policy is not None and not policy.fits:
                 refusal = f"the policy of this {policy.policy.per} has no room for it"

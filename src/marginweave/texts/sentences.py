@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
-Page = Literal["check"]
+Page = Literal["check", "plan"]
 """The pages that have a file of texts."""
 
 

@@ -158,9 +158,9 @@ def test_what_is_known_of_these_rows_is_told() -> None:
     assert "The counts of region, sex (exact; the census) were made from these rows" in told.not_covered[-2]
     assert "The counts of age (standard deviation 4; a paper) were made from these rows" in told.not_covered[-1]
     assert told.assumptions[-1] == "The counts of grade (exact; -) were not made from these rows."
-    said = known_forecast(config)
+    said = [str(sentence) for sentence in known_forecast(config)]
     assert "an invariant, which privacy.json lists: the guarantee does not cover it" in said[0]
     assert said[-1] == "Exact known tables hold in the synthetic records, of which there will be 20"
     plain = promise(configuration(), plan_budget(configuration()), FACTS)
     assert plain.invariants is None
-    assert known_forecast(configuration()) == []
+    assert list(known_forecast(configuration())) == []

@@ -298,7 +298,9 @@ def test_what_k_tuples_do_not_count_of_sets_is_said_before_and_after() -> None:
             "How many records hold a value of signs (Symptoms)" for _ in uncounted
         ]
         assert found.publication == "good"
-        assert len([line for line in preparation_forecast(declared) if "Values of signs" in line]) == len(uncounted)
+        assert len([line for line in preparation_forecast(declared) if "Values of signs" in str(line)]) == len(
+            uncounted
+        )
 
 
 GRADE: dict[str, Any] = {"columns__grade__missing": ["9"], "missing": []}
@@ -336,7 +338,9 @@ def test_what_k_tuples_do_not_count_of_gaps_is_said_before_and_after(
     assert [says.split(" where")[0] for says in found.says] == [
         "How many records lack a value of grade" for _ in uncounted
     ]
-    assert len([line for line in preparation_forecast(config) if "wants a value of grade" in line]) == len(uncounted)
+    assert len([line for line in preparation_forecast(config) if "wants a value of grade" in str(line)]) == len(
+        uncounted
+    )
 
 
 @pytest.mark.parametrize("where", [("sex",), ("region", "sex")])

@@ -52,6 +52,11 @@ def wide(**changes: Any) -> Configuration:
     )
 
 
+def target_lines(config: Configuration, target: ErrorTarget) -> list[str]:
+    """Return the sentences on a target."""
+    return [str(sentence) for sentence in target_forecast(config, target)]
+
+
 @given(
     columns=st.sampled_from(["pairs", "triples", "Pairs", "TRIPLES"]),
     most=st.integers(1, 9999),
@@ -152,7 +157,7 @@ def test_the_epsilon_is_the_smallest_of_two_digits(text: str) -> None:
     assert found is not None
     assert reaches(with_epsilon(config, found), target)
     assert not reaches(with_epsilon(config, TWO_DIGITS[TWO_DIGITS.index(found) - 1]), target)
-    first, observer, *more = target_forecast(config, target)
+    first, observer, *more = target_lines(config, target)
     own = more[0] if target.group else more[1]
     assert first.startswith(
         f"Target {target}: epsilon {found:g} is the smallest that reaches it; at epsilon {found:g} "
@@ -178,7 +183,7 @@ def test_the_target_is_met_with_the_law_itself(is_sure: bool) -> None:
 
 def test_an_even_chance_is_said_with_what_most_tables_need() -> None:
     config, target = wide(), ErrorTarget(columns=2, most=0.03)
-    _, _, sure, *_ = target_forecast(config, target)
+    _, _, sure, *_ = target_lines(config, target)
     needed = smallest_epsilon(config, target, is_sure=True)
     assert sure == (
         f"That is about an even chance; nine of ten tables of our benchmarks would reach it with epsilon {needed:g}"
@@ -186,12 +191,12 @@ def test_an_even_chance_is_said_with_what_most_tables_need() -> None:
     at_most = expected_errors(with_epsilon(config, EPSILONS[1]), 8000)
     assert at_most is not None
     hardly = ErrorTarget(columns=2, most=1.01 * at_most.pairs.error)
-    _, _, sure, *_ = target_forecast(config, hardly)
+    _, _, sure, *_ = target_lines(config, hardly)
     assert sure == "That is about an even chance; no epsilon up to 10 makes it nine of ten"
 
 
 def test_what_no_epsilon_reaches_is_said_with_what_would() -> None:
-    first, remedy, own, _ = target_forecast(wide(rows=2000), ErrorTarget(columns=3, most=0.03))
+    first, remedy, own, _ = target_lines(wide(rows=2000), ErrorTarget(columns=3, most=0.03))
     assert first.startswith("Target triples within 3 %: no epsilon up to 10 reaches it; at epsilon 10 ")
     assert remedy.startswith("At epsilon 10 about ")
     assert "rows would reach it; half as many columns: " in remedy
@@ -200,7 +205,7 @@ def test_what_no_epsilon_reaches_is_said_with_what_would() -> None:
     at = {n: by_law(LAWS[3], noise_error(SIZES, noise, n), SIZES, n).error for n in (rows - 500, rows)}
     assert at[rows] <= 0.03 < at[rows - 500]
     assert own.startswith("This configuration: at epsilon 1 ")
-    first, remedy, _ = target_forecast(wide(), ErrorTarget(columns=1, most=1, group=10))
+    first, remedy, _ = target_lines(wide(), ErrorTarget(columns=1, most=1, group=10))
     assert "no epsilon up to 10 reaches it" in first
     assert remedy.startswith("Fewer columns ")
 
@@ -208,15 +213,15 @@ def test_what_no_epsilon_reaches_is_said_with_what_would() -> None:
 def test_no_remedy_is_said_of_what_was_not_measured() -> None:
     """Half of the fewest columns that were measured are too few."""
     target = ErrorTarget(columns=3, most=0.001)
-    _, remedy, *_ = target_forecast(wide(columns=columns(*COLUMNS[0] * [9]), rows=2_000), target)
+    _, remedy, *_ = target_lines(wide(columns=columns(*COLUMNS[0] * [9]), rows=2_000), target)
     assert "half as many columns" not in remedy
     assert "half as many values in each: " in remedy
-    _, remedy, *_ = target_forecast(wide(columns=columns(*(2 * COLUMNS[0]) * [9]), rows=2_000), target)
+    _, remedy, *_ = target_lines(wide(columns=columns(*(2 * COLUMNS[0]) * [9]), rows=2_000), target)
     assert "half as many columns: " in remedy
 
 
 def test_what_is_easy_is_reached_at_the_smallest_that_was_measured() -> None:
-    first, *_ = target_forecast(wide(rows=48_000), ErrorTarget(columns=2, most=0.9))
+    first, *_ = target_lines(wide(rows=48_000), ErrorTarget(columns=2, most=0.9))
     assert "epsilon 0.3, the smallest that was measured, reaches it" in first
 
 
@@ -269,7 +274,7 @@ def test_nothing_is_expected_beyond_what_was_measured(changes: dict[str, Any], w
 
 
 def test_where_nothing_is_forecast_it_is_said() -> None:
-    own = list(target_forecast(wide(privacy__epsilon=0.2), ErrorTarget(columns=2, most=0.05)))[3]
+    own = target_lines(wide(privacy__epsilon=0.2), ErrorTarget(columns=2, most=0.05))[3]
     assert own == "This configuration: at epsilon 0.2 nothing is forecast: it was not measured"
 
 

@@ -14,10 +14,6 @@ from tests.support.configurations import configuration
 ROWS = 5000
 
 
-def _number(text: str) -> float:
-    return float(text.removeprefix("± ").removesuffix(" %"))
-
-
 def test_a_mean_count_is_that_of_all_declared_combinations() -> None:
     """Four columns of 2, 3, 5 and 7 values: each length by counting its combinations one by one."""
     config = configuration()
@@ -33,26 +29,30 @@ def test_a_mean_count_is_that_of_all_declared_combinations() -> None:
         else:
             assert row.name not in found
             continue
-        typical = float(row.error.removeprefix("± "))
-        of_rows, of_mean = map(_number, found[row.name])
-        assert of_rows == pytest.approx(100 * typical / ROWS, rel=0.06)
-        assert of_mean == pytest.approx(100 * typical / (ROWS * sets / cells), rel=0.06)
+        typical = float(str(row.error).removeprefix("± "))
+        relative = found[row.name]
+        assert relative.of_rows is not None
+        assert relative.of_rows.least == relative.of_rows.most == pytest.approx(100 * typical / ROWS, rel=0.06)
+        assert relative.of_mean is not None
+        assert relative.of_mean.least == pytest.approx(100 * typical / (ROWS * sets / cells), rel=0.06)
 
 
 def test_marginals_have_a_range_from_the_least_to_the_most() -> None:
     config = configuration(aggregate__method="marginals", aggregate__cliques=[["sex", "region"], ["age", "grade"]])
     found = relative_errors(config, ROWS)
     assert {"one-way", "marginals"} <= set(found)
-    least, most = found["marginals"][1].removeprefix("± ").removesuffix(" %").split(" to ")
-    assert float(least) < float(most)
+    of_mean = found["marginals"].of_mean
+    assert of_mean is not None
+    assert of_mean.least < of_mean.most
+    assert str(of_mean.sentence) == f"± {of_mean.least:.2g} to {of_mean.most:.2g} %"
 
 
 def test_what_is_not_known_is_not_said() -> None:
     """The number of values of a private domain."""
     private = configuration(columns__region={"type": "category", "domain": "private"})
     found = relative_errors(private, ROWS)
-    assert found["level-1"][0].startswith("± ")
-    assert found["level-1"][1] == found["level-2"][1] == ""
+    assert found["level-1"].of_rows is not None
+    assert found["level-1"].of_mean is found["level-2"].of_mean is None
 
 
 def test_a_resized_table_has_its_own_number_of_rows() -> None:

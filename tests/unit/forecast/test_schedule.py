@@ -17,7 +17,7 @@ from marginweave.accounting.charges import ChargedPlan
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
 from marginweave.flows.prefect.schedules import Schedule
-from marginweave.forecast.account import MOST_RUNS, Outlook, _words, outlook
+from marginweave.forecast.account import MOST_RUNS, Outlook, outlook, schedule_sentences
 from marginweave.ledger.boxes import box_for, total_with
 from marginweave.ledger.rules import period_epsilon
 from tests.support.releases import gaussian, small_plan
@@ -177,8 +177,9 @@ def test_a_run_that_fits_no_period_ends_the_search_at_once() -> None:
 
     found = outlook(account, Spent(), Spent(), small_plan(), after, NOW)
     assert (found.runs, found.next, len(asked)) == (0, asked[0], 1)
-    said = " ".join(_words(found, account, Schedule("0 12 * * *", "UTC")))
-    assert f"No run fits: a day holds epsilon 0.1 at delta 1e-06, and a run needs {found.needed:.4g}" in said
+    sentences = schedule_sentences(found, account, Schedule("0 12 * * *", "UTC"))
+    text = " ".join(map(str, sentences))
+    assert f"No run fits: a day holds epsilon 0.1 at delta 1e-06, and a run needs {found.needed:.4g}" in text
     assert found.needed is not None
     assert found.needed > 0.1
 

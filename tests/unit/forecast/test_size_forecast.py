@@ -14,14 +14,15 @@ from marginweave.configuration.defaults import automatic_aggregate, counts_words
 from marginweave.forecast.sizes import SIZES, declared_forecast, size_forecast
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import WholeMarginals, public_sizes
+from marginweave.texts.sentences import Sentence
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate": {"method": "marginals", "cliques": {"all": 3}}, "synthesize": {"method": "mixture"}}
 
 
-def percent(words: str) -> float:
-    """The number of a forecast."""
-    found = re.search(r"([\d.e+]+) %", words)
+def percent(words: str | Sentence) -> float:
+    """Return the number of a forecast."""
+    found = re.search(r"([\d.e+]+) %", str(words))
     assert found is not None
     return float(found[1])
 
@@ -53,7 +54,8 @@ def test_the_distance_is_that_of_noise_combined_by_precision() -> None:
 
 def test_pairs_that_are_noise_are_named() -> None:
     """None at many rows, all at few, and between them the larger ones, by the grade that the verdict gives."""
-    named = [size_forecast(configuration(**MARGINALS, rows=int(10 * 1.3**power)))[0].noise for power in range(45)]
+    forecasts = [size_forecast(configuration(**MARGINALS, rows=int(10 * 1.3**power)))[0] for power in range(45)]
+    named = [str(forecast.noise or "") for forecast in forecasts]
     pairs = math.comb(len(configuration(**MARGINALS).attributes), 2)
     assert (named[0], named[-1]) == (named[0], "")
     assert named[0].startswith(f"{pairs} of {pairs}: ")
@@ -77,7 +79,7 @@ def test_pairs_are_no_nearer_than_columns(cliques: Any) -> None:
     marginals = {"method": "marginals", "cliques": cliques, "one_way_share": 0.01}
     config = configuration(aggregate=marginals, synthesize={"method": "gum"}, rows=5000)
     (row,) = size_forecast(config)
-    assert percent(row.pairs.split("chosen, ")[-1]) >= percent(row.single) > 0
+    assert percent(str(row.pairs).split("chosen, ")[-1]) >= percent(row.single) > 0
 
 
 def test_without_rows_there_is_a_line_a_size_of_what_the_configuration_counts() -> None:
@@ -86,7 +88,7 @@ def test_without_rows_there_is_a_line_a_size_of_what_the_configuration_counts() 
     rows = size_forecast(config)
     assert [row.rows for row in rows] == list(SIZES)
     assert {row.counted for row in rows} == {counts_words(config.aggregate, len(config.attributes))}
-    said = declared_forecast(config)
+    said = str(declared_forecast(config))
     others = set[str]()
     for size in SIZES:
         sized = configuration(aggregate=None, synthesize=None, rows=size)
@@ -94,7 +96,7 @@ def test_without_rows_there_is_a_line_a_size_of_what_the_configuration_counts() 
         differs = sized.aggregate != config.aggregate
         assert (f"with {size:,} it counts {counted}" in said) is differs
         others |= {counted} if differs else set()
-        assert declared_forecast(sized) == ""
+        assert declared_forecast(sized) is None
     assert others, "of the sizes some would have others"
 
 
@@ -111,7 +113,7 @@ def test_nothing_is_said_of_private_domains() -> None:
 
 def test_no_distance_is_above_one() -> None:
     (row,) = size_forecast(configuration(privacy__epsilon=0.01, rows=10))
-    assert row.single == "100 % noise"
+    assert str(row.single) == "100 % noise"
 
 
 @pytest.mark.parametrize(("rounds", "batch", "adaptive"), [(16, 4, 2), (16, 4, 3), (2, 1, 2), (3, 2, 4)])
@@ -124,4 +126,4 @@ def test_no_more_sets_are_said_to_be_chosen_than_there_are(rounds: int, batch: i
     names = [attribute.name for attribute in config.attributes]
     sets = [some for length in range(2, adaptive + 1) for some in itertools.combinations(names, length)]
     (row,) = size_forecast(config)
-    assert row.pairs.startswith(f"at most {min(rounds * batch, len(sets))} chosen, ")
+    assert str(row.pairs).startswith(f"at most {min(rounds * batch, len(sets))} chosen, ")

@@ -163,7 +163,7 @@ def test_an_account_for_laplace_noise_alone_says_so(
             source="people",
             largest=partial(largest_epsilon, gaussian.configuration),
         )
-    assert "with Laplace noise alone" in account_forecast(gaussian).lines[0]
+    assert "with Laplace noise alone" in str(account_forecast(gaussian).sentences[0])
 
 
 def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:
@@ -208,12 +208,12 @@ def test_plan_names_no_endless_epsilon(
     pure: Ledger, location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    (told,) = account_forecast(_request(tmp_path)).lines
+    (told,) = map(str, account_forecast(_request(tmp_path)).sentences)
     assert "spent epsilon 0 of 2 at delta 0; it will be refused: account people was opened with delta 0" in told
     policy = Policy(per="month", epsilon=Decimal(1), delta=Decimal(0))
     pure.accounts.change_cap("people", 2.0, 0.0, "a policy", "steward", policy=policy)
     schedule = Schedule("0 3 1 */3 *", "UTC")
-    lines = account_forecast(_request(tmp_path), schedule).lines
+    lines = list(map(str, account_forecast(_request(tmp_path), schedule).sentences))
     assert not any("inf" in line for line in lines)
     assert any("a run needs a delta" in line for line in lines)
 
@@ -224,7 +224,7 @@ def test_plan_and_run_advise_alike_on_a_mistyped_account(
     """Both know the configuration, and the account that may be meant."""
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     request = _request(tmp_path, dataset="poeple")
-    (told,) = account_forecast(request).lines
+    (told,) = map(str, account_forecast(request).sentences)
     with pytest.raises(BudgetError) as refused:
         open_ledger(request)
     assert told == f"Ledger: {refused.value}"

@@ -40,7 +40,9 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
     assert (plan.delta, plan.delta_threshold, plan.cost.mu2, plan.cost.delta, plan.cost.plain.delta) == (0, 0, 0, 0, 0)
     assert plan.spent_epsilon <= 1 == pytest.approx(plan.spent_epsilon)
     assert composed_epsilon(plan.cost, Decimal(0))[0] == plan.spent_epsilon
-    assert noise_forecast(config) == ["Noise: Laplace, charged to the account's allowance with epsilon 1"]
+    assert list(map(str, noise_forecast(config))) == [
+        "Noise: Laplace, charged to the account's allowance with epsilon 1"
+    ]
 
 
 @pytest.mark.parametrize(

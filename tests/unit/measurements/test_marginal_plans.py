@@ -144,7 +144,7 @@ def test_a_plan_of_rounds_is_shown_in_a_few_lines() -> None:
     assert [row.share for row in rows] == pytest.approx([0.3, 0.05, 0.65])
     (line,) = rounds_forecast(config)
     sd = math.sqrt(2) * plan_budget(config).by_name["measure-1"].parameter
-    assert f"measured with sd {sd:.1f} a share, of four shares {sd / 2:.1f}" in line
+    assert f"measured with sd {sd:.1f} a share, of four shares {sd / 2:.1f}" in str(line)
     assert rounds_forecast(configuration()) == rounds_forecast(configuration(aggregate__method="marginals")) == []
 
 

@@ -148,7 +148,7 @@ def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypa
     told = json.loads((run / "release" / "privacy.json").read_text())["mechanisms"]
     assert [(t["sigma"], t["step"]) for t in told if t["draw"] == "grades"] == [(sigma, 1 / STEPS)]
     (line,) = [line for line in forecast(drawn.configuration)[0] if line.name == "grades"]
-    assert line.error.endswith(" a sum")
+    assert str(line.error).endswith(" a sum")
     errors = relative_errors(drawn.configuration, 300)
     assert ("count" in errors, "grades" in errors) == (True, False)
     stages = list(by_stage([record]).columns[0].cells)

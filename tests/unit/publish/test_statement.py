@@ -36,7 +36,7 @@ def test_values_and_selection_have_the_noise_and_threshold_of_the_plan(neighbors
     planned = {row.name: row for row in forecast(config)[0]}
     assert list(told) == list(planned) == ["values", "one-way", "selection", "marginals"]
     for name in ("values", "selection"):
-        assert planned[name].noise == f"sd {told[name].sigma:.1f}"
+        assert str(planned[name].noise) == f"sd {told[name].sigma:.1f}"
     assert planned["values"].threshold == str(told["values"].threshold)
     values = plan.draw(PrivateValues)
     deviation, threshold = values.sigma(config), values.threshold(config)
