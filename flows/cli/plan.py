@@ -121,14 +121,15 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
 
 def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
     """Return all that is shown of a plan, for programs."""
-    privacy, account = planned.configuration.privacy, planned.account
+    privacy = planned.configuration.privacy
+    account = planned.account
     return {
         "dataset": planned.configuration.dataset,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "unit": privacy.unit_key,
         "fits": account.fits,
-        "more_that_fit": account.more,
+        "more_that_fit": account.more_that_fit,
         "draws": {name: {**cells, **planned.numbers[name]} for name, cells in planned.draws.items()},
         "notes": [*planned.notes, *target],
         "rows": [_size_facts(size) for size in planned.sizes],

@@ -1,1 +1,1 @@
-"""What a release will be like, before any row is read."""
+"""Forecast what a release will be like, before any row is read."""

@@ -57,14 +57,14 @@ class Times(Protocol):
 
 
 class AccountForecast(NamedTuple):
-    """The answer of an account to a release; whether it `fits`, and how many `more` of its kind fit after it.
+    """The answer of an account to a release; whether it `fits`, and how many `more_that_fit` of its kind fit after it.
 
     None where the account is not asked: the run is there already, or its data is a public example.
     """
 
     sentences: list[Sentence]
     fits: bool | None = None
-    more: int | None = None
+    more_that_fit: int | None = None
 
 
 def account_forecast(request: Request, schedule: Times | None = None) -> AccountForecast:
@@ -118,7 +118,7 @@ def _asked(
     if progress:
         return AccountForecast(sentences)
     fits = refusal is None and (policy is None or policy.fits)
-    return AccountForecast(sentences, fits=fits, more=fitting - 1 if refusal is None else None)
+    return AccountForecast(sentences, fits=fits, more_that_fit=fitting - 1 if refusal is None else None)
 
 
 def _answer(total: AccountTotal, after: float, verdict: Sentence) -> Sentence:

@@ -23,19 +23,27 @@ from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.whole_marginals import public_sizes
 from marginweave.texts.sentences import Sentence
 
-# Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
-SERVER, START = 6.0, 5.0
+SERVER = 6.0  # wall seconds of the start of Prefect's server in a home that has had one
+START = 5.0  # wall seconds of our imports
 _IMPORTED = 0.45  # gigabytes of these
-_FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
+_FIT = 1.55e-5  # of 2,400 components, by cells
+_FIT_TABLE = 3e-3  # of 2,400 components, by tables
+_MOST_SIGMAS = 9.0  # of the mean cell: beyond, a fit takes no longer
 _TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
 _TUPLES = 1.5  # a fit to counts that were clipped takes this many times as long
-_CONSISTENCY, _RULES = 5e-6, 4.0  # rules take more turns
+_CONSISTENCY = 5e-6  # by cells
+_RULES = 4.0  # rules take this many times as long, as they need more turns
 _NOISE_TABLE = 0.053  # a sigma's table of noise
 _MARGINAL = 5e-3  # a marginal that is kept, read by five stages, and published
-_ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
-_COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
-_GROW, _GROW_CODE = 1.25e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
-_MOST_CORES, _BLOCKS, _MOST_TUPLES = 8, 1_000_000, 2_000_000  # rows in memory at once
+_ROUND = 2.5e-4  # a round of choices, by columns^2
+_SWAP = 1.5e-8  # a record of a mixture, by columns^2
+_COUNT = 1e-8  # a row and table, counted and evaluated
+_VALUE = 2.2e-7  # a value that is read, written and shown
+_GROW = 1.25e-6  # a record that is grown of combinations, by columns
+_GROW_CODE = 1e-9  # the same record, by codes
+_MOST_CORES = 8
+_BLOCKS = 1_000_000  # rows in memory at once
+_MOST_TUPLES = 2_000_000
 
 
 class RunCost(NamedTuple):
@@ -47,7 +55,7 @@ class RunCost(NamedTuple):
 
     @property
     def sentence(self) -> Sentence:
-        """The time, the CPU time and the memory, for a reader."""
+        """Time, CPU time and memory, for a reader."""
         time, unit = _in_unit(self.seconds)
         cpu_time, cpu_unit = _in_unit(self.cpu)
         return plan_sentence(

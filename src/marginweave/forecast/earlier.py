@@ -27,8 +27,8 @@ def earlier_forecast(request: Request) -> list[Sentence]:
             sentences.append(plan_sentence("earlier.not-used", columns=listed(drawn_columns)))
         singles = {m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1}
         if singles:
-            drawn, together = _mean_deviations(request.configuration, singles)
-            sentences.append(plan_sentence("earlier.together", drawn=drawn, together=together))
+            drawn, combined = _mean_deviations(request.configuration, singles)
+            sentences.append(plan_sentence("earlier.together", drawn=drawn, together=combined))
     return sentences
 
 
@@ -52,5 +52,5 @@ def _mean_deviations(configuration: Configuration, earlier: Mapping[str, float])
     """
     planned = plan_budget(configuration).draw(OneWayMarginals).sigmas(configuration)
     drawn = {a.name: float(sigma) for a, sigma in zip(configuration.attributes, planned, strict=True)}
-    together = [1 / math.hypot(1 / drawn[name], 1 / sigma) for name, sigma in earlier.items()]
-    return sum(drawn[name] for name in earlier) / len(earlier), sum(together) / len(earlier)
+    combined = [1 / math.hypot(1 / drawn[name], 1 / sigma) for name, sigma in earlier.items()]
+    return sum(drawn[name] for name in earlier) / len(earlier), sum(combined) / len(earlier)

@@ -68,7 +68,7 @@ class Expected(NamedTuple):
 
     @property
     def sentence(self) -> Sentence:
-        """The error in percent, and in brackets its range."""
+        """Error in percent, and in brackets its range."""
         error, low, high = map(_percentage, self)
         return plan_sentence("expected.error", error=error, low=low, high=high)
 

@@ -105,12 +105,12 @@ def _combinations(configuration: Configuration, plan: Plan, length: int) -> Sent
     sd = plan.draw(TupleLevel, length).sigma(configuration)
     threshold = level_threshold(settings, length, sd, 1, 1)
     # candidates Phi((1/2 - threshold) / sd)
-    alone = candidates * ndtr((0.5 - threshold) / float(sd))
-    facts = {"length": length, "candidates": candidates, "alone": alone}
+    noise_alone = candidates * ndtr((0.5 - threshold) / float(sd))
+    facts = {"length": length, "candidates": candidates, "alone": noise_alone}
     if length == 1:
         return plan_sentence("combinations.single", **facts)
     most = settings.max_combinations
-    if alone <= most:
+    if noise_alone <= most:
         return plan_sentence("combinations.published", **facts)
     least = math.ceil(0.5 - float(sd) * ndtri(most / candidates))
     return plan_sentence("combinations.reach", **facts, most=most, least=least)
@@ -223,13 +223,13 @@ def _resize(configuration: Configuration, resize: ResizeSettings) -> Sentence:
 
 def known_forecast(configuration: Configuration) -> Iterator[Sentence]:
     """Yield what is known from elsewhere, and how many records exact tables make."""
-    for known in configuration.totals:
-        if known.table.origin != "these-rows":
+    for totals in configuration.totals:
+        if totals.table.origin != "these-rows":
             key = "known.other-source"
         else:
-            key = "known.invariant" if known.exact else "known.these-rows"
-        yield plan_sentence(key, table=known.table.words)
-    exact = [known for known in configuration.totals if known.exact]
+            key = "known.invariant" if totals.exact else "known.these-rows"
+        yield plan_sentence(key, table=totals.table.words)
+    exact = [totals for totals in configuration.totals if totals.exact]
     settings = configuration.synthesize
     if not exact:
         return
@@ -249,7 +249,7 @@ def observer_forecast(configuration: Configuration) -> list[Sentence]:
         guess = plan_sentence("observer.in-data")
     else:
         guess = plan_sentence("observer.row" if privacy.subject is None else "observer.rows")
-    others = [
+    other_chances = [
         str(plan_sentence("observer.other", epsilon=epsilon, chance=observer_chance(configuration, epsilon)))
         for epsilon in EPSILONS
         if epsilon != privacy.epsilon
@@ -257,7 +257,7 @@ def observer_forecast(configuration: Configuration) -> list[Sentence]:
     chance = observer_chance(configuration, privacy.epsilon)
     return [
         plan_sentence("observer.guess", guess=guess),
-        plan_sentence("observer.chance", chance=chance, others=", ".join(others)),
+        plan_sentence("observer.chance", chance=chance, others=", ".join(other_chances)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The sentences of `marginweave plan`, whose texts are in `plan.toml`."""
+"""Make the sentences of `marginweave plan`, whose texts are in `plan.toml`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _GRADE_KEYS = {"good": "size.good", "with care": "size.with-care", "not": "size.
 
 
 class SizeForecast(NamedTuple):
-    """What a release of `rows` rows will be good for.
+    """The quality and cost that a release of `rows` rows will have.
 
     `single` and `pairs` are distances by noise and what they are good for, `takes` the cost. `records` is how far synthetic
     records are expected to be, and between which eight of ten tables were in the benchmarks. `noise` names the pairs that
@@ -72,13 +72,13 @@ def declared_forecast(configuration: Configuration) -> Sentence | None:
         return None
     columns = len(configuration.attributes)
     written = mapping_of(configuration.written)
-    others = []
+    differing = []
     for rows in SIZES:
         sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
         if sized.aggregate != configuration.aggregate:
             counted = defaults.counts_words(sized.aggregate, columns)
-            others.append(str(plan_sentence("sizes.with-rows", rows=rows, counted=counted)))
-    return plan_sentence("sizes.say-rows-other" if others else "sizes.say-rows", others="; ".join(others))
+            differing.append(str(plan_sentence("sizes.with-rows", rows=rows, counted=counted)))
+    return plan_sentence("sizes.say-rows-other" if differing else "sizes.say-rows", others="; ".join(differing))
 
 
 def bins_forecast(configuration: Configuration) -> list[Sentence]:
