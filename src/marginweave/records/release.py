@@ -97,7 +97,8 @@ def expand_records(records: Records, compression: Compression, generator: np.ran
     DP: post-processing.
     """
     expanded = np.empty_like(records)
-    for attribute, (merged_codes, counts) in enumerate(zip(compression.codes, compression.counts, strict=True)):
+    attributes = zip(compression.codes, compression.counts, strict=True)
+    for attribute, (merged_codes, counts) in enumerate(attributes):
         column = expanded[:, attribute]
         _, first_values = np.unique(merged_codes, return_index=True)
         column[:] = first_values[records[:, attribute]]

@@ -73,7 +73,8 @@ def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> 
     Shapes (n,), and (n, width) for a set. DP: post-processing.
     """
     codes: list[Codes] = []
-    for attribute, size, (start, stop) in zip(layout.attributes, layout.sizes, pairwise(layout.starts), strict=True):
+    ranges = pairwise(layout.starts)
+    for attribute, size, (start, stop) in zip(layout.attributes, layout.sizes, ranges, strict=True):
         if attribute.is_set:
             owners, values, lengths = _cut(records, slice(start, stop), attribute.width, rng)
             codes.append(pad_sets(owners, values, lengths, attribute.width, size))

@@ -239,7 +239,8 @@ def _weights(aggregates: Aggregates, column: int) -> Floats:
     first = aggregates.levels[0]
     rows = first.columns[:, 0] == column
     size = aggregates.domain.sizes[column]
-    return np.bincount(first.values[rows, 0], weights=first.counts[rows], minlength=size).astype(np.float64)
+    counts = np.bincount(first.values[rows, 0], weights=first.counts[rows], minlength=size)
+    return counts.astype(np.float64)
 
 
 def _fill_allowed(

@@ -75,7 +75,8 @@ class Zeros(NamedTuple):
 
 def strides(shape: Sequence[int]) -> Integers:
     """Return the step of each axis in the flat cell, the last one 1."""
-    return np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)[::-1].copy()
+    steps_from_last = np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)
+    return steps_from_last[::-1].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -115,7 +116,8 @@ def update(
     """
     counts = count_cells(records, target, code)
     lack = target.counts - counts - target.margin
-    wanted = np.maximum(0.0, np.where(counts > 0, np.minimum(lack, pace.alpha * counts), pace.alpha * lack))
+    most = np.where(counts > 0, np.minimum(lack, pace.alpha * counts), pace.alpha * lack)
+    wanted = np.maximum(0.0, most)
     excess = np.maximum(0.0, counts - target.counts - target.margin)
     possible = min(wanted.sum(), excess.sum())
     moved = math.floor(possible + generator.random()) if possible > 0 else 0
@@ -124,7 +126,8 @@ def update(
     _cap(excess, counts, moved)
     leave = _rounded(excess, moved, counts - target.counts, generator)
     come = _rounded(wanted, moved, target.counts - counts, generator)
-    copies = np.minimum(counts, np.floor(come * pace.share + generator.random(len(come))).astype(np.int64))
+    copies = np.floor(come * pace.share + generator.random(len(come))).astype(np.int64)
+    copies = np.minimum(counts, copies)
     freed, sources = _choose(code, counts, leave, copies, generator)
     _shuffle(freed, generator)
     position = 0

@@ -122,7 +122,8 @@ class Drawing:
                 continue
             shares = self._shares(attribute, parent, example, allowed)
             numbers = apportion(shares, len(rows), self.generator)
-            self.records[rows, attribute] = np.repeat(np.arange(len(shares), dtype=np.int32), numbers)
+            codes = np.arange(len(shares), dtype=np.int32)
+            self.records[rows, attribute] = np.repeat(codes, numbers)
         self.drawn.add(attribute)
 
     def _allowed(self, attribute: int, masks: Sequence[StructuralZeros], example: Records) -> Flags:
@@ -143,7 +144,8 @@ class Drawing:
         """Return the first shares of codes that leave anything allowed: of the pair, the one-way counts, equal shares."""
         if parent is not None:
             a, b = sorted((parent, attribute))
-            pair_counts = np.take(self.pairs[a, b], example[parent], axis=0 if a == parent else 1)
+            axis = 0 if a == parent else 1
+            pair_counts = np.take(self.pairs[a, b], example[parent], axis=axis)
             shares = np.where(allowed, pair_counts, 0.0)
             if shares.any():
                 return shares
@@ -207,7 +209,8 @@ def _likeliest_record(one_way: Sequence[Floats], masks: Sequence[StructuralZeros
         values[a] = _likeliest(one_way[a], kinds)
     rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
     for mask in masks:
-        rules[mask.attributes].update(mask.forbidden([values[a] for a in mask.attributes]))
+        candidates = [values[a] for a in mask.attributes]
+        rules[mask.attributes].update(mask.forbidden(candidates))
     try:
         return find_record({a: codes.tolist() for a, codes in values.items()}, rules)
     except ValueError as error:
