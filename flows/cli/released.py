@@ -84,7 +84,9 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
+    from marginweave.released.verdict import publication_text
     from marginweave.runs.published import releasable_evaluation
+    from marginweave.texts.sentences import verdict_sentence
 
     from ..internal import evaluate_internally
 
@@ -99,7 +101,8 @@ def evaluate(
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
     judged = evaluation.verdict
-    for line in (f"Verdict: {judged.publication}.", *judged.says, *judged.advice):
+    out.print(str(verdict_sentence("lines.evaluate", publication=publication_text(judged.publication))))
+    for line in (*judged.says, *judged.advice):
         out.print(line)
     _print_evaluation(evaluation)
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from marginweave.domain.shares import ratio_ends, share_ends
+from marginweave.texts.sentences import Sentence, Share, verdict_sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +38,26 @@ class UndeclaredCells:
         low = share_ends(self.low + half, half, records, of_records)[0] if self.low else 0.0
         return low, share_ends(self.count, half, records, of_records)[1]
 
-    def words(self, records: float, deviation: float, called: str) -> str:
-        """Return a sentence about the share of `records` with such cells; `deviation` is that of this number's noise."""
+    def sentence(self, records: float, deviation: float, name: str) -> Sentence:
+        """Return the share of records that have such cells, without a full stop; the column is called `name`.
+
+        Arguments are those of `share_ends`.
+        """
+        share = Share(min(self.count / max(records, 1.0), 1.0))
         low, high = self.share_ends(records, deviation)
-        percent = 100 * min(self.count / max(records, 1.0), 1.0)
-        digits = 0 if percent >= 10 else 1
-        low = math.floor(100 * low * 10**digits) / 10**digits
-        high = math.ceil(100 * high * 10**digits) / 10**digits
+        digits = 0 if 100 * share >= 10 else 1
+        low_percent = math.floor(100 * low * 10**digits) / 10**digits
+        high_percent = math.ceil(100 * high * 10**digits) / 10**digits
         if not self.found:
-            at_most = f"at most {high:.{digits}f} % (with 95 % confidence)"
-            return f"Noise explains all that was counted of {called} outside the declared values: {at_most}"
-        share = f"{percent:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
-        if self.of_set:
-            return f"About {share} of records hold a value of {called} that was not declared, and that is left out"
-        return f"About {share} of {called} were not among the declared values"
+            return verdict_sentence("undeclared.none", name=name, high=high_percent, digits=digits)
+        return verdict_sentence(
+            "undeclared.of-set" if self.of_set else "undeclared.share",
+            share=share,
+            low=low_percent,
+            high=high_percent,
+            digits=digits,
+            name=name,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,26 +83,34 @@ class UncountedRows:
         """True if there are more such rows than noise explains."""
         return self.subjects_ends[0] > 0 or self.rows_ends[0] > 0
 
-    def words(self, records: float, deviation: float, column: str) -> str:
-        """Return a sentence for a reader: `column` identifies subjects, and `records` are counted."""
+    def sentence(self, records: float, deviation: float, column: str) -> Sentence:
+        """Return the share of rows that is not counted, or the most subjects that can have any, where noise explains all.
+
+        `column` tells subjects apart, and `records` is the number of records that are counted (`least_share`).
+        """
         low, high = self.subjects_ends
-        have_more = f"of {column} have more than {self.cap:,} row{'' if self.cap == 1 else 's'}"
-        cap_is = f"{self.cap:,} {'is' if self.cap == 1 else 'are'}"
         if not self.found:
-            return f"At most {high:,} values {have_more} (with 95 % confidence), of which {cap_is} counted"
-        about, least = self.least_share(records, deviation)
-        digits = 0 if about >= 0.1 else 1
-        floor = math.floor(least * 10 ** (digits + 2)) / 10**digits
-        return (
-            f"At least about {100 * about:.{digits}f} % of the rows ({floor:.{digits}f} % or more, with 95 % confidence) "
-            f"are not counted: about {self.subjects:,} values ({low:,} to {high:,}) {have_more}, and {cap_is} counted of each"
+            key = "uncounted.none-beyond-one" if self.cap == 1 else "uncounted.none-beyond"
+            return verdict_sentence(key, high=high, cap=self.cap, column=column)
+        share, least = self.least_share(records, deviation)
+        digits = 0 if share >= 0.1 else 1
+        return verdict_sentence(
+            "uncounted.beyond-one" if self.cap == 1 else "uncounted.beyond",
+            share=Share(share),
+            least=math.floor(least * 10 ** (digits + 2)) / 10**digits,
+            digits=digits,
+            subjects=self.subjects,
+            low=low,
+            high=high,
+            cap=self.cap,
+            column=column,
         )
 
     def least_share(self, records: float, deviation: float) -> tuple[float, float]:
-        """Return at least what share of all rows is not counted: about, and at least with a confidence of 97.5 %.
+        """Return the least share of all rows that is not counted: an estimate, and its lower end at a confidence of 97.5 %.
 
-        `records` is the number of counted rows, with noise of this `deviation`. With x rows beyond the cap and n counted
-        ones the share is x / (x + n), by the ratio x / n and its lower end.
+        `records` is the number of counted records, `deviation` the standard deviation of its noise. Of x rows beyond the cap
+        and n counted ones the share is x / (x + n), by the ratio x / n and its lower end.
         """
         counted = max(records, 1.0)
         half = float(self.rows_ends[1] - self.rows)

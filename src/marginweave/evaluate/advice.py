@@ -14,32 +14,8 @@ from marginweave.observations.combinations import Aggregates
 from marginweave.observations.means import expected_noise
 from marginweave.released.evaluation import MarginalBound
 from marginweave.released.verdict import GOOD, SetVerdict
+from marginweave.texts.sentences import Sentence, Share, verdict_sentence
 
-_TOO_LARGE = (
-    "{pairs} pairs have more cells than aggregate.cliques.max_cells, so that nothing could choose or measure them: coarser "
-    "values or a larger max_cells would."
-)
-_MORE_ROUNDS = (
-    "Rounds ended while pairs were farther from the model than noise: more of them (aggregate.cliques.rounds) would measure "
-    "more pairs."
-)
-_KNOWN_APART = (
-    "Records follow the known counts of {names}, and about {share} % of them would have to change to be what was counted: "
-    "more than noise explains."
-)
-KNOWN_ADVICE = (
-    "Where known counts differ from the table, more epsilon or rows bring records no closer to it: look whether the table or "
-    "the known counts are wrong, unless records are meant to follow these."
-)
-_NOT_MEASURED = (
-    "{pairs} pairs were not measured, and are in the records only as far as others imply them: name what must be "
-    "right in aggregate.cliques."
-)
-_LESS_NOISE = (
-    "At least {factor:.1f} times the {means} would make half of them good; so do fewer columns and coarser "
-    "values{weak}."
-)
-_WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 # The L1 norm of the noise of n cells with standard deviation s has the standard deviation sqrt(1 - 2/pi) sqrt(n) s. It
 # is more than four of these above its mean in one of 30,000 releases.
 _NORM_VARIANCE = 1 - 2 / math.pi
@@ -88,17 +64,17 @@ def _names(attributes: Iterable[int], configuration: Configuration) -> set[str]:
     return {configuration.attributes[a].name for a in attributes}
 
 
-def apart_words(apart: Mapping[Names, float], titles: Mapping[str, str]) -> Iterator[str]:
+def apart_sentences(apart: Mapping[Names, float], titles: Mapping[str, str]) -> Iterator[Sentence]:
     """Yield a sentence of the verdict for each set of `known_apart`; `titles` has what it calls a column."""
     for names, share in apart.items():
         # the sentence of a column covers the sets that hold it
         if any(set(subset) < set(names) for subset in apart):
             continue
         titled = [titles.get(name, name) for name in names]
-        yield _KNOWN_APART.format(names=" x ".join(titled), share=f"{100 * share:.0f}")
+        yield verdict_sentence("known.apart", names=" x ".join(titled), share=Share(share))
 
 
-def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> Iterator[str]:
+def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> Iterator[Sentence]:
     """Yield what would make the sets better, a sentence each.
 
     The last one says how much more epsilon or rows would do, where less than half of the longest sets (pairs, or columns)
@@ -107,25 +83,25 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
     """
     longest_length = max((len(row.attributes) for row in sets), default=0)
     longest = [row for row in sets if len(row.attributes) == longest_length]
-    if beyond.large:
-        yield _TOO_LARGE.format(pairs=f"{len(beyond.large):,}")
+    large = len(beyond.large)
+    if large:
+        yield verdict_sentence("advice.one-too-large" if large == 1 else "advice.too-large", pairs=large)
     unmeasured = 0
     for row in sets:
         if row.error is None and sorted_names(row.attributes) not in beyond.large:
             unmeasured += 1
     if unmeasured:
-        yield _NOT_MEASURED.format(pairs=f"{unmeasured:,}")
+        key = "advice.one-not-measured" if unmeasured == 1 else "advice.not-measured"
+        yield verdict_sentence(key, pairs=unmeasured)
     passed_over = [row for row in longest if sorted_names(row.attributes) in beyond.passed_over]
     if any((row.error or 0.0) > GOOD for row in passed_over):
-        yield _MORE_ROUNDS
+        yield verdict_sentence("advice.more-rounds")
     median = _median_error(longest, beyond)
     if GOOD < median < math.inf:
-        is_weak = median / GOOD * epsilon > MOST_EPSILON
-        yield _LESS_NOISE.format(
-            factor=median / GOOD,
-            means="rows" if is_weak else "epsilon, or the rows,",
-            weak=_WEAK if is_weak else "",
-        )
+        factor = median / GOOD
+        is_weak = factor * epsilon > MOST_EPSILON
+        key = "advice.more-rows" if is_weak else "advice.less-noise"
+        yield verdict_sentence(key, factor=factor, most_epsilon=MOST_EPSILON)
 
 
 def _median_error(sets: Sequence[SetVerdict], beyond: BeyondNoise) -> float:

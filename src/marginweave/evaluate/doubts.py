@@ -18,6 +18,7 @@ from marginweave.configuration.values import listed
 from marginweave.domain.shares import share_ends
 from marginweave.observations.combinations import Aggregates
 from marginweave.released.verdict import CARE
+from marginweave.texts.sentences import Sentence, Share, verdict_sentence
 
 # From this share of the records on, values that are missing or `other` are reported.
 _MUCH = 0.25
@@ -33,18 +34,6 @@ _EVEN_VALUES = 4
 _EVEN_RECORDS = 500.0
 _EVEN_DEVIATIONS = 5.0
 _EVEN_CHANCE = 1e-6
-_EVEN = (
-    "the released counts of {name} cannot be told from evenly spread ones, as they would be if no value had been read: "
-    "fine if {name} really is even; if not, look whether it was read as it was meant"
-)
-_GAPS = (
-    "{name} is missing in at least {share:.0f} % of the records: fine if so many have none, or its values do not apply"
-)
-_OTHER = (
-    "{name} is “other” in at least {share:.0f} % of the records: look whether the list of its values is the right one"
-)
-_RARE = "about {share:.0f} % ({low:.0f} to {high:.0f}) of {name} hold values that were not released{none}"
-_NOTHING = "{name} has no released value, as none is frequent enough: leave it out, or write coarser values"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +54,7 @@ class ColumnFacts:
     can_lack: bool = False
     is_nothing: bool = False
     is_even: bool = False
-    mean: str | None = None
+    mean: Sentence | None = None
 
 
 def column_facts(
@@ -243,7 +232,7 @@ def _add_hidden(
     )
 
 
-def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
+def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> Sentence | None:
     """Return why the mean of a column is not to be trusted: noise, most records in one wide bin, or open bins; else None.
 
     Open bins matter where they hold more than noise explains.
@@ -255,9 +244,9 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     records = float(bin_counts.sum())
     if records <= 0:
         return None
-    open_words = _open_bins_doubt(column, bins, bin_counts, deviation)
-    if open_words is not None:
-        return open_words
+    open_bins = _open_bins_doubt(column, bins, bin_counts, deviation)
+    if open_bins is not None:
+        return open_bins
 
     ends = np.clip(
         np.array(column.number_limits), column.edges[0], column.edges[-1]
@@ -266,14 +255,16 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     mean = float(bin_counts @ middles) / records
     noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
     if noise > CARE * abs(mean):
-        return f"noise can move it by {100 * noise / abs(mean):,.0f} %" if mean else "it is noise"
+        if not mean:
+            return verdict_sentence("mean.noise")
+        return verdict_sentence("mean.moved", percent=100 * noise / abs(mean))
 
     largest = int(np.argmax(bin_counts))
     largest_bin = int(bins[largest])
     first, last = column.grid(largest_bin)
     width = (last - first) / 10**column.resolution
     if bin_counts[largest] > records / 2 and width > abs(mean) / 2:
-        return f"most records are in one bin, {column.bin_labels[largest_bin]}, and where in it is not known"
+        return verdict_sentence("mean.one-bin", bin=column.bin_labels[largest_bin])
     return None
 
 
@@ -282,46 +273,47 @@ def _open_bins_doubt(
     bins: Codes,
     counts: Floats,
     deviation: float,
-) -> str | None:
-    """Return the share of the records in bins without an end, in words, where it is more than noise explains; else None."""
+) -> Sentence | None:
+    """Return a doubt about records in bins without an end, where these are more than noise explains; else None."""
     has_ends = np.isfinite(column.ends).all(axis=1)
     is_open = ~np.asarray(has_ends)[bins]
     open_count = float(counts[is_open].sum())
     if open_count <= _DEVIATIONS * deviation * math.sqrt(np.count_nonzero(is_open)):
         return None
     labels = [column.bin_labels[place] for place in bins[is_open].tolist()]
-    share = 100 * open_count / float(counts.sum())
-    return f"{share:.0f} % of the records are in {listed(labels)}, which have no end"
+    percent = 100 * open_count / float(counts.sum())
+    return verdict_sentence("mean.open-bins", percent=percent, bins=listed(labels))
 
 
-def doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
+def doubts(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
     """Yield a sentence for each column that loses much; a release that keeps it is better."""
     for column in columns:
         if column.is_nothing:
-            yield _NOTHING.format(name=column.name)
+            yield verdict_sentence("column.nothing", name=column.name)
         elif column.hidden_ends[0] > _MUCH_HIDDEN:
-            yield _hidden_words(column)
+            yield _hidden_sentence(column)
         elif column.other_share > _MUCH:
-            yield _OTHER.format(name=column.name, share=100 * column.other_share)
+            yield verdict_sentence("column.other", name=column.name, share=Share(column.other_share))
 
 
-def _hidden_words(column: ColumnFacts) -> str:
+def _hidden_sentence(column: ColumnFacts) -> Sentence:
+    """Return the sentence on values of a private domain that were not released."""
     low, high = column.hidden_ends
-    return _RARE.format(
+    return verdict_sentence(
+        "column.hidden-or-none" if column.can_lack else "column.hidden",
         name=column.name,
-        share=100 * column.hidden,
+        share=Share(column.hidden),
         low=math.floor(100 * low),
         high=math.ceil(100 * high),
-        none=", or none" if column.can_lack else "",
     )
 
 
-def questions(columns: Sequence[ColumnFacts]) -> Iterator[str]:
+def questions(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
     """Yield what may be as intended: declared gaps, rare values, an even column. The verdict does not depend on them."""
     for column in columns:
         if _SOME_HIDDEN < column.hidden_ends[0] <= _MUCH_HIDDEN and not column.is_nothing:
-            yield _hidden_words(column)
+            yield _hidden_sentence(column)
         if column.missing_share > _MUCH:
-            yield _GAPS.format(name=column.name, share=100 * column.missing_share)
+            yield verdict_sentence("column.gaps", name=column.name, share=Share(column.missing_share))
         if column.is_even:
-            yield _EVEN.format(name=column.name)
+            yield verdict_sentence("column.even", name=column.name)

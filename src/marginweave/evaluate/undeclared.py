@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
+from marginweave.domain.labels import UndeclaredCells
 from marginweave.observations.combinations import Aggregates
-from marginweave.released.statement import MISSING_BY_RULE
 from marginweave.released.verdict import Publication, Verdict
+from marginweave.texts.sentences import Sentence, verdict_sentence
 
 # Shares of a column that is not as declared: from the first on a release is a grade worse, from the second on not published.
 _SOME = 0.01
 _MUCH = 0.10
-_ADVICE = (
-    "What was not among the declared values is known to you alone: complete `values` or widen `bounds`, or say by `missing` or "
-    "`outside` what such a cell is."
-)
-_KNOWN_ADVICE = (
-    "The known counts of {names} have no cell that is not as declared, and records follow them: look whether the table or "
-    "these counts are wrong."
-)
-_UNCOUNTED = (
-    "How many records hold a value of {names} that is not declared is not known: k-tuples leave such values out and do not "
-    "count them. Declare outside: other to have them counted."
-)
-_UNCOUNTED_GAPS = (
-    "How many records lack a value of {names} where a rule wants one is not known: each got a value, and k-tuples do not count "
-    "them. Marginals do."
-)
 _WORSE: Mapping[Publication, Publication] = {
     "good": "with care",
     "with care": "not for publication",
@@ -54,29 +39,54 @@ def with_undeclared(
     lower_ends = [cells.share_ends(record_count, record_deviation)[0] for cells in undeclared]
     publication = _lower_grade(verdict.publication, max(lower_ends, default=0.0))
 
-    says: list[str] = []
-    for cells in undeclared:
-        among = MISSING_BY_RULE if cells.name in configuration.missing_by_rule else ""
-        words = cells.words(record_count, record_deviation, titles.get(cells.name, cells.name))
-        says.append(f"{words}.{among}")
-    uncounted = ((configuration.uncounted_sets, _UNCOUNTED), (configuration.uncounted_gaps, _UNCOUNTED_GAPS))
-    for names, sentence in uncounted:
-        if names:
-            titled = [titles.get(name, name) for name in names]
-            says.append(sentence.format(names=listed(titled)))
+    says = [undeclared_sentence(cells, counts, configuration, titles) for cells in undeclared]
+    if configuration.uncounted_sets:
+        names = listed_titles(configuration.uncounted_sets, titles)
+        says.append(verdict_sentence("undeclared.uncounted", names=names))
+    if configuration.uncounted_gaps:
+        names = listed_titles(configuration.uncounted_gaps, titles)
+        says.append(verdict_sentence("undeclared.uncounted-gaps", names=names))
 
-    advice: list[str] = []
+    advice: list[Sentence] = []
     if any(cells.kept or cells.of_set for cells in undeclared):
-        advice.append(_ADVICE)
+        advice.append(verdict_sentence("undeclared-advice.declare"))
     known_columns = [cells.name for cells in undeclared if not (cells.kept or cells.of_set)]
     if known_columns:
-        titled = [titles.get(name, name) for name in known_columns]
-        advice.append(_KNOWN_ADVICE.format(names=listed(titled)))
+        names = listed_titles(known_columns, titles)
+        advice.append(verdict_sentence("undeclared-advice.known", names=names))
+    verdict = verdict.model_copy(update={"publication": publication})
+    return with_sentences_before(verdict, says=says, advice=advice)
+
+
+def undeclared_sentence(
+    cells: UndeclaredCells,
+    counts: Aggregates,
+    configuration: Configuration,
+    titles: Mapping[str, str],
+) -> Sentence:
+    """Return the sentence on the cells of a column that are not as declared; `titles` has what it calls the column."""
+    title = titles.get(cells.name, cells.name)
+    share = cells.sentence(counts.record_count, counts.record_deviation, title)
+    key = "undeclared.by-rule" if cells.name in configuration.missing_by_rule else "undeclared.sentence"
+    return verdict_sentence(key, share=share)
+
+
+def listed_titles(names: Iterable[str], titles: Mapping[str, str]) -> str:
+    """Return the titles of columns as a list for readers; the name of a column that has no title."""
+    return listed([titles.get(name, name) for name in names])
+
+
+def with_sentences_before(
+    verdict: Verdict,
+    *,
+    says: Iterable[Sentence] = (),
+    advice: Iterable[Sentence] = (),
+) -> Verdict:
+    """Return the verdict with the texts of sentences before its own."""
     return verdict.model_copy(
         update={
-            "publication": publication,
-            "says": (*says, *verdict.says),
-            "advice": (*advice, *verdict.advice),
+            "says": (*map(str, says), *verdict.says),
+            "advice": (*map(str, advice), *verdict.advice),
         }
     )
 
@@ -104,5 +114,5 @@ def with_uncounted(
     if uncounted is None or subject is None:
         return verdict
     title = titles.get(subject.column, subject.column)
-    words = uncounted.words(counts.record_count, counts.record_deviation, title)
-    return verdict.model_copy(update={"says": (f"{words}.", *verdict.says)})
+    sentence = uncounted.sentence(counts.record_count, counts.record_deviation, title)
+    return with_sentences_before(verdict, says=[sentence])

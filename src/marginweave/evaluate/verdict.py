@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.values import listed
 from marginweave.domain.zeros import domain_sizes, rows_are_changed, unenforced_columns
-from marginweave.evaluate.advice import KNOWN_ADVICE, BeyondNoise, advice, apart_words, known_apart
+from marginweave.evaluate.advice import BeyondNoise, advice, apart_sentences, known_apart
 from marginweave.evaluate.distances import (
     Names,
     Sets,
@@ -26,57 +25,24 @@ from marginweave.evaluate.distances import (
     unchosen_errors,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
-from marginweave.evaluate.undeclared import with_uncounted, with_undeclared
+from marginweave.evaluate.undeclared import (
+    listed_titles,
+    with_sentences_before,
+    with_uncounted,
+    with_undeclared,
+)
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import ChosenMisfit
 from marginweave.released.evaluation import ErrorParts, MarginalBound, Measure
-from marginweave.released.verdict import LengthVerdict, Publication, SetVerdict, Verdict, grade
+from marginweave.released.verdict import Grade, LengthVerdict, Publication, SetVerdict, Verdict, grade
+from marginweave.texts.sentences import Sentence, verdict_sentence
 
 _SHOWN = 4
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
-_SAY_ROWS = (
-    "If about how many rows there are is published, say so (`rows:`) and leave `aggregate` to `method: auto`: it then chooses "
-    "for a table of that size, and measures the few strongest pairs well."
-)
-_RESIZED = (
-    "Every number is of {counted}: where there were too few rows, draws of declared distributions fill it up. How many these "
-    "are is not known, so that no number is one of the table itself."
-)
-_JOINED = (
-    "Each record is all rows of one {name} joined: no number is one of the table's rows. A value is missing where the rows "
-    "disagree, which also makes columns depend on each other that do not in the rows."
-)
-_OWNERLESS = (
-    "Rows without {name} are in no number, and how many these are is not known; privacy.unit.missing_subject: own counts "
-    "each as a person."
-)
-_IMPUTED = (
-    "Cells of {names} without a value, missing or not as declared, got draws of the declared distribution, and count like any "
-    "other: how many is not known. Without `impute` the release would say."
-)
-_REPAIRED = (
-    "A row that breaks a rule between columns was counted as one that keeps it, by other values: how many rows did is not "
-    "known. `marginweave check` tells you."
-)
-_UNKEPT = (
-    "A rule that names {names} changed no row, and the records keep it all the same: where rows break it, the records have "
-    "other values than were counted. Take numbers from the counts as measured there."
-)
-_NOT_MEASURED = (
-    "{pairs} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
-    "Name what must be right in aggregate.cliques."
-)
-_NONE_CHOSEN = (
-    "No pair of columns was measured, as none was worth its noise at epsilon {epsilon:g}: in the records columns are "
-    "independent, but for what the configuration declares of several of them."
-)
-_MEASURE_SOME = (
-    "For pairs in the records, name the few that matter in aggregate.cliques, or use more epsilon or rows: what was "
-    "reserved for pairs went back to the account."
-)
 _NOTHING = BeyondNoise()
-_NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
+_NAMED_LENGTH = 3  # sets of more columns have no name, such as pairs and triples have
+_GRADE_KEYS: Mapping[Grade, str] = {"good": "grade.good", "with care": "grade.with-care", "not": "grade.not"}
 # The distance of a pair that was not chosen, as a share of the distance beyond noise of the sets that rounds chose last. Where
 # a smaller share of all pairs than `_MANY` was chosen it is less, by the square root of the share: the few strongest of many
 # pairs say little about the others. Where the last sets were as far as the first, the others are taken to be as far; where
@@ -195,16 +161,15 @@ def _add_configuration_sentences(
 ) -> Verdict:
     """Return the verdict with sentences on cells and rows that the configuration changed, and on `known_apart` counts."""
     titles = configuration.titled_names
-    advice_before = [KNOWN_ADVICE] if apart else []
-    advice_after: list[str] = []
     can_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
     if can_choose and verdict.advice:
-        advice_after.append(_SAY_ROWS)
+        say_rows = verdict_sentence("advice.say-rows")
+        verdict = verdict.model_copy(update={"advice": (*verdict.advice, str(say_rows))})
     verdict = with_undeclared(verdict, counts, titles, configuration)
     verdict = with_uncounted(verdict, counts, titles, configuration)
-    says = (*_changed_row_sentences(configuration), *apart_words(apart, titles), *verdict.says)
-    advised = (*advice_before, *verdict.advice, *advice_after)
-    return verdict.model_copy(update={"says": says, "advice": advised})
+    says = (*_changed_row_sentences(configuration), *apart_sentences(apart, titles))
+    known_advice = [verdict_sentence("known.advice")] if apart else []
+    return with_sentences_before(verdict, says=says, advice=known_advice)
 
 
 def _passed_over_distance(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
@@ -229,10 +194,11 @@ def _add_choice_sentence(
 ) -> Verdict:
     """Return the verdict with a sentence on the number of pairs that were not chosen: all of them where none is measured."""
     if has_measured_pair:
-        sentence = _NOT_MEASURED.format(pairs=f"{unchosen:,}")
-        return verdict.model_copy(update={"advice": (sentence, *verdict.advice)})
-    says = (_NONE_CHOSEN.format(epsilon=configuration.privacy.epsilon), *verdict.says)
-    return verdict.model_copy(update={"says": says, "advice": (_MEASURE_SOME, *verdict.advice)})
+        key = "pairs.one-not-chosen-advice" if unchosen == 1 else "pairs.not-chosen-advice"
+        return with_sentences_before(verdict, advice=[verdict_sentence(key, pairs=unchosen)])
+    none_chosen = verdict_sentence("pairs.none-chosen", epsilon=configuration.privacy.epsilon)
+    measure_some = verdict_sentence("pairs.none-chosen-advice")
+    return with_sentences_before(verdict, says=[none_chosen], advice=[measure_some])
 
 
 def _add_reason(row: SetVerdict, reasons: Mapping[Names, str | None], configuration: Configuration) -> SetVerdict:
@@ -242,26 +208,27 @@ def _add_reason(row: SetVerdict, reasons: Mapping[Names, str | None], configurat
     return row.model_copy(update={"unmeasured": reasons.get(sorted_names(row.attributes), usual)})
 
 
-def _changed_row_sentences(configuration: Configuration) -> Iterator[str]:
+def _changed_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
     """Yield a sentence for each way in which counted rows differ from the table; the number of such rows is not known."""
     titles = configuration.titled_names
-    if configuration.resize is not None:
-        yield _RESIZED.format(counted=configuration.counted_words)
+    counted = configuration.counted_words
+    if configuration.resize is not None and counted is not None:
+        yield verdict_sentence("changed.resized", counted=counted)
     subject = configuration.privacy.subject
     if subject is not None:
         name = titles.get(subject.column, subject.column)
         if subject.join:
-            yield _JOINED.format(name=name)
+            yield verdict_sentence("changed.joined", name=name)
         if subject.missing_subject == "drop":
-            yield _OWNERLESS.format(name=name)
+            yield verdict_sentence("changed.ownerless", name=name)
     if rows_are_changed(configuration):
-        yield _REPAIRED
+        yield verdict_sentence("changed.repaired")
     unkept = unenforced_columns(configuration)
     if unkept:
-        yield _UNKEPT.format(names=listed([titles.get(name, name) for name in unkept]))
+        yield verdict_sentence("changed.unkept", names=listed_titles(unkept, titles))
     imputed = configuration.imputed_columns
     if imputed:
-        yield _IMPUTED.format(names=listed([titles.get(name, name) for name in imputed]))
+        yield verdict_sentence("changed.imputed", names=listed_titles(imputed, titles))
 
 
 def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
@@ -334,18 +301,21 @@ def verdict(
     doubt_sentences = list(doubts(titled))
     question_sentences = list(questions(titled))
     bad = {row.attributes for row in sets if row.grade == "not"}
-    shown_means = [column for column in columns if column.mean and (column.name,) not in bad]
-    means = [f"the mean of {titles.get(column.name, column.name)} ({column.mean})" for column in shown_means]
+    means: list[Sentence] = []
+    for column in columns:
+        if column.mean is not None and (column.name,) not in bad:
+            name = titles.get(column.name, column.name)
+            means.append(verdict_sentence("part.mean", name=name, doubt=column.mean))
 
     publication = _publication(sets, lengths, records)
     if (doubt_sentences or means) and publication == "good":
         publication = "with care"
     not_for = [*_small_groups(lengths, records), *means]
-    says = (*doubt_sentences, *question_sentences, *_sentences(lengths, sets, not_for, titles))
+    says = (*doubt_sentences, *question_sentences, *_grade_sentences(lengths, sets, not_for, titles))
     return Verdict(
         publication=publication,
-        says=says,
-        advice=tuple(advice(sets, epsilon, beyond)),
+        says=tuple(map(str, says)),
+        advice=tuple(map(str, advice(sets, epsilon, beyond))),
         lengths=lengths,
         sets=sets,
     )
@@ -394,74 +364,73 @@ def _publication(sets: Sequence[SetVerdict], lengths: Sequence[LengthVerdict], r
     return "good" if grades.count("good") == len(grades) and most_pairs else "with care"
 
 
-def _small_groups(lengths: Sequence[LengthVerdict], records: float) -> Iterator[str]:
+def _small_groups(lengths: Sequence[LengthVerdict], records: float) -> Iterator[Sentence]:
     """Yield which groups are too small for the noise, for single columns and for pairs."""
     for row in lengths:
-        if row.length > 2 or row.least_group is None or row.least_group <= 1:
-            continue
-        groups = f"groups of fewer than {row.least_group:,} records"
-        if row.least_group > records:
-            groups = f"any group of this table (noise hides {groups})"
-        yield f"{groups} in {_name(row.length)}"
+        least = row.least_group
+        if row.length <= 2 and least is not None and least > 1:
+            key = "part.any-group" if least > records else "part.small-groups"
+            yield verdict_sentence(key, records=least, sets=_sets(row.length))
 
 
-def _sentences(
+def _grade_sentences(
     lengths: Sequence[LengthVerdict],
     sets: Sequence[SetVerdict],
-    not_for: Sequence[str],
+    not_for: Sequence[Sentence],
     titles: Mapping[str, str],
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Yield "Good for", "With care" and "Not for", with the numbers of sets and the names of the worst.
 
     `not_for` is what the release is not for apart from sets.
     """
-    for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
-        parts: list[str] = []
+    for set_grade, key in _GRADE_KEYS.items():
+        parts: list[Sentence] = []
         for row in lengths:
-            parts += _length_words(row, sets, key, titles)
-        if key == "bad":
+            of_length = [verdict for verdict in sets if len(verdict.attributes) == row.length]
+            parts += _length_parts(row, of_length, set_grade, titles)
+        if set_grade == "not":
             parts += not_for
         if parts:
-            yield f"{word}: {'; '.join(parts)}."
+            yield verdict_sentence(key, parts="; ".join(map(str, parts)))
 
 
-def _length_words(
+def _length_parts(
     row: LengthVerdict,
     sets: Sequence[SetVerdict],
-    key: str,
+    set_grade: Grade,
     titles: Mapping[str, str],
-) -> Iterator[str]:
-    """Yield the number of sets of a length that have a grade, with examples; `key` is the field of that grade."""
-    name = _name(row.length)
+) -> Iterator[Sentence]:
+    """Yield the number of sets of a length that have a grade, with the worst few of them where it is not good.
+
+    Sets that nothing measured have their own part, of what the release is not for. `sets` are those of the length, as far as
+    they have verdicts: columns and pairs.
+    """
     total = row.good + row.with_care + row.bad
-    unmeasured = sum(verdict.error is None for verdict in sets if len(verdict.attributes) == row.length)
-    if key == "bad" and unmeasured:
-        yield f"what {unmeasured:,} of {total:,} {name} say together, which nothing measured"
-    number = getattr(row, key)
-    if key == "with_care":
-        number -= unmeasured
-    if number > 0:
-        yield f"{name} ({number:,} of {total:,}{_examples(sets, row.length, key, titles)})"
-
-
-def _examples(sets: Sequence[SetVerdict], length: int, key: str, titles: Mapping[str, str]) -> str:
-    """Return the names of a few sets of a grade that is not good, the worst first."""
-    if key == "good":
-        return ""
-    wanted = "not" if key == "bad" else "with care"
-    of_length = [row for row in sets if len(row.attributes) == length]
-    graded = [row for row in of_length if row.grade == wanted and row.error is not None]
-    if not graded:
-        return ""
-    worst = sorted(graded, key=lambda row: -(row.error or 0))
-    examples = ", ".join(_title(row, titles) for row in worst[:_SHOWN])
-    ellipsis = ", …" if len(worst) > _SHOWN else ""
-    return f": {examples}{ellipsis}"
+    unmeasured = sum(verdict.error is None for verdict in sets)
+    if set_grade == "not" and unmeasured:
+        yield verdict_sentence("part.unmeasured", number=unmeasured, total=total, sets=_sets(row.length))
+    number = {"good": row.good, "with care": row.with_care - unmeasured, "not": row.bad}[set_grade]
+    if number <= 0:
+        return
+    graded = [verdict for verdict in sets if verdict.grade == set_grade and verdict.error is not None]
+    if set_grade == "good" or not graded:
+        yield verdict_sentence("part.sets", sets=_sets(row.length), number=number, total=total)
+        return
+    worst = sorted(graded, key=lambda verdict: -(verdict.error or 0))
+    yield verdict_sentence(
+        "part.more-examples" if len(worst) > _SHOWN else "part.examples",
+        sets=_sets(row.length),
+        number=number,
+        total=total,
+        examples=", ".join(_title(verdict, titles) for verdict in worst[:_SHOWN]),
+    )
 
 
 def _title(row: SetVerdict, titles: Mapping[str, str]) -> str:
+    """Return the titles of the columns of a set."""
     return " x ".join(titles.get(name, name) for name in row.attributes)
 
 
-def _name(length: int) -> str:
-    return _NAMES.get(length, f"sets of {length} columns")
+def _sets(length: int) -> Sentence:
+    """Return what sets of a number of columns are called."""
+    return verdict_sentence(f"sets.{length}" if length <= _NAMED_LENGTH else "sets.longer", length=length)

@@ -12,6 +12,7 @@ from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.charges import Charge
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
+from marginweave.evaluate.undeclared import undeclared_sentence
 from marginweave.measurements.plan import Plan
 from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.exponential import Exponential
@@ -21,8 +22,6 @@ from marginweave.publish.wording import known_words, stated_confidence, unit_ass
 from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.earlier import earlier_words
 from marginweave.released.statement import (
-    CLAMPED,
-    MISSING_BY_RULE,
     EarlierStatement,
     Guarantee,
     Invariant,
@@ -36,6 +35,7 @@ from marginweave.released.statement import (
     UndeclaredStatement,
 )
 from marginweave.released.verdict import VerdictSummary
+from marginweave.texts.sentences import verdict_sentence
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -140,11 +140,9 @@ def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[U
             clamped.add(attribute.name)
     statements = []
     for row in aggregates.domain.undeclared:
-        words = f"{row.words(aggregates.record_count, aggregates.record_deviation, row.name)}."
-        if row.name in configuration.missing_by_rule:
-            words += MISSING_BY_RULE
+        words = undeclared_sentence(row, aggregates, configuration, {})
         if row.name in clamped:
-            words += CLAMPED
+            words = verdict_sentence("undeclared.clamped", sentence=words)
         statement = UndeclaredStatement(
             attribute=row.name,
             count=row.count,
@@ -152,7 +150,7 @@ def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[U
             low=row.low,
             high=row.high,
             found=row.found,
-            words=words,
+            words=str(words),
             kept=row.kept,
             of_set=row.of_set or None,
         )
@@ -166,8 +164,8 @@ def _uncounted(configuration: Configuration, aggregates: Aggregates) -> Uncounte
     subject = configuration.privacy.subject
     if uncounted is None or subject is None:
         return None
-    words = uncounted.words(aggregates.record_count, aggregates.record_deviation, subject.column)
-    return UncountedStatement(**asdict(uncounted), column=subject.column, words=f"{words}.")
+    words = uncounted.sentence(aggregates.record_count, aggregates.record_deviation, subject.column)
+    return UncountedStatement(**asdict(uncounted), column=subject.column, words=str(words))
 
 
 def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:

@@ -19,6 +19,7 @@ from marginweave.released.contract import Described, ReleasedFile, contract, opt
 from marginweave.released.manifest import Correction
 from marginweave.released.program import Program
 from marginweave.released.verdict import VerdictSummary
+from marginweave.texts.sentences import verdict_sentence
 
 if TYPE_CHECKING:
     from marginweave.domain.labels import Domain  # numpy
@@ -233,10 +234,6 @@ class Promise(Described):
     configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
 
 
-CLAMPED = " Values beyond the bounds were counted as the nearest bound, and are none of these."
-MISSING_BY_RULE = " A cell that is missing where a rule of `structure` wants a value is one of these."
-
-
 class UndeclaredStatement(Described):
     """How many records have a cell of one attribute that was not as declared."""
 
@@ -259,7 +256,9 @@ class UndeclaredStatement(Described):
     @property
     def share(self) -> str:
         """The first sentence of `words`, without its full stop."""
-        return self.words.removesuffix(CLAMPED).removesuffix(MISSING_BY_RULE).removesuffix(".")
+        clamped = verdict_sentence("undeclared.clamped", sentence="")
+        by_rule = verdict_sentence("undeclared.by-rule", share="")
+        return self.words.removesuffix(str(clamped)).removesuffix(str(by_rule)).removesuffix(".")
 
 
 class UncountedStatement(Described):

@@ -1,4 +1,4 @@
-"""What a release is good for, in words that a reader of any file of it finds."""
+"""The verdict on a release, as its files have it: what it is good for, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from typing import Literal
 from pydantic import Field
 
 from marginweave.released.contract import Described
+from marginweave.texts.sentences import Sentence, verdict_sentence
 
 Grade = Literal["good", "with care", "not"]
 Unmeasured = Literal["not chosen", "too many cells", "nothing released", "not asked for"]
-GOOD, CARE = 0.05, 0.15
+GOOD = 0.05
+CARE = 0.15
 """Largest expected distances of a set that is good, and of one that is to be used with care."""
 
 Publication = Literal["good", "with care", "not for publication"]
 
 
+def publication_text(publication: Publication) -> Sentence:
+    """Return the grade of a release for readers."""
+    return verdict_sentence(f"publication.{publication.replace(' ', '-')}")
+
+
 def grade(error: float | None) -> Grade:
-    """What a distance allows; a set that nothing measured is never better than with care."""
+    """Return what a distance allows; a set that nothing measured is never better than with care."""
     if error is None:
         return "with care"
-    return "good" if error <= GOOD else "with care" if error <= CARE else "not"
+    if error <= GOOD:
+        return "good"
+    return "with care" if error <= CARE else "not"
 
 
 class SetVerdict(Described):
@@ -69,5 +78,5 @@ class Verdict(VerdictSummary):
 
     @property
     def summary(self) -> VerdictSummary:
-        """The words alone."""
+        """Verdict without the numbers that it follows from."""
         return VerdictSummary(publication=self.publication, says=self.says, advice=self.advice)

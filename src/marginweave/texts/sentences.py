@@ -8,11 +8,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
-Page = Literal["check", "plan"]
+Page = Literal["check", "plan", "verdict"]
 """The pages that have a file of texts."""
 
 
@@ -51,6 +51,8 @@ def sentence(page: Page, key: str, **facts: Fact) -> Sentence:
 
 
 Fact: TypeAlias = str | int | float | Share | Sentence
+
+verdict_sentence = partial(sentence, "verdict")
 
 
 @cache

@@ -74,7 +74,7 @@ def opened(
         sets=cliques,
         sampled=sampled,
         rules=RuledOut(masks=structural_masks(whole, labels), sizes=sizes),
-        undeclared={cells.name: cells.words(2000, 0.0, cells.name) for cells in undeclared if cells.found},
+        undeclared={cells.name: str(cells.sentence(2000, 0.0, cells.name)) for cells in undeclared if cells.found},
     )
     return answers, dict(zip(places, rows, strict=True))
 

@@ -380,6 +380,6 @@ def test_k_tuples_count_what_is_left_of_the_records_that_a_column_applies_to(whe
 )
 def test_ends_are_rounded_outwards(count: int, low: int, high: int, said: str) -> None:
     """Of 4,000 records: what the exact ends cover the printed ones do."""
-    assert (
-        replace(CELLS, count=count, low=low, high=high).words(4000, 0.0, "region").startswith(f"About {said} of region")
+    assert str(replace(CELLS, count=count, low=low, high=high).sentence(4000, 0.0, "region")).startswith(
+        f"About {said} of region"
     )

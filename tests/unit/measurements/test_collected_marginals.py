@@ -40,7 +40,7 @@ def test_marginals_are_those_of_attributes(tmp_path: Path) -> None:
     of_set = next(cells for cells in found.domain.undeclared if cells.of_set)
     assert (of_set.name, of_set.found, of_set.kept) == ("signs", True, False)
     assert of_set.low <= 20 <= of_set.high
-    said = of_set.words(80, 0.0, "signs")
+    said = str(of_set.sentence(80, 0.0, "signs"))
     assert said.endswith("of records hold a value of signs that was not declared, and that is left out")
     assert found.domain.labels == tuple(attribute.labels for attribute in CONFIGURATION.attributes)
     measured = {m.attributes: m for m in (*found.one_way, *found.larger)}

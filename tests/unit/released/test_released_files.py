@@ -14,7 +14,8 @@ from marginweave.base.errors import InputError
 from marginweave.base.formats import LAST_READER
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.manifest import Manifest
-from marginweave.released.statement import CLAMPED, MISSING_BY_RULE, PrivacyStatement, UndeclaredStatement
+from marginweave.released.statement import PrivacyStatement, UndeclaredStatement
+from marginweave.texts.sentences import Sentence, verdict_sentence
 from tests.support.contracts import CONTRACTS, PLACE, contract_text
 from tests.support.published import FULL, published
 
@@ -67,9 +68,16 @@ def test_files_of_older_versions_are_refused_by_their_number(number: int) -> Non
             kind.from_json(json.dumps(content | {"another": 1}))
 
 
-@pytest.mark.parametrize("more", ["", CLAMPED, MISSING_BY_RULE, MISSING_BY_RULE + CLAMPED])
-def test_a_share_is_the_first_sentence_whatever_the_column_is_called(more: str) -> None:
-    first = "About 30 % (29 to 31) of No. of stays were not among the declared values"
+FIRST = "About 30 % (29 to 31) of No. of stays were not among the declared values"
+ALONE = verdict_sentence("undeclared.sentence", share=FIRST)
+BY_RULE = verdict_sentence("undeclared.by-rule", share=FIRST)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [ALONE, BY_RULE, *(verdict_sentence("undeclared.clamped", sentence=sentence) for sentence in (ALONE, BY_RULE))],
+)
+def test_a_share_is_the_first_sentence_whatever_the_column_is_called(words: Sentence) -> None:
     cells = UndeclaredStatement(
         attribute="No. of stays",
         count=30,
@@ -78,6 +86,6 @@ def test_a_share_is_the_first_sentence_whatever_the_column_is_called(more: str) 
         high=31,
         found=True,
         kept=True,
-        words=f"{first}.{more}",
+        words=str(words),
     )
-    assert cells.share == first
+    assert cells.share == FIRST
