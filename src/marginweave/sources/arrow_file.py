@@ -10,13 +10,16 @@ from marginweave.sources.parts import Part
 
 
 def arrow_schema(part: Part) -> pa.Schema:
-    """Names and types of its columns. Raises ArrowException or OSError if it is no Arrow file."""
+    """Return the names and types of its columns. Raises ArrowException or OSError if it is no Arrow file."""
     with _opened(part) as reader:
         return reader.schema
 
 
 def arrow_batches(part: Part, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """The named columns, at most `rows` at a time; what is in memory is a batch as the file was written. Raises as above."""
+    """Yield the named columns, at most `rows` at a time; one batch of the file is in memory.
+
+    Raises ArrowException or OSError if it is no Arrow file.
+    """
     places = [arrow_schema(part).get_field_index(name) for name in columns]
     with _opened(part, pa.ipc.IpcReadOptions(included_fields=places)) as reader:
         for number in range(reader.num_record_batches):

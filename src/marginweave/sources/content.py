@@ -1,6 +1,6 @@
-"""The bytes of a source, which its keyed digest is of, and the examples, which are tables of installed packages.
+"""Reads the bytes of a source for its keyed digest, and the examples, which are tables of installed packages.
 
-Neither needs Arrow to be imported before there is a table: a run that is found finished is found by the digest alone.
+Neither imports Arrow before there is a table: a finished run is recognized by the digest alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 
 
 def content_of(source: str) -> Iterator[bytes]:
-    """The bytes of a source, for a keyed digest; the parts of a folder in the order of their names.
+    """Yield the bytes of a source, for a keyed digest; the parts of a folder in the order of their names.
 
     Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
     """
@@ -40,23 +40,25 @@ EXAMPLES = ("affairs",)
 
 
 def _example_content(source: str) -> tuple[bytes, bytes]:
-    """What takes the place of the bytes of an example, whose table is that of an installed package; their length before."""
+    """Return the bytes of an example, which are its table as an Arrow stream, preceded by their length."""
     import pyarrow as pa
 
-    example, sink = read_example(source), io.BytesIO()
+    example = read_example(source)
+    sink = io.BytesIO()
     with pa.ipc.new_stream(sink, example.schema) as writer:
         writer.write_table(example)
     return sink.tell().to_bytes(8, "big"), sink.getvalue()
 
 
 def read_example(source: str) -> pa.Table:
-    """The table of the source `example:NAME`; `affairs` is the survey of Fair (1978), 6366 x 9, from statsmodels.
+    """Return the table of the source `example:NAME`; `affairs` is the survey of Fair (1978), 6366 x 9, from statsmodels.
 
     Raises:
         InputError: no such example, or statsmodels is not installed.
     """
     if source.removeprefix(EXAMPLE_PREFIX) not in EXAMPLES:
-        raise InputError(f"source ({source}) must be one of {', '.join('example:' + e for e in EXAMPLES)}")
+        names = ", ".join(EXAMPLE_PREFIX + name for name in EXAMPLES)
+        raise InputError(f"source ({source}) must be one of {names}")
     import pyarrow as pa
     from pyarrow import csv
 

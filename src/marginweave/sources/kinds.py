@@ -1,4 +1,4 @@
-"""What kind of file a source is, by its name and what is declared; what cannot be read is refused without looking at it."""
+"""Tells the kind of file of a source by its name and what is declared, and refuses unreadable kinds without opening them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUPPORTED = ".csv, .tsv or .txt (also with .gz or .zst), .xlsx, .parquet, .feath
 
 
 def ending_of(source: str) -> str:
-    """The ending of the name in lower case, without that of a compression; nothing where there is none."""
+    """Return the ending of the name in lower case, without that of a compression; nothing where there is none."""
     name = Path(source.rstrip("/")).name.lower()
     for ending in _COMPRESSIONS:
         name = name.removesuffix(ending)
@@ -34,22 +34,23 @@ def ending_of(source: str) -> str:
 
 
 def compression_of(source: str) -> str | None:
-    """How the file is compressed as a whole, as pyarrow calls it."""
+    """Return pyarrow's name for the compression of the file; None where it is not compressed."""
     return _COMPRESSIONS.get(Path(source).suffix.lower())
 
 
 def kind_of(source: str, form: SourceFile) -> Kind:
-    """The kind of file; Parquet where nothing tells another one, and for a folder."""
+    """Return the kind of file: Parquet for a folder, and where neither the name nor the form says another."""
     if source.startswith(EXAMPLE_PREFIX):
         return "example"
     kind = _KINDS.get(ending_of(source))
     if kind is None or kind == "text":
-        return "parquet" if Path(source).is_dir() or not (kind or form.separator) else "text"
+        is_declared_text = kind == "text" or bool(form.separator)
+        return "parquet" if Path(source).is_dir() or not is_declared_text else "text"
     return kind
 
 
 def delimiter_of(source: str, form: SourceFile) -> str | None:
-    """The character between two fields of a text file; None for everything that is no text file."""
+    """Return the character between two fields of a text file; None where it is no text file or nothing declares it."""
     if kind_of(source, form) != "text":
         return None
     return form.separator or _BY_ENDING.get(ending_of(source))
@@ -62,7 +63,8 @@ def check_kind(source: str, form: SourceFile) -> None:
         InputError: another kind of file, one that is compressed and no text, a text whose delimiter nothing tells, or a sheet
             without the library that reads it.
     """
-    kind, ending = kind_of(source, form), ending_of(source)
+    kind = kind_of(source, form)
+    ending = ending_of(source)
     if kind == "parquet" and ending and ending not in _KINDS and not Path(source).is_dir():
         raise InputError(
             f"source ({source}) is of a kind that is not supported ({ending}): save it as {SUPPORTED}. For a text file with "

@@ -1,4 +1,4 @@
-"""Texts of number columns in the spelling of configurations, whatever the source's form of numbers is."""
+"""Spells the texts of number columns as configurations do, whatever the source's form of numbers is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marginweave.configuration.values import NUMBER_PATTERN
 
 
 def plain_numbers(table: pa.Table, form: NumberForm, columns: Mapping[str, Sequence[str]]) -> pa.Table:
-    """The table with the texts of `columns` spelled with a decimal point and nothing between thousands.
+    """Return the table with the texts of `columns` spelled with a decimal point and nothing between thousands.
 
     A text that is no number in this form and would be read as one is put in quotes, so that it is none; one that means "no
     value" stays as it is. DP: 1-stable preprocessing, a function of one cell and public constants.
@@ -35,7 +35,10 @@ def _spelled(cells: pa.Array, form: NumberForm, missing: Sequence[str]) -> pa.Ar
         bare = pc.replace_substring_regex(bare, f"[{MARKS[form.thousands]}]", "")
     bare = pc.replace_substring(bare, MARKS[form.decimal], ".")
     quoted = pc.binary_join_element_wise("'", texts, "'", "")
-    kept = pc.is_in(texts, value_set=pa.array([text.strip() for text in missing], pa.string()))
-    other = pc.if_else(pc.match_substring_regex(texts, f"^(?:{NUMBER_PATTERN})$"), quoted, cells)
-    spelled = pc.if_else(pc.match_substring_regex(texts, f"^(?:{form.pattern})$"), bare, other)
-    return pc.if_else(kept, cells, spelled)
+    missing_texts = pa.array([text.strip() for text in missing], pa.string())
+    are_missing = pc.is_in(texts, value_set=missing_texts)
+    would_be_numbers = pc.match_substring_regex(texts, f"^(?:{NUMBER_PATTERN})$")
+    are_numbers = pc.match_substring_regex(texts, f"^(?:{form.pattern})$")
+    unread = pc.if_else(would_be_numbers, quoted, cells)
+    spelled = pc.if_else(are_numbers, bare, unread)
+    return pc.if_else(are_missing, cells, spelled)

@@ -1,7 +1,7 @@
-"""The files that a source is read from: on this machine, or objects on S3, which pyarrow's own file system reads.
+"""Files that a source is read from: on this machine, or objects on S3, which pyarrow's own file system reads.
 
-Whoever reads S3 is told by the environment or the files of AWS, never by a configuration. No message of S3 is passed on but its
-code. An object's ETag is a digest of rows without a key: it is compared in memory and written nowhere.
+The environment or the files of AWS say who reads S3, never a configuration. Of S3's messages only the code is passed on. An
+object's ETag is a digest of rows without a key: it is compared in memory and written nowhere.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ class LocalFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Last part of its path."""
         return self.path.name
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return self.path.stat().st_size
 
     @property
     def state(self) -> State:
-        """Inode, size and times: another one if the file was written to, even if it was written back."""
-        now = self.path.stat()
-        return self.name, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+        """Inode, size and times, which differ if the file was written to, even if it was written back."""
+        stat = self.path.stat()
+        return self.name, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
     def open(self) -> BinaryIO:
-        """Its bytes, from the beginning."""
+        """Open the file for reading its bytes from the beginning."""
         return self.path.open("rb")
 
     def for_arrow(self) -> Any:
-        """What pyarrow opens by itself."""
+        """Return the path, which pyarrow opens by itself."""
         return self.path
 
 
@@ -67,28 +67,28 @@ class S3Object:
 
     @property
     def name(self) -> str:
-        """The last part of its key."""
+        """Last part of its key."""
         return self.key.rpartition("/")[2]
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         with self.for_arrow() as file:
             return int(file.size())
 
     @property
     def state(self) -> State:
-        """Size, ETag and time: another one if the object was replaced."""
+        """Size, ETag and time, which differ if the object was replaced."""
         with self.for_arrow() as file:
-            told = {key.lower(): value for key, value in file.metadata().items()}
-        return self.name, *(told.get(key) for key in ("content-length", "etag", "last-modified"))
+            headers = {key.lower(): value for key, value in file.metadata().items()}
+        return self.name, *(headers.get(key) for key in ("content-length", "etag", "last-modified"))
 
     def open(self) -> BinaryIO:
-        """Its bytes, from the beginning, some megabytes a request."""
+        """Open the object for reading its bytes from the beginning, some megabytes a request."""
         return cast("BinaryIO", io.BufferedReader(self.for_arrow(), _BUFFER))
 
     def for_arrow(self) -> Any:
-        """What pyarrow reads without Python between."""
+        """Open the object as a file that pyarrow reads without calling Python."""
         return _s3().open_input_file(self.key)
 
 
@@ -96,7 +96,7 @@ Part: TypeAlias = LocalFile | S3Object
 
 
 def find_from(below: Path, source: str) -> str:
-    """The source that is meant in the folder `below`, as it is found from any other folder.
+    """Return the place of a source that is named in the folder `below`, as it is found from any other folder.
 
     Raises:
         InputError: it is another URL than that of an object on S3.
@@ -114,7 +114,7 @@ def refuse_url(source: str) -> None:
 
 
 def parts_of(source: str) -> list[Part]:
-    """The one file of a source, or its Parquet parts in the order of their names.
+    """Return the one file of a source, or its Parquet parts in the order of their names.
 
     Raises:
         InputError: there is none, it cannot be read, or `source` is another URL than that of an object on S3.
@@ -130,7 +130,8 @@ def parts_of(source: str) -> list[Part]:
 def _files(source: str) -> list[Part]:
     path = Path(source)
     if path.is_dir():
-        names = _parts_among(source, {entry.name: entry.is_dir() for entry in path.iterdir()})
+        entries = {entry.name: entry.is_dir() for entry in path.iterdir()}
+        names = _parts_among(source, entries)
         return [LocalFile(path / name) for name in names]
     if not path.exists():
         raise InputError(f"source ({path}) does not exist")
@@ -139,19 +140,20 @@ def _files(source: str) -> list[Part]:
     return [LocalFile(path)]
 
 
-def _parts_among(source: str, inside: Mapping[str, bool]) -> list[str]:
-    """The names of the Parquet parts of a folder, in order; `inside` says of each entry whether it is a folder.
+def _parts_among(source: str, entries: Mapping[str, bool]) -> list[str]:
+    """Return the names of the Parquet parts of a folder, in order; `entries` says of each entry whether it is a folder.
 
-    What may be rows and is not read is refused, as the rest would be called the table: other kinds of tables, folders, and
-    parts whose names mark them as hidden. Notes and the marks of writers (`_SUCCESS`, `.crc`) are let be.
+    Entries that may hold rows but are not read are refused, as the parts alone would pass for the table: other kinds of tables,
+    folders, and parts whose names mark them as hidden. Notes and the marks of writers (`_SUCCESS`, `.crc`) are ignored.
 
     Raises:
         InputError: it names the entry.
     """
-    found = []
-    for name, is_folder in sorted(inside.items()):
+    parts = []
+    for name, is_folder in sorted(entries.items()):
         ending = Path(name).suffix.lower()
-        is_part, is_hidden = ending in _PARTS, name.startswith(("_", "."))
+        is_part = ending in _PARTS
+        is_hidden = name.startswith(("_", "."))
         if is_hidden and not is_part:
             continue
         if is_hidden or is_folder or ending in _OTHER_TABLES:
@@ -160,19 +162,22 @@ def _parts_among(source: str, inside: Mapping[str, bool]) -> list[str]:
                 "elsewhere, or make it a part (a .parquet file in this folder)"
             )
         if is_part or not ending:
-            found.append(name)
-    return found
+            parts.append(name)
+    return parts
 
 
 def _objects(source: str) -> list[Part]:
     from pyarrow.fs import FileSelector, FileType
 
-    key, files = source.removeprefix(S3_PREFIX).rstrip("/"), _s3()
-    found = files.get_file_info(key)
-    if found.type == FileType.Directory:
-        inside = {f.base_name: f.type == FileType.Directory for f in files.get_file_info(FileSelector(key))}
-        return [S3Object(f"{key}/{name}") for name in _parts_among(source, inside)]
-    if found.type != FileType.File:
+    key = source.removeprefix(S3_PREFIX).rstrip("/")
+    files = _s3()
+    info = files.get_file_info(key)
+    if info.type == FileType.Directory:
+        entries = {}
+        for entry in files.get_file_info(FileSelector(key)):
+            entries[entry.base_name] = entry.type == FileType.Directory
+        return [S3Object(f"{key}/{name}") for name in _parts_among(source, entries)]
+    if info.type != FileType.File:
         raise InputError(f"source ({source}) does not exist: no such bucket, or no such object in it")
     return [S3Object(key)]
 
@@ -195,7 +200,7 @@ def _reason(source: str, error: OSError) -> str:
 
 
 def fault_of(source: str, error: Exception) -> str | None:
-    """The sentence about what S3 refuses; None if it was not S3 that refused."""
+    """Return a sentence about what S3 refuses; None if it was not S3 that refused."""
     code = re.search(r"AWS Error ([A-Z_]+)", str(error))
     if code is None:
         return None
@@ -214,8 +219,7 @@ def fault_of(source: str, error: Exception) -> str | None:
 
 
 def _s3() -> Any:
-    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    endpoint = next((os.environ[name] for name in names if os.environ.get(name)), None)
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
     if endpoint is not None:
         place = urlsplit(endpoint)
         if place.scheme != "https" and not (place.scheme == "http" and place.hostname in _LOOPBACK):
@@ -225,7 +229,7 @@ def _s3() -> Any:
 
 @cache
 def _file_system(endpoint: str | None, authorities: str | None) -> Any:
-    """What reads S3: of AWS, or of the server at `endpoint`, whose certificate one of `authorities` has signed."""
+    """Return the file system of AWS's S3, or of the server at `endpoint`, whose certificate one of `authorities` has signed."""
     try:
         from pyarrow.fs import S3FileSystem
     except ImportError:

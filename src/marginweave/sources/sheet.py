@@ -22,27 +22,29 @@ Row = tuple[Any, ...]
 
 
 def sheet_header(source: str, part: Part) -> tuple[str, ...]:
-    """Trimmed column names in the first row; raises InputError if it is empty, or the workbook cannot be read."""
+    """Return the trimmed column names in the first row; raises InputError if it is empty, or the workbook cannot be read."""
     with _rows(source, part) as rows:
         return _header(source, rows)
 
 
 def read_sheet(source: str, part: Part, columns: Sequence[str], numbers: NumberForm) -> Iterator[pa.Table]:
-    """The named columns as texts behind dictionaries, in that order, some rows at a time; at least one table.
+    """Yield the named columns as texts behind dictionaries, in that order, some rows at a time; at least one table.
 
-    Rows without any value are none. A number is spelled in the form of the source's numbers, a date in ISO 8601.
+    Rows without any value are left out. A number is spelled in the form of the source's numbers, a date in ISO 8601.
 
     Raises:
         InputError: the workbook cannot be read or has several sheets, or a row has a value beyond the last column's name.
     """
     with _rows(source, part) as rows:
         header = _header(source, rows)
-        places, block = [header.index(name) for name in columns], []
+        places = [header.index(name) for name in columns]
+        block = []
         for line, row in enumerate(rows, 2):
             if any(cell is not None for cell in row[len(header) :]):
                 raise InputError(f"source ({source}) has a value in row {line} beyond the last column that has a name")
             if any(cell is not None for cell in row):
-                block.append([_text(row[i] if i < len(row) else None, numbers) for i in places])
+                cells = [row[place] if place < len(row) else None for place in places]
+                block.append([_text(cell, numbers) for cell in cells])
             if len(block) == _ROWS:
                 yield _table(block, columns)
                 block = []
@@ -50,10 +52,11 @@ def read_sheet(source: str, part: Part, columns: Sequence[str], numbers: NumberF
 
 
 def _table(block: list[list[str]], columns: Sequence[str]) -> pa.Table:
-    cells = zip(*block, strict=True) if block else ((),) * len(columns)
-    return pa.table(
-        {name: pa.array(c, pa.string()).dictionary_encode() for name, c in zip(columns, cells, strict=True)}
-    )
+    texts_of_columns = zip(*block, strict=True) if block else ((),) * len(columns)
+    arrays = {}
+    for name, texts in zip(columns, texts_of_columns, strict=True):
+        arrays[name] = pa.array(texts, pa.string()).dictionary_encode()
+    return pa.table(arrays)
 
 
 def _header(source: str, rows: Iterator[Row]) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ def _header(source: str, rows: Iterator[Row]) -> tuple[str, ...]:
 
 @contextmanager
 def _rows(source: str, part: Part) -> Iterator[Iterator[Row]]:
-    """The rows of the sheet, from its first one, as they are asked for."""
+    """Open the sheet and give an iterator of its rows, from the first."""
     from openpyxl import load_workbook
 
     warnings.filterwarnings("ignore", module="openpyxl")  # its warnings name cells
@@ -75,18 +78,18 @@ def _rows(source: str, part: Part) -> Iterator[Iterator[Row]]:
         try:
             book = load_workbook(file, read_only=True, data_only=True)
             sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
-        except Exception:  # of many kinds, whose texts are for nobody
+        except Exception:  # of many kinds, whose texts may quote cells
             raise InputError(f"source ({source}) cannot be read as an .xlsx workbook") from None
         if len(sheets) != 1:
             raise InputError(
                 f"source ({source}) has {len(sheets)} visible sheets; keep the table alone in a workbook, or save it as .csv"
             )
         sheets[0].reset_dimensions()  # some programs write wrong ones
-        yield _careful(source, sheets[0].iter_rows(values_only=True))
+        yield _parsed_rows(source, sheets[0].iter_rows(values_only=True))
 
 
-def _careful(source: str, rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows, and a sentence where they cannot be parsed."""
+def _parsed_rows(source: str, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the rows; raises InputError where they cannot be parsed."""
     try:
         yield from rows
     except Exception:

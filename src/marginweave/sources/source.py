@@ -31,7 +31,7 @@ _ROWS = 1 << 17
 
 
 def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The named columns in that order, some rows at a time; at least one table, if without rows.
+    """Yield the named columns in that order, some rows at a time; at least one table, if without rows.
 
     Raises:
         InputError: a part is no Parquet or Arrow file, parts do not fit, or a column is lacking or of an unusable type.
@@ -40,20 +40,22 @@ def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> 
     yield types.empty_table()
     for number, part in enumerate(parts, 1):
         for batch in _batches(source, part, columns):
-            table, cells = pa.Table.from_batches([batch]), {}
+            table = pa.Table.from_batches([batch])
+            cells = {}
             for name in columns:
-                values, kind = table.column(name), types.field(name).type
+                values = table.column(name)
                 with suppress(pa.ArrowException):  # its message has values
-                    # Arrow's plain layout of texts alone can be put behind a dictionary
-                    plain = values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
-                    cells[name] = plain.cast(kind)
+                    if pa.types.is_string_view(values.type):
+                        # Arrow puts only its plain layout of texts behind a dictionary.
+                        values = values.cast(pa.string())
+                    cells[name] = values.cast(types.field(name).type)
                 if name not in cells:
                     raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
             yield pa.table(cells, schema=types)
 
 
 def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """The types in which the declared columns are read: texts behind dictionaries, everything else as it is.
+    """Return the types in which the declared columns are read: texts behind dictionaries, everything else as it is.
 
     Raises:
         InputError: a column is lacking, repeated, or of a type that has no text.
@@ -75,7 +77,10 @@ def refuse_floats(types: pa.Schema, spelled: Iterable[str]) -> None:
     DP: a function of the schema, which is public.
     """
     for name in spelled:
-        if name in types.names and pa.types.is_floating(kind := cell_type(types.field(name).type)):
+        if name not in types.names:
+            continue
+        kind = cell_type(types.field(name).type)
+        if pa.types.is_floating(kind):
             raise InputError(
                 f"source has the column {name!r} with the type {kind}, which rounds long ids and codes; write the column as "
                 "integers or texts, or declare its values"
@@ -83,7 +88,7 @@ def refuse_floats(types: pa.Schema, spelled: Iterable[str]) -> None:
 
 
 def column_schema(source: str, part: Part) -> pa.Schema:
-    """Names and types of a part; raises InputError if it is no Parquet file, or no Arrow file where its name says so."""
+    """Return the names and types of a part; raises InputError if it is not the Parquet or Arrow file that its name says."""
     try:
         return arrow_schema(part) if _is_arrow(source) else pq.read_schema(part.for_arrow())
     except (pa.ArrowException, OSError) as error:
@@ -105,7 +110,7 @@ _UNFIT = "source ({source}) has the column {column!r} with a type in part {numbe
 
 
 def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -> pa.Schema:
-    """The declared columns, found by their names in every part, with types that hold what all parts have."""
+    """Return the declared columns, found by their names in every part, with types that hold what all parts have."""
     kinds: dict[str, pa.Schema] = {}
     for number, part in enumerate(parts, 1):
         present = column_schema(source, part)
@@ -118,16 +123,16 @@ def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -
             )
         for name in columns:
             kind = present.field(name).type
-            alone = pa.schema([(name, pa.string() if is_text(kind) else kind)])
+            schema = pa.schema([(name, pa.string() if is_text(kind) else kind)])
             try:
-                kinds[name] = pa.unify_schemas([kinds.get(name, alone), alone], promote_options="permissive")
+                kinds[name] = pa.unify_schemas([kinds.get(name, schema), schema], promote_options="permissive")
             except pa.ArrowException:
                 raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name)) from None
     return pa.schema([kinds[name].field(0) for name in columns])
 
 
 def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of one part; columns of texts come as the dictionaries that the file has."""
+    """Yield the batches of one part; columns of texts come as the dictionaries that the file has."""
     reason = None
     try:
         if _is_arrow(source):
@@ -144,11 +149,16 @@ def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.Rec
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
-    """Texts of any layout, and columns without a single value, behind a dictionary of plain texts; decimals in 128 bits."""
+    """Return the type in which cells of this type are read.
+
+    Texts of any layout, and columns without a single value, come behind a dictionary of plain texts; decimals in 128 bits.
+    """
     inner = cell_type(kind)
-    if pa.types.is_decimal32(inner) or pa.types.is_decimal64(inner):  # which Arrow can put behind no dictionary
+    if pa.types.is_decimal32(inner) or pa.types.is_decimal64(inner):  # Arrow cannot put these behind a dictionary
         return pa.decimal128(inner.precision, inner.scale)
-    return pa.dictionary(pa.int32(), pa.string()) if is_text(inner) or pa.types.is_null(inner) else inner
+    if is_text(inner) or pa.types.is_null(inner):
+        return pa.dictionary(pa.int32(), pa.string())
+    return inner
 
 
 _SMALL = 1 << 26
@@ -156,29 +166,29 @@ _SMALL = 1 << 26
 
 @dataclass(frozen=True)
 class TableSource:
-    """A source that is read some rows at a time, as often as it is asked for."""
+    """A source that can be read some rows at a time, any number of times."""
 
     name: str
     form: SourceFile
     numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The columns whose texts are numbers in the form of the source, and the texts that mean "no value" in each."""
+    """Columns whose texts are numbers in the form of the source, with the texts that mean "no value" in each."""
     spelled: Sequence[str] = ()
-    """The columns whose cells are known by their texts, as `Sections.spelled_names`."""
+    """Columns whose cells are compared by their texts, as `Sections.spelled_names`."""
 
     @classmethod
     def of(cls, place: str, configuration: Configuration) -> TableSource:
-        """The source at `place`, as the configuration says that it is written."""
-        declared = configuration.columns.items()
-        numbers = {
-            name: configuration.missing_texts(name) for name, column in declared if isinstance(column, NumberColumn)
-        }
-        numbers = {} if configuration.source.numbers.is_usual else numbers
+        """Return the source at `place`, in the form that the configuration declares."""
+        numbers = {}
+        if not configuration.source.numbers.is_usual:
+            for name, column in configuration.columns.items():
+                if isinstance(column, NumberColumn):
+                    numbers[name] = configuration.missing_texts(name)
         return cls(place, configuration.source, numbers, configuration.spelled_names)
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The declared `columns` in declared order, piece by piece, all of the same types; at least one, if without rows.
+        """Yield the `columns` in this order, piece by piece, all of the same types; at least one piece, if without rows.
 
-        Texts stand behind dictionaries, which may have entries that no row has; Parquet's other types as they are. Numbers
+        Texts are behind dictionaries, which may have entries that no row has; Parquet's other types are as they are. Numbers
         that are texts are spelled as configurations spell them. A cell is read the same whatever other rows hold.
 
         Raises:
@@ -207,26 +217,30 @@ class TableSource:
                 yield from read_parquet(self.name, parts, columns)
 
     def types(self, columns: Sequence[str]) -> dict[str, str]:
-        """The types that columns have in its schema, as `schema_types`; none in a text, a sheet or an example.
+        """Return the types that columns have in its schema, as `schema_types`; none for a text, a sheet or an example.
 
         A column whose type is not the same in all parts has none. Raises InputError as `column_schema`.
         """
         if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
             return {}
         with reading(self.name):
-            first, *others = (schema_types(column_schema(self.name, part), columns) for part in parts_of(self.name))
-        return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
+            schemas = [column_schema(self.name, part) for part in parts_of(self.name)]
+        types = schema_types(schemas[0], columns)
+        for schema in schemas[1:]:
+            types_of_part = schema_types(schema, columns)
+            types = {name: kind for name, kind in types.items() if types_of_part.get(name) == kind}
+        return types
 
     def table(self, columns: Sequence[str]) -> pa.Table:
-        """All of it at once, without dictionaries. Raises InputError as `tables`."""
+        """Return all of it as one table, without dictionaries. Raises InputError as `tables`."""
         return plain_table(pa.concat_tables(self.tables(columns)))
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the source, as `content_of`."""
+        """Yield the bytes of the source, as `content_of`."""
         return content_of(self.name)
 
     def state(self) -> tuple[State, ...]:
-        """What tells of every part whether it was written to meanwhile."""
+        """Return the state of every part, which differs after the part was written to."""
         if self.name.startswith(EXAMPLE_PREFIX):
             return ()
         with reading(self.name):
@@ -234,7 +248,7 @@ class TableSource:
 
     @contextmanager
     def unchanged(self, otherwise: str) -> Iterator[None]:
-        """The source is in the end what it was in the beginning, or else an InputError that says `otherwise`."""
+        """Refuse a source that has changed between the beginning and the end, by an InputError that says `otherwise`."""
         state = self.state()
         yield
         if self.state() != state:
@@ -244,7 +258,7 @@ class TableSource:
 def check_header(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
     """Refuse a source by its kind and its header, and by nothing in its rows.
 
-    `spelled` are the columns whose cells are known by their texts.
+    `spelled` are the columns whose cells are compared by their texts.
 
     Raises:
         InputError: a kind of file that is not supported, no header, a column that is missing, or one of a type that cannot
@@ -258,10 +272,10 @@ def check_header(source: str, columns: Sequence[str], form: SourceFile, spelled:
 
 
 def check_rows(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
-    """Read a source from its first row to its last, unless it is large: what cannot be read is known before a run begins.
+    """Read a source from its first row to its last, unless it is large: faults are known before a run begins.
 
     Raises:
-        InputError: as `TableSource.tables`; where it names a row, it tells of the rows.
+        InputError: as `TableSource.tables`; where it names a row, it reveals something of the rows.
     """
     if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
         for _ in TableSource(source, form, spelled=spelled).tables(columns):
@@ -269,10 +283,11 @@ def check_rows(source: str, columns: Sequence[str], form: SourceFile, spelled: S
 
 
 def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
-    """Column names that the source has, in its own order; raises InputError as `TableSource.tables` does."""
+    """Return the column names of the source, in its own order; raises InputError as `TableSource.tables` does."""
     if source.startswith(EXAMPLE_PREFIX):
         return tuple(read_example(source).column_names)
-    first, delimiter = parts_of(source)[0], delimiter_of(source, form)
+    first = parts_of(source)[0]
+    delimiter = delimiter_of(source, form)
     with reading(source):
         if delimiter:
             return read_header(source, first, delimiter, form)
@@ -283,5 +298,7 @@ def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
 
 def _advice(source: str, form: SourceFile) -> str:
     delimiter = delimiter_of(source, form)
+    if delimiter is None:
+        return ""
     with reading(source):
-        return "" if delimiter is None else other_delimiter(source, parts_of(source)[0], delimiter, form)
+        return other_delimiter(source, parts_of(source)[0], delimiter, form)

@@ -1,4 +1,4 @@
-"""Suite files of Great Expectations: what they may ask of raw rows."""
+"""Reads suite files of Great Expectations, and refuses expectations that raw rows may not be tested by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from marginweave.base.errors import InputError
 from marginweave.configuration.yaml_source import read_text
 
-# Everything else looks at a statistic of the private rows; whether it holds would be published for free.
+# Every other expectation is about a statistic of the private rows: whether it holds would be published without a charge.
 _CELLS = (
     *("be_between", "be_in_set", "be_in_type_list", "be_null", "be_of_type", "match_regex", "match_regex_list"),
     *("not_be_in_set", "not_be_null", "not_match_regex"),
@@ -28,14 +28,17 @@ _ROW_WISE_KEYS = {
 
 
 def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
-    """The expectations of a suite file; on raw input only those that look at one row at a time.
+    """Return the expectations of a suite file; on raw input only those that look at one row at a time.
 
     Raises:
         InputError: the file is absent or no suite, or asks for a statistic of the raw input.
     """
     try:
         suite = json.loads(read_text(path, "expectation suite"))
-        expectations = [{"type": str(e["type"]), "kwargs": dict(e.get("kwargs", {}))} for e in suite["expectations"]]
+        expectations = []
+        for expectation in suite["expectations"]:
+            arguments = dict(expectation.get("kwargs", {}))
+            expectations.append({"type": str(expectation["type"]), "kwargs": arguments})
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"expectation suite ({path}) must be the JSON of a Great Expectations suite") from None
     for expectation in expectations:

@@ -1,4 +1,4 @@
-"""Reads a text source, compressed or not, into Arrow: every cell as it stands, every fault named without a value.
+"""Reads a text source, compressed or not, into Arrow: every cell as it is written, every fault named without a value.
 
 pyarrow's own messages quote rows, so none of them is ever passed on.
 """
@@ -23,31 +23,34 @@ from marginweave.sources.parts import Part
 
 _SAMPLE = 1 << 16
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
+_BLOCK = 1 << 23  # a row of at most this many bytes lies in two blocks at most, and can be read
 csv.field_size_limit(_BLOCK)
 
 
 def arrow_stream(source: str, part: Part, form: SourceFile) -> Any:
-    """The text of a part as UTF-8, decompressed and decoded some megabytes at a time, for pyarrow."""
+    """Return the text of a part as UTF-8 for pyarrow, decompressed and decoded some megabytes at a time."""
     stream = pa.BufferedInputStream(pa.input_stream(part.for_arrow(), compression=None), _BLOCK)
     compression = compression_of(source)
-    stream = stream if compression is None else pa.CompressedInputStream(stream, compression)
-    return stream if form.encoding == "utf-8" else pa.transcoding_input_stream(stream, form.encoding, "utf-8")
+    if compression is not None:
+        stream = pa.CompressedInputStream(stream, compression)
+    if form.encoding == "utf-8":
+        return stream
+    return pa.transcoding_input_stream(stream, form.encoding, "utf-8")
 
 
 def byte_stream(source: str, part: Part, form: SourceFile) -> BinaryIO:
-    """The same for Python."""
+    """Return the text of a part as UTF-8 for Python, decompressed and decoded some megabytes at a time."""
     return cast("BinaryIO", io.BufferedReader(arrow_stream(source, part, form), 1 << 20))
 
 
 def check_quotes(file: BinaryIO, delimiter: str, width: int | None = None) -> None:
     """Refuse quotes with which pyarrow would take rows for a part of one value, losing them in silence.
 
-    A quote opens at the beginning of a field and nowhere else; inside, two stand for one; after the one that closes, a
+    A quote opens at the beginning of a field and nowhere else; inside, two quotes mean one; after the closing quote, a
     delimiter or a line end follows (RFC 4180, section 2). Anything else is not read as it was meant: a quote that opens by
-    mistake swallows every row up to the next quote, and whatever stands after that one is taken as text without a word. The
-    text is in any encoding that has ASCII in it, without its byte order mark. Where `width` is given, every row that is not
-    empty must have so many fields.
+    mistake swallows every row up to the next quote, and the text after that quote is read as a value without an error. The
+    text is in any encoding that contains ASCII, without its byte order mark. Where `width` is given, every row that is not
+    empty must have `width` fields.
 
     Raises:
         InputError: something follows a closing quote, or a quote is open at the end, or a row is of another width; the message
@@ -76,12 +79,13 @@ def _fields(number: int) -> str:
 
 
 def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = str) -> None:
-    """Names of the source that were not declared are never repeated: a file without a header has data there.
+    """Refuse a header that lacks a declared column or has it twice.
 
-    Where one is lacking, `advice` says what else may be wrong.
+    The message repeats no name of the source that was not declared: a file without a header has data there. Where a column is
+    lacking, `advice` says what else may be wrong.
 
     Raises:
-        InputError: a declared column is lacking or stands there twice.
+        InputError: a declared column is lacking or is there twice.
     """
     missing = [name for name in columns if name not in present]
     if missing:
@@ -97,14 +101,15 @@ def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callab
 
 
 def read_header(source: str, part: Part, delimiter: str, form: SourceFile) -> tuple[str, ...]:
-    """Trimmed column names in the first line of a text file.
+    """Return the trimmed column names in the first line of a text file.
 
     Raises:
         InputError: there is none, or it is not in the declared encoding.
     """
     try:
         with byte_stream(source, part, form) as file:
-            header = next(csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=delimiter), None)
+            text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+            header = next(csv.reader(text, delimiter=delimiter), None)
     except UnicodeError:
         raise InputError(_not_encoded(source, part, form)) from None
     except csv.Error:
@@ -115,7 +120,7 @@ def read_header(source: str, part: Part, delimiter: str, form: SourceFile) -> tu
 
 
 def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], form: SourceFile) -> Iterator[pa.Table]:
-    """The named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
+    """Yield the named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
 
     Raises:
         InputError: no header, a column that is lacking or repeated, another encoding, quotes that do not open and close
@@ -125,8 +130,10 @@ def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], f
     check_columns(header, columns, lambda: other_delimiter(source, part, delimiter, form))
     _check_rows(source, part, delimiter, form, len(header))
     # Positions as names: a repeated name among the ignored columns must not stop the run.
-    positions, wanted = [str(i) for i in range(len(header))], [str(header.index(name)) for name in columns]
-    reason, first = None, True
+    positions = [str(i) for i in range(len(header))]
+    wanted = [str(header.index(name)) for name in columns]
+    reason = None
+    is_header_ahead = True
     try:
         with pa_csv.open_csv(
             arrow_stream(source, part, form),
@@ -141,8 +148,10 @@ def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], f
             ),
         ) as reader:
             for batch in reader:
-                table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)  # without the header
-                first = first and batch.num_rows == 0
+                table = pa.Table.from_batches([batch])
+                if is_header_ahead and batch.num_rows > 0:
+                    table = table.slice(1)
+                    is_header_ahead = False
                 yield table.rename_columns(list(columns))
     except UnicodeError:
         reason = _not_encoded(source, part, form)
@@ -153,7 +162,7 @@ def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], f
 
 
 def _check_rows(source: str, part: Part, delimiter: str, form: SourceFile, width: int) -> None:
-    """Refuse quotes and rows as `check_quotes`, with what is likely meant."""
+    """Refuse quotes and rows as `check_quotes`, with advice about the delimiter."""
     try:
         with byte_stream(source, part, form) as file:
             start = cast("io.BufferedReader", file).peek(len(BOM_UTF8))
@@ -169,28 +178,28 @@ def _check_rows(source: str, part: Part, delimiter: str, form: SourceFile, width
 
 
 def sample_of(source: str, part: Part, form: SourceFile) -> tuple[str, bool]:
-    """The beginning of a text file, and whether it is all of it; raises UnicodeError where it is in another encoding."""
+    """Return the beginning of a text file, and whether it is complete; raises UnicodeError where it is in another encoding."""
     with byte_stream(source, part, form) as file:
         content = file.read(_SAMPLE)
-        whole = not file.read(1)
-    text = content.decode("utf-8-sig", "strict" if whole else "ignore")
-    return text, whole
+        is_complete = not file.read(1)
+    text = content.decode("utf-8-sig", "strict" if is_complete else "ignore")
+    return text, is_complete
 
 
 def other_delimiter(source: str, part: Part, delimiter: str, form: SourceFile) -> str:
-    """Advice where another delimiter than the given one would cut the beginning of the file evenly; or nothing."""
+    """Return advice where another delimiter would cut the beginning of the file evenly; nothing where none would."""
     try:
-        text, whole = sample_of(source, part, form)
+        text, is_complete = sample_of(source, part, form)
     except UnicodeError:
         return ""
-    likely = recognise_delimiter(text, whole=whole)
+    likely = recognise_delimiter(text, whole=is_complete)
     if likely is None or DELIMITERS[likely] == delimiter:
         return ""
     return f". Its delimiter is more likely the {likely}: source: {{file: …, delimiter: {likely}}}"
 
 
 def encoding_of(source: str, part: Part, form: SourceFile) -> str | None:
-    """The encoding that all of the file is in, recognised; None where it is none that is known."""
+    """Recognise the encoding of all of the file; None where it is none that is known."""
     plain = form.model_copy(update={"encoding": "utf-8"})
     with byte_stream(source, part, plain) as file:
         return recognise_encoding(iter(lambda: file.read(1 << 20), b""))
@@ -198,9 +207,12 @@ def encoding_of(source: str, part: Part, form: SourceFile) -> str | None:
 
 def _not_encoded(source: str, part: Part, form: SourceFile) -> str:
     likely = encoding_of(source, part, form)
-    hint = f"; for another encoding write source: {{file: …, encoding: {likely}}}"
-    if likely is None or likely == form.encoding:
-        hint = "; it is no text in UTF-16 or windows-1252 either" if form.encoding == "utf-8" else ""
+    if likely is not None and likely != form.encoding:
+        hint = f"; for another encoding write source: {{file: …, encoding: {likely}}}"
+    elif form.encoding == "utf-8":
+        hint = "; it is no text in UTF-16 or windows-1252 either"
+    else:
+        hint = ""
     return f"source ({source}) must be {form.encoding.upper()}{hint}"
 
 

@@ -86,8 +86,8 @@ FAULTS = (
     Fault(
         name="ids and hidden values are read from floats, which round them",
         file="src/marginweave/sources/source.py",
-        text="pa.types.is_floating(kind := cell_type(",
-        instead="pa.types.is_float16(kind := cell_type(",
+        text="if pa.types.is_floating(kind):",
+        instead="if pa.types.is_float16(kind):",
         killed_by=(f"{_CELLS}::test_floats_of_files_and_other_libraries_are_refused",),
     ),
     Fault(
