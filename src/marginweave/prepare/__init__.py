@@ -1,1 +1,1 @@
-"""Turns raw rows into clean records, and these into codes."""
+"""Preparation: raw rows become clean records, and these become codes."""

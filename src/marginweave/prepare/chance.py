@@ -1,7 +1,7 @@
-"""What chance decides of a table before it is counted, so that two releases of the same rows count other records.
+"""Chance before counting: decisions because of which two releases of the same rows count other records.
 
-Noise is not meant: each release draws again which rows of a subject are counted, which values take the place of missing cells
-or of those that break a rule, and which values or combinations of a record are left out. Public: it follows from declarations.
+Noise is not part of it. Each release chooses again which rows of a subject are counted, which values replace missing cells or
+cells that break a rule, and which values or combinations of a record are left out. Public: it follows from declarations.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Chance:
 
     Each count is then a sum over subjects that are independent of each other. What a subject adds is in turn distributed as a
     sum of independent 0 or 1: a fixed number of its rows is chosen uniformly, and each is counted in a cell or not by itself
-    (strongly Rayleigh measures: Borcea, Branden and Liggett 2009). Of a resized table (`resized`) that is not so, as the number
-    of records that are made up is random.
+    (strongly Rayleigh measures: Borcea, Branden and Liggett 2009). For a resized table (`resized`) that does not hold, as the
+    number of synthetic records that are added is random.
     """
 
     attributes: frozenset[int] = frozenset()
@@ -32,22 +32,22 @@ class Chance:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is any."""
+        """True if chance decides anything."""
         return bool(self.attributes or self.lengths or self.resized)
 
     def decides(self, attributes: Sequence[int]) -> bool:
-        """Whether counts of these attributes together depend on it."""
+        """Return whether joint counts of these attributes depend on chance."""
         return not self.attributes.isdisjoint(attributes) or len(attributes) in self.lengths
 
 
 def chance_before_counting(
     configuration: Configuration, labels: Sequence[Sequence[str]], bounds: Mapping[int, int]
 ) -> Chance:
-    """What chance decides before a table is counted; `bounds` are those of combinations by their length, of k-tuples."""
+    """Return what chance decides before a table is counted; `bounds` are those of combinations of k-tuples by their length."""
     counted = configuration.with_undeclared(configuration.undeclared)
     attributes = counted.attributes
-    imputed = {j for j, one in enumerate(attributes) if one.imputed}
-    cut = {j for j, one in enumerate(attributes) if one.column in configuration.cut_sets}
+    imputed = {j for j, attribute in enumerate(attributes) if attribute.imputed}
+    cut = {j for j, attribute in enumerate(attributes) if attribute.column in configuration.cut_sets}
     repaired = Repair(counted, labels).drawn(imputed | cut)
     lengths = frozenset(length for length, bound in bounds.items() if configuration.is_cut(length, bound))
     rows = None if configuration.privacy.joins else configuration.privacy.counted_words
@@ -55,11 +55,11 @@ def chance_before_counting(
     if rows:
         words.append(f"counts are of {rows}, chosen by chance")
     if imputed:
-        words.append(
-            f"cells of {listed(sorted({attributes[j].column for j in imputed}))} without a value have one by chance"
-        )
-    words += [f"counts are of {of}, chosen by chance" for of in configuration.cut_sets.values()]
-    if by_rules := sorted({attributes[j].column for j in repaired - imputed - cut}):
+        names = sorted({attributes[j].column for j in imputed})
+        words.append(f"cells of {listed(names)} without a value have one by chance")
+    words += [f"counts are of {choice}, chosen by chance" for choice in configuration.cut_sets.values()]
+    by_rules = sorted({attributes[j].column for j in repaired - imputed - cut})
+    if by_rules:
         words.append(f"rows that break a rule on {listed(by_rules)} may have another value by chance")
     if lengths:
         words.append(f"counts are of {COMBINATIONS_CUT}, chosen by chance")

@@ -1,6 +1,6 @@
 """Row-local cleaning of a table: every step looks at one cell and public constants, so it is 1-stable.
 
-Clean records pass on in blocks, of which one at a time needs to be in memory.
+Clean records are passed on in blocks, one of which needs to be in memory at a time.
 """
 
 from __future__ import annotations
@@ -25,33 +25,35 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     A category or boolean becomes a dictionary array over its public labels (a private domain: over the sorted distinct
     texts), a number float64, a date date32, a moment timestamp[s], a set a list array over such a dictionary.
 
-    A difference is counted in the place of the column that it makes superfluous.
+    A difference is counted in place of the column that it makes superfluous.
 
     DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
     """
-    columns, structure = {}, configuration.structure or Structure()
+    columns = {}
+    structure = configuration.structure or Structure()
     for name in configuration.raw_names:
         kind = values_of(configuration.columns[name], configuration.missing_texts(name))
         columns[name] = kind.clean(raw.column(name).combine_chunks())
     for rule in structure.difference or ():
-        columns[rule.column] = difference_values(
-            columns[rule.of], columns[rule.since], configuration.columns[rule.column]
-        )
+        minuend = columns[rule.of]
+        subtrahend = columns[rule.since]
+        columns[rule.column] = difference_values(minuend, subtrahend, configuration.columns[rule.column])
     return pa.table({name: columns[name] for name in configuration.names})
 
 
 # Columns that are added to clean ones: no configuration has such names.
-_NUMBER, _ROWS_OF_UNIT = "", " rows of unit"
+_NUMBER = ""
+_ROWS_OF_UNIT = " rows of unit"
 _ADDED = (_NUMBER, _ROWS_OF_UNIT)
 
 
 @dataclass(frozen=True)
 class CleanBlock:
-    """Some clean records, and the number of each: that of its row in the source, of joined rows that of the first. Private.
+    """Some clean records with their numbers: a record has the number of its source row, or of the first one joined. Private.
 
-    The number says which random words are the record's, so that a choice does not depend on blocks or partitions.
-    `rows_of_unit` has, of each record, how many rows its subject has in the source, shape (records,); None where nothing is
-    left out of a unit, as one is a row, or all its rows are joined.
+    The number determines the record's random words, so that a choice does not depend on blocks or partitions.
+    `rows_of_unit` has, for each record, how many rows its subject has in the source, shape (records,). It is None where nothing
+    is left out of a unit: a unit is a row, or all its rows are joined.
     """
 
     table: pa.Table
@@ -72,7 +74,7 @@ class CleanBlocks:
 
 
 def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
-    """The payloads of `CleanBlocks`, one block at a time. Private."""
+    """Yield the payloads of `CleanBlocks`, one block at a time. Private."""
     for block in blocks:
         table = block.table.append_column(_NUMBER, pa.array(block.numbers))
         if block.rows_of_unit is not None:
@@ -81,8 +83,8 @@ def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
 
 
 def labels_of(values: pa.ChunkedArray) -> list[str]:
-    """The dictionary of a clean category or set, whether all of it occurs or not."""
-    whole = values.combine_chunks()
-    cells = whole.values if pa.types.is_list(whole.type) else whole
+    """Return the dictionary of a clean category or set, whether all of it occurs or not."""
+    array = values.combine_chunks()
+    cells = array.values if pa.types.is_list(array.type) else array
     labels: list[str] = cells.dictionary.to_pylist()
     return labels

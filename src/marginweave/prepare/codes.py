@@ -32,10 +32,10 @@ AnyCode = TypeVar("AnyCode", bound=np.integer)
 class EncodedTable:
     """Codes of each attribute, in the smallest unsigned type that holds its domain and the missing code.
 
-    `codes[j]` has shape (records,) and values 0 … sizes[j]; sizes[j] stands for missing. That of a set has shape (records,
+    `codes[j]` has shape (records,) and values 0 … sizes[j], where sizes[j] means missing. A set has shape (records,
     width): its values in the order of the labels, then the missing code. `labels[j]` names the values; for a private domain
-    they are raw texts, so the whole object is sensitive. Behind the attributes of a table that is counted are the indicators
-    of sets (`with_indicators`).
+    they are raw texts, so the whole object is sensitive. In a table that is counted, the indicators of sets follow the
+    attributes (`with_indicators`).
     """
 
     codes: tuple[Codes, ...]
@@ -56,7 +56,7 @@ class EncodedTable:
 class EncodedBlocks:
     """Records block by block, in the order of the whole table; private. A pass over the blocks can be repeated.
 
-    `payloads` holds the packed codes of each block and then what they share: the labels and the numbers of records.
+    `payloads` holds the packed codes of each block, and last their common data: the labels and the numbers of records.
     """
 
     payloads: Sequence[bytes]
@@ -68,7 +68,7 @@ class EncodedBlocks:
 
     @cached_property
     def labels(self) -> tuple[tuple[str, ...], ...]:
-        """The values of each attribute; of a private domain they are raw texts."""
+        """Values of each attribute; those of a private domain are raw texts."""
         return tuple(map(tuple, self._shared["labels"]))
 
     @property
@@ -82,7 +82,7 @@ class EncodedBlocks:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The number of the first record of each block, and the number of all records at the end."""
+        """Number of the first record of each block, and number of all records at the end."""
         return self._offsets
 
     @property
@@ -94,20 +94,21 @@ class EncodedBlocks:
         return len(self.payloads) - 1
 
     def table(self, block: int) -> EncodedTable:
-        """The records of one block."""
+        """Return the records of one block."""
         return EncodedTable(codes=unpack_codes(self.payloads[block]), labels=self.labels)
 
     def __iter__(self) -> Iterator[EncodedTable]:
         return map(self.table, range(len(self)))
 
     def whole(self) -> EncodedTable:
-        """All records at once, for what cannot be done block by block."""
-        columns = zip(*(table.codes for table in self), strict=True)
+        """Return all records at once, for steps that cannot work block by block."""
+        codes_of_blocks = [table.codes for table in self]
+        columns = zip(*codes_of_blocks, strict=True)
         return EncodedTable(codes=tuple(np.concatenate(parts) for parts in columns), labels=self.labels)
 
 
 def pack_blocks(tables: Iterable[EncodedTable]) -> Iterator[bytes]:
-    """The payloads of `EncodedBlocks`, one block at a time; `tables` has at least one, all over the same labels. Private."""
+    """Yield the payloads of `EncodedBlocks`; `tables` has at least one table, all over the same labels. Private."""
     records = []
     labels: tuple[tuple[str, ...], ...] = ()
     for table in tables:
@@ -118,17 +119,21 @@ def pack_blocks(tables: Iterable[EncodedTable]) -> Iterator[bytes]:
 
 
 def code_type(size: int) -> type[np.unsignedinteger]:
-    """The smallest unsigned integer type for the codes 0 … size."""
-    return next(t for t in (np.uint8, np.uint16, np.uint32) if size <= np.iinfo(t).max)
+    """Return the smallest unsigned integer type for the codes 0 … size."""
+    for kind in (np.uint8, np.uint16):
+        if size <= np.iinfo(kind).max:
+            return kind
+    assert size <= np.iinfo(np.uint32).max
+    return np.uint32
 
 
 def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords | None = None) -> EncodedTable:
     """Encode a cleaned table attribute by attribute.
 
     A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day: edges are public,
-    so this is row-local. A set keeps at most its public cap of values, a
-    uniform choice by `words`; without them (tables that are public, or compared internally) no cell is cut. Where the values of
-    a set are attributes of their own, each has the code 0 in the records that hold it.
+    so this is row-local. A set keeps at most its public cap of values, a uniform choice by `words`. Without `words` no cell is
+    cut (tables that are public, or compared internally). Where the values of a set are separate attributes, each has the code
+    0 in the records that have the value.
 
     DP: 1-stable preprocessing.
     """
@@ -138,15 +143,16 @@ def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords
     for attribute in configuration.attributes:
         code, names = columns[attribute.column]
         if attribute.of_set:  # 1, the missing code, where a set lacks the value
-            lacks = (code != names.index(attribute.labels[0])).all(axis=1)
-            code, names = lacks.astype(np.uint8), attribute.labels
+            is_other = code != names.index(attribute.labels[0])
+            code = is_other.all(axis=1).astype(np.uint8)
+            names = attribute.labels
         codes.append(code.astype(code_type(len(names)), copy=False))
         labels.append(names)
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
 
 
 def with_indicators(table: EncodedTable, clean: pa.Table, configuration: Configuration) -> EncodedTable:
-    """The table with a code more for each of `indicated_sets`: 1 where the record holds a value that is not declared, else 0.
+    """Return the table with one more code for each of `indicated_sets`: 1 where the record has an undeclared value, else 0.
 
     DP: 1-stable preprocessing.
     """
@@ -161,12 +167,12 @@ def with_indicators(table: EncodedTable, clean: pa.Table, configuration: Configu
 
 
 def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
-    """The values of an attribute, one a record at a time: a set has as many slots as it has values at most."""
+    """Return the values of an attribute, one a record at a time: a set has as many slots as it has values at most."""
     return iter(np.atleast_2d(codes.T))
 
 
 def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[AnyCode]:
-    """One attribute of several tables, one after the other; a set has as many slots as the widest of them."""
+    """Return one attribute of several tables, concatenated; a set has as many slots as the widest of them."""
     if parts[0].ndim > 1:
         width = max(codes.shape[1] for codes in parts)
         gaps = [((0, 0), (0, width - codes.shape[1])) for codes in parts]
@@ -177,45 +183,47 @@ def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[Any
 def column_codes(
     clean: pa.Table, configuration: Configuration, name: str, words: CellWords | None
 ) -> tuple[NDArray[np.integer], tuple[str, ...]]:
-    """Codes and labels of one column of a cleaned table, as `encode_table` gives them. DP: 1-stable preprocessing."""
-    kind, values = values_of(configuration.columns[name], ()), clean.column(name).combine_chunks()
-    own = None if words is None else ColumnWords(words, configuration.names.index(name))
-    return kind.encode(values, own), kind.labels(values)
+    """Return codes and labels of one column of a cleaned table, for `encode_table`. DP: 1-stable preprocessing."""
+    kind = values_of(configuration.columns[name], ())
+    values = clean.column(name).combine_chunks()
+    column_words = None if words is None else ColumnWords(words, configuration.names.index(name))
+    return kind.encode(values, column_words), kind.labels(values)
 
 
 Labels = Mapping[str, Sequence[str]]
 
 
 def encoded_labels(tables: Iterable[pa.Table], configuration: Configuration) -> Labels:
-    """The values of each private domain, sorted: those that occur, and those that its imputation declares. Private."""
+    """Return the values of each private domain, sorted: those that occur, and those its imputation declares. Private."""
     labels: dict[str, set[str]] = {}
     for name in configuration.private_columns:
         impute = getattr(configuration.columns[name], "impute", None)
         labels[name] = set(impute.weights) if isinstance(impute, WeightedImputation) else set()
-    for table in tables if labels else ():
-        for name, found in labels.items():
-            found.update(labels_of(table.column(name)))
-    return {name: tuple(sorted(found)) for name, found in labels.items()}
+    if labels:
+        for table in tables:
+            for name, values in labels.items():
+                values.update(labels_of(table.column(name)))
+    return {name: tuple(sorted(values)) for name, values in labels.items()}
 
 
 def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:
-    """The same cells, over dictionaries of `labels`, which have all values of the table's own."""
+    """Return the same cells over dictionaries of `labels`, which have all values of the table's dictionaries."""
     for name, values in labels.items():
         place = clean.column_names.index(name)
-        cells = _whole(clean.column(name), pa.array(values, pa.string()))
+        cells = _with_dictionary(clean.column(name), pa.array(values, pa.string()))
         clean = clean.set_column(place, name, cells)
     return clean
 
 
-def _whole(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
-    whole = values.combine_chunks()
-    if not pa.types.is_list(whole.type):
-        return _over(whole, labels)
-    lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+def _with_dictionary(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
+    cells = values.combine_chunks()
+    if not pa.types.is_list(cells.type):
+        return _replace_dictionary(cells, labels)
+    lengths = cells.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, _over(whole.flatten(), labels), mask=whole.is_null())
+    return pa.ListArray.from_arrays(offsets, _replace_dictionary(cells.flatten(), labels), mask=cells.is_null())
 
 
-def _over(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
+def _replace_dictionary(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
     places = pc.index_in(values.dictionary, value_set=labels)
     return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)

@@ -1,4 +1,4 @@
-"""Codes of clean records: encoded, imputed, kept to the rules between columns, and resized."""
+"""Codes of clean records: encoded, imputed, changed to keep the rules between columns, and resized."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Numbers = NDArray[np.int64]
 
 
 Streams = Callable[[str, Numbers], CellWords]
-"""Gives the secret words of a purpose for the records of these numbers; those of different purposes are independent."""
+"""Returns the secret words of a purpose for the records of these numbers; words of different purposes are independent."""
 
 
 def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) -> Iterator[EncodedTable]:
-    """The encoded records, imputed and resized, block by block, all over the same labels; `configuration` has its bounds.
+    """Return the encoded records, imputed and resized, in blocks over the same labels; `configuration` has its bounds.
 
     DP: stable as `configuration.stability` says.
     """
@@ -49,11 +49,11 @@ def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) 
 
 
 def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:
-    """Weight of every code of a column under its declared imputation (docs/sources/data-processing.md); shape (labels,).
+    """Return the weight of every code under the column's imputation (docs/sources/data-processing.md); shape (labels,).
 
-    A value that is drawn and then binned is a draw of its bin, so nothing but the bins' probabilities is needed. `uniform`:
+    A value that is sampled and then binned is a sample of its bin, so only the bins' probabilities are needed. `uniform`:
     the widths of the bins inside the bounds, the days of each weekday, or equal weights of declared values. `gaussian`: Phi
-    over each bin, what lies beyond the bounds in the outermost bins, as a draw clamped to the bounds would be. `weights`: as
+    over each bin, with the mass beyond the bounds in the outermost bins, like a sample clamped to the bounds. `weights`: as
     declared, by value.
     DP: public constants; `labels` matter for a private domain alone, in which the declared values have to be found.
     """
@@ -64,20 +64,22 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
             weights[text if column.private else column.labels[column.code_of(text)]] += weight
         return tuple(weights[label] for label in labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
-        inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
-        shares = (float(high - low) for low, high in pairwise([0.0, *(float(ndtr(z)) for z in inner), 1.0]))
+        # Phi at the edges of the bins, 0 and 1 at the outermost
+        inner = [float(ndtr((edge - impute.mean) / impute.deviation)) for edge in column.edges[1:-1]]
+        shares = [float(high - low) for low, high in pairwise([0.0, *inner, 1.0])]
         return (*shares, *(0.0 for _ in column.special))
     return column.uniform_weights(labels)
 
 
 def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """One code a word, with probabilities proportional to `weights`, each exact to 2^-64; shape (words,).
+    """Return one code for each word, with probabilities proportional to `weights`, each exact to 2^-64; shape (words,).
 
     A word w selects the first code whose cumulative share of 2^64 is above it.
     DP: a draw of a public distribution.
     """
     total = sum(map(Fraction, weights))
-    running, edges = Fraction(0), []
+    running = Fraction(0)
+    edges = []
     for weight in weights:
         running += Fraction(weight)
         edges.append(math.floor(running / total * _WORD))
@@ -87,13 +89,12 @@ def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDAr
 
 
 def sampled_rows(rows: int, settings: ResizeSettings, words: CellWords) -> NDArray[np.int64]:
-    """Row numbers of the records that stay, each up to c times, at most n of them, in increasing order; private.
+    """Return row numbers of the records that remain, each up to c times, at most n of them, in increasing order; private.
 
     docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Every copy stays with
     probability s by itself, so m is Binomial(c n~, s), under both neighboring relations: a fixed share of all copies would
     move with n~, and a replaced unit can leave fewer rows (an empty row of a sheet, a row whose id is dropped). Every copy has
     a uniform word: those below s 2^64 are the sample, and the smallest n of these are a uniform choice among them.
-
     Stability: take two tables that differ in one unit, theta rows at most, and give all other copies the same words. The
     samples differ in the unit's K <= c theta copies in each table. Cut to n or filled up with the same imputed records, each
     copy of the unit replaces one other record: K replacements at most.
@@ -106,10 +107,10 @@ def sampled_rows(rows: int, settings: ResizeSettings, words: CellWords) -> NDArr
     """
     word = np.concatenate([words.words_of(np.arange(rows), copy) for copy in range(settings.copies)])
     limit = math.floor(settings.rate * _WORD)
-    kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
-    if len(kept) > settings.records:
-        kept = kept[np.argsort(word[kept], kind="stable")[: settings.records]]
-    return np.sort(kept % max(rows, 1)).astype(np.int64)
+    sample = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
+    if len(sample) > settings.records:
+        sample = sample[np.argsort(word[sample], kind="stable")[: settings.records]]
+    return np.sort(sample % max(rows, 1)).astype(np.int64)
 
 
 def complete_blocks(
@@ -118,7 +119,7 @@ def complete_blocks(
     configuration: Configuration,
     streams: Streams,
 ) -> Iterator[EncodedTable]:
-    """The table with declared imputations and, where it is declared, of the public size; block by block.
+    """Yield the table with declared imputations and, where it is declared, of the public size; block by block.
 
     Records keep the rules between columns after that (`Repair`).
 
@@ -127,8 +128,8 @@ def complete_blocks(
 
     Args:
         blocks: the records, labels of private domains with the declared ones among them, and their numbers in the source.
-        numbers: of all records, block by block; asked for before a table is resized.
-        configuration: what is declared, bounds resolved.
+        numbers: returns the numbers of all records, block by block; called before a table is resized.
+        configuration: with resolved bounds.
         streams: secret randomness.
     """
     configuration = configuration.with_undeclared(configuration.undeclared)
@@ -148,7 +149,10 @@ def _repaired(
 def _weights(
     configuration: Configuration, labels: Sequence[tuple[str, ...]], *, added: bool = False
 ) -> dict[int, tuple[float, ...]]:
-    """The weight of every code of each attribute that is imputed; of records that are `added`, of all that need a value."""
+    """Return the weight of every code of each imputed attribute; for records that are `added`, of all that need a value.
+
+    Sets have none.
+    """
     weights = {}
     for j, attribute in enumerate(configuration.attributes):
         column = configuration.columns[attribute.column]
@@ -160,7 +164,10 @@ def _weights(
 
 
 def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
-    """One word a record, so that no record's draw depends on which others lack a value."""
+    """Return the table without missing values of imputed attributes.
+
+    Every record has one word, so that its sample does not depend on which other records lack a value.
+    """
     codes = list(table.codes)
     for j, weights in _weights(configuration, table.labels).items():
         words = streams(f"impute {configuration.attributes[j].name}", numbers)
@@ -172,38 +179,38 @@ def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration
 def _resized(
     tables: Iterable[EncodedTable], numbers: Sequence[Numbers], configuration: Configuration, streams: Streams
 ) -> Iterator[EncodedTable]:
-    """Sampled records, then added ones: independent draws of every column, empty sets."""
+    """Yield sampled records, then added ones: independent samples of every column, empty sets."""
     settings = configuration.resize
     assert settings is not None
-    every = np.concatenate(numbers)
-    words = streams("resize", every)
-    rows = sampled_rows(len(every), settings, words)
-    start, table = 0, None
+    all_numbers = np.concatenate(numbers)
+    words = streams("resize", all_numbers)
+    rows = sampled_rows(len(all_numbers), settings, words)
+    start = 0
+    table = None
     for table in tables:
         first, last = np.searchsorted(rows, [start, start + table.records])
         places = rows[first:last] - start
         yield replace(table, codes=tuple(codes[places] for codes in table.codes))
         start += table.records
-    assert table is not None  # there is a block at least, if without records
+    assert table is not None  # there is at least one block, if without records
     for first in range(len(rows), settings.records, configuration.block_rows):
         added = np.arange(first, min(first + configuration.block_rows, settings.records)) - len(rows)
         yield _added(table, added, configuration, streams)
 
 
 def _added(table: EncodedTable, added: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
-    """Records that are drawn, over the domain of `table`; none holds a value that is not declared."""
+    """Return sampled records over the domain of `table`; none has a value that is not declared."""
     weights = _weights(configuration, table.labels, added=True)
 
     def codes(j: int, attribute: Attribute) -> Codes:
         kind = code_type(table.sizes[j])
-        if j not in weights:  # sets alone have no imputation
+        if j not in weights:  # only sets have no imputation
             return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], kind)
         words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
         return imputed_codes(weights[j], words).astype(kind)
 
-    drawn = tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes))
+    sampled = tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes))
     indicators = (np.zeros(len(added), np.uint8) for _ in configuration.indicated_sets)
-    whole = replace(table, codes=(*drawn, *indicators))
-    return Repair(configuration, table.labels[: len(configuration.attributes)])(
-        whole, streams("augmented rules", added)
-    )
+    records = replace(table, codes=(*sampled, *indicators))
+    repair = Repair(configuration, table.labels[: len(configuration.attributes)])
+    return repair(records, streams("augmented rules", added))

@@ -1,8 +1,9 @@
 """Records that break a rule between columns become records that keep all of them, each by itself.
 
-Stability: what a record becomes depends on its own codes, its own random words and public rules,
+Stability: the new record depends on its own codes, its own random words and public rules,
 whatever other records hold.
-A record that keeps all rules stays as it is, so the map is idempotent; it is total, as rules that leave no record are refused.
+A record that keeps all rules remains as it is, so the map is idempotent.
+It is total, as rules that allow no record are refused.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -28,18 +29,18 @@ from marginweave.domain.zeros import broken_records, domain_sizes, enforced_rule
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable, code_type
 
-# So many boxes at most for columns that rules tie together.
+# The most boxes for columns that rules tie together.
 _MOST_BOXES = 4096
-_ROWS = 4096  # at once
-_EXTREMES = (np.uint64(0), np.uint64(2**64 - 1))  # of random words
+_ROWS = 4096  # rows that are repaired at a time
+_EXTREMES = (np.uint64(0), np.uint64(2**64 - 1))  # least and largest random word
 Labels = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Part:
-    """Attributes that rules tie together, in the order in which their codes are kept, and the boxes of what is allowed.
+    """Attributes that rules tie together, in the order in which their codes are decided, and the boxes of allowed records.
 
-    None of columns that are in order, and nothing else: there may be very many.
+    `boxes` is None for columns that are ordered and in no other rule: there may be a great many boxes.
     """
 
     attributes: tuple[int, ...]
@@ -50,14 +51,14 @@ class _Part:
 class Repair:
     """The map of records, for one domain.
 
-    The attributes are gone through in the order of the columns, but after those that decide on them (`_order`). A code
-    stays where some allowed record has it and those before; else it becomes the one that stands for "not applicable" where
-    that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
-    with the same probability. Rules that name a private domain or a set of k-tuples are left to what is made of the counts
+    Attributes are decided in the order of the columns, but after those that decide on them (`_order`). A code remains if some
+    allowed record has it and the codes decided before. Else it becomes the code for "not applicable" where that is allowed,
+    the closest allowed code of a number or date, the missing code, or one that is allowed by chance, each with the same
+    probability. Rules that name a private domain or a set of k-tuples are left to the steps after counting
     (`enforced_rules`).
 
-    A cell that is not as declared stays so, and the rules are kept by the other cells. A cell that is missing where a rule
-    wants a value is not as declared either: no value is made up for it. No other becomes so.
+    A cell that is not as declared remains so, and the rules are kept by the other cells. A cell that is missing where a rule
+    wants a value is not as declared either: no value is invented for it. No other cell becomes so.
     """
 
     def __init__(self, configuration: Configuration, labels: Labels) -> None:
@@ -68,50 +69,54 @@ class Repair:
         self._ordered = set(configuration.ordered)
         self._optional = [attribute.optional for attribute in attributes]
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
-        self._apart = [j for j in self._undeclared if self._optional[j]]  # a missing cell has a code, and so has this
-        self._elsewhere = _elsewhere(configuration)
+        self._has_both_gaps = [
+            j for j in self._undeclared if self._optional[j]
+        ]  # codes for missing and for undeclared cells
+        self._codes_elsewhere = _codes_elsewhere(configuration)
         masks = rule_masks(enforced_rules(configuration), attributes, labels)
         order = _order(configuration)
         self._parts = []
         for part in tied_parts(mask.attributes for mask in masks):
-            mine = tuple(mask for mask in masks if part.issuperset(mask.attributes))
-            boxes = allowed_boxes(self._sizes, mine, _MOST_BOXES)
-            if boxes is None and not _in_order_alone(configuration, part):
+            masks_of_part = tuple(mask for mask in masks if part.issuperset(mask.attributes))
+            boxes = allowed_boxes(self._sizes, masks_of_part, _MOST_BOXES)
+            if boxes is None and not _is_only_ordered(configuration, part):
                 names = ", ".join(attributes[j].name for j in sorted(part))
                 raise InputError(
                     f"structure ties columns {names} together in more than {_MOST_BOXES} ways; use fewer rules or coarser "
                     "bins"
                 )
-            self._parts.append(_Part(attributes=tuple(j for j in order if j in part), masks=mine, boxes=boxes))
+            attributes_in_order = tuple(j for j in order if j in part)
+            self._parts.append(_Part(attributes=attributes_in_order, masks=masks_of_part, boxes=boxes))
 
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
-        """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
+        """Return the records after the map, with the `words` of the purpose. Private; DP: 1-stable, row by row."""
         codes = list(table.codes)
-        for j in self._apart:  # the same type in each block
+        for j in self._has_both_gaps:  # the same type in each block
             codes[j] = codes[j].astype(code_type(self._sizes[j] - 1), copy=False)
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
                 repair = self._put_in_order if part.boxes is None else self._repaired
-                repaired = repair(np.stack([codes[j][broken] for j in part.attributes], axis=1), part, broken, words)
+                rows = np.stack([codes[j][broken] for j in part.attributes], axis=1)
+                repaired = repair(rows, part, broken, words)
                 for j, code in zip(part.attributes, repaired.T, strict=True):
                     codes[j] = codes[j].copy()
                     codes[j][broken] = code
         return replace(table, codes=tuple(codes))
 
     def drawn(self, attributes: Collection[int]) -> frozenset[int]:
-        """The attributes whose codes depend on chance, where those of some `attributes` do before rules are kept.
+        """Return the attributes whose codes depend on chance, where codes of `attributes` do before rules are kept.
 
         These are all that rules tie to one of them, or to one that can get one of several codes. DP: public.
         """
-        found = set(attributes)
+        by_chance = set(attributes)
         for part in self._parts:
-            if not found.isdisjoint(part.attributes) or self._draws(part):
-                found |= {*part.attributes}
-        return frozenset(found)
+            if not by_chance.isdisjoint(part.attributes) or self._draws(part):
+                by_chance |= {*part.attributes}
+        return frozenset(by_chance)
 
     def _draws(self, part: _Part) -> bool:
-        """Whether some record gets a code by chance; all are gone through, by the boxes that they leave column by column."""
+        """Return whether some record gets a code by chance, by the boxes that remain after each column."""
         if part.boxes is None:
             return False
         ways = [self._ways(j) for j in part.attributes]
@@ -120,162 +125,196 @@ class Repair:
         return any(self._draws_from(part, codes) for codes in itertools.product(*ways))
 
     def _ways(self, j: int) -> list[Flags]:
-        """Codes of an attribute, apart as cells of other columns are kept to rules: values, a missing one, not as declared."""
-        every, last = np.arange(self._sizes[j]), self._sizes[j] - 1
+        """Return the codes of an attribute by how rules treat the cell: values, a missing one, not as declared."""
+        codes = np.arange(self._sizes[j])
+        last = self._sizes[j] - 1
         if j not in self._undeclared:
-            return [every >= 0]
-        kept = [every == last, (every != last) & ~self._may_become_undeclared(j, every)]
-        return [*kept, self._may_become_undeclared(j, every)] if j in self._apart else kept
+            return [codes >= 0]
+        becomes_undeclared = self._may_become_undeclared(j, codes)
+        ways = [codes == last, (codes != last) & ~becomes_undeclared]
+        return [*ways, becomes_undeclared] if j in self._has_both_gaps else ways
 
     def _draws_from(self, part: _Part, codes: Sequence[Flags]) -> bool:
         assert part.boxes is not None
         first = np.ones(len(part.boxes), np.bool_)
-        for j, own_codes in zip(part.attributes, codes, strict=True):
-            if j in self._undeclared and not self._may_become_undeclared(j, np.flatnonzero(own_codes)).any():
-                first &= self._of(part, j)[:, own_codes].any(axis=1)
+        for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
+            if j in self._undeclared and not self._may_become_undeclared(j, np.flatnonzero(codes_of_attribute)).any():
+                first &= self._codes_of_boxes(part, j)[:, codes_of_attribute].any(axis=1)
         reached = [first]
-        for j, own_codes in zip(part.attributes, codes, strict=True):
-            own, following = self._of(part, j), list[Flags]()
+        for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
+            codes_of_boxes = self._codes_of_boxes(part, j)
+            following: list[Flags] = []
             for alive in reached:
-                allowed = alive @ own
-                dead = np.flatnonzero(own_codes & ~allowed)
+                allowed = alive @ codes_of_boxes
+                dead = np.flatnonzero(codes_of_attribute & ~allowed)
                 if self._is_by_chance(j, dead, allowed):
                     return True
-                kept = allowed if len(dead) else allowed & own_codes
-                following += [alive & kind for kind in np.unique(own[:, kept], axis=1).T]
+                possible = allowed if len(dead) else allowed & codes_of_attribute
+                following += [alive & kind for kind in np.unique(codes_of_boxes[:, possible], axis=1).T]
             reached = [*np.unique(following, axis=0)] if following else []
             if len(reached) > _MOST_BOXES:
                 return True
         return False
 
     def _is_by_chance(self, j: int, codes: Integers, allowed: Flags) -> bool:
-        """Whether the code in place of one of these depends on random words."""
+        """Return whether the code in place of one of these depends on random words."""
         rows = np.tile(allowed, (len(codes), 1))
         low, high = (self._chosen(j, codes, rows, np.full(len(codes), word)) for word in _EXTREMES)
         return not np.array_equal(low, high)
 
     def _repaired(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
+        """Return the codes that keep the rules of a part, by its boxes; `alive` are the boxes that a record can be in."""
         assert part.boxes is not None
-        found = codes.astype(np.int64)
+        repaired = codes.astype(np.int64)
         for start in range(0, len(rows), _ROWS):
-            block, here = found[start : start + _ROWS], rows[start : start + _ROWS]
+            block = repaired[start : start + _ROWS]
+            block_rows = rows[start : start + _ROWS]
             alive = np.ones((len(block), len(part.boxes)), np.bool_)
             for column, j in zip(block.T, part.attributes, strict=True):
                 if j in self._undeclared:
-                    own, last = self._of(part, j), self._sizes[j] - 1
-                    stays = np.where((column == last)[:, None], own[:, last], own[:, :last].any(axis=1))
-                    alive &= stays | self._may_become_undeclared(j, column)[:, None]
+                    has_code = self._codes_of_boxes(part, j)
+                    last = self._sizes[j] - 1
+                    remains = np.where((column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1))
+                    alive &= remains | self._may_become_undeclared(j, column)[:, None]
             for column, j in zip(block.T, part.attributes, strict=True):
-                own = self._of(part, j)
-                dead = np.flatnonzero(~(alive & own[:, column].T).any(axis=1))
+                has_code = self._codes_of_boxes(part, j)
+                dead = np.flatnonzero(~(alive & has_code[:, column].T).any(axis=1))
                 if len(dead):
-                    allowed = np.asarray(alive[dead].astype(np.float32) @ own.astype(np.float32) > 0)
-                    column[dead] = self._chosen(j, column[dead], allowed, words.words_of(here[dead], j))
-                alive &= own[:, column].T
-        return found
+                    allowed = np.asarray(alive[dead].astype(np.float32) @ has_code.astype(np.float32) > 0)
+                    column[dead] = self._chosen(j, column[dead], allowed, words.words_of(block_rows[dead], j))
+                alive &= has_code[:, column].T
+        return repaired
 
-    def _of(self, part: _Part, j: int) -> Flags:
-        """Which codes of an attribute each box has; shape (boxes, codes)."""
+    def _codes_of_boxes(self, part: _Part, j: int) -> Flags:
+        """Return which codes of an attribute each box has; shape (boxes, codes)."""
         assert part.boxes is not None
-        found: Flags = part.boxes[:, self._offsets[j] : self._offsets[j + 1]]
-        return found
+        flags: Flags = part.boxes[:, self._offsets[j] : self._offsets[j + 1]]
+        return flags
 
     def _put_in_order(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
-        """The same where every pair of columns has its own mask, and values between others lie in a bin of each column.
+        """Return the codes that keep the rules of a part without boxes: all its columns are ordered.
 
-        Between codes that are allowed beside each other there is one of every column, once those go that no code of another
-        column is allowed beside.
+        Every pair of columns has its own mask, and values between others are in a bin of each column. Between two codes that
+        are allowed with each other, every column has an allowed code, once codes are removed that no code of another column is
+        allowed with.
         """
-        found, tables = codes.astype(np.int64), {mask.attributes: mask.table() for mask in part.masks}
+        repaired = codes.astype(np.int64)
+        tables = {mask.attributes: mask.table() for mask in part.masks}
         tables |= {(b, a): table.T for (a, b), table in tables.items()}
-        alone = {j: np.arange(self._sizes[j]) < self._values(j) for j in part.attributes}
-        before = -1
-        while before != (before := sum(int(held.sum()) for held in alone.values())):
-            for (a, b), table in tables.items():
-                alone[a] &= table[:, alone[b]].any(axis=1)
-        for j in self._undeclared.intersection(part.attributes):
-            alone[j][-1] = True
-        for start in range(0, len(found), _ROWS):
-            block, here = found[start : start + _ROWS], rows[start : start + _ROWS]
+        possible = self._possible_codes(part, tables)
+        for start in range(0, len(repaired), _ROWS):
+            block = repaired[start : start + _ROWS]
+            block_rows = rows[start : start + _ROWS]
             for place, j in enumerate(part.attributes):
-                allowed = np.repeat(alone[j][None], len(block), axis=0)
+                allowed = np.repeat(possible[j][None], len(block), axis=0)
                 for i, earlier in zip(part.attributes[:place], block.T, strict=False):
-                    allowed &= tables[i, j][earlier] if (i, j) in tables else True
+                    if (i, j) in tables:
+                        allowed &= tables[i, j][earlier]
                 dead = np.flatnonzero(~allowed[np.arange(len(block)), block[:, place]])
                 if len(dead):
-                    block[dead, place] = self._chosen(
-                        j, block[dead, place], allowed[dead], words.words_of(here[dead], j)
-                    )
-        return found
+                    words_of_dead = words.words_of(block_rows[dead], j)
+                    block[dead, place] = self._chosen(j, block[dead, place], allowed[dead], words_of_dead)
+        return repaired
+
+    def _possible_codes(self, part: _Part, tables: Mapping[tuple[int, ...], Flags]) -> dict[int, Flags]:
+        """Return the codes of each attribute of a part that are allowed with some code of every other one."""
+        possible = {j: np.arange(self._sizes[j]) < self._values(j) for j in part.attributes}
+
+        def count() -> int:
+            return sum(int(codes.sum()) for codes in possible.values())
+
+        number = -1
+        while number != count():
+            number = count()
+            for (a, b), table in tables.items():
+                possible[a] &= table[:, possible[b]].any(axis=1)
+        for j in self._undeclared.intersection(part.attributes):
+            possible[j][-1] = True
+        return possible
 
     def _may_become_undeclared(self, j: int, codes: Integers) -> Flags:
-        """Which of these codes of an attribute are missing, and not as declared where a rule wants a value."""
-        return np.asarray((codes == self._missing[j]) & (j in self._apart))
+        """Return which of these codes are missing, and become undeclared where a rule wants a value."""
+        return np.asarray((codes == self._missing[j]) & (j in self._has_both_gaps))
 
     def _values(self, j: int) -> int:
-        """How many codes of an attribute, the first ones, a cell can get: all but that of cells that are not as declared."""
+        """Return how many codes of an attribute, the first ones, a cell can get: all except the code of undeclared cells."""
         return self._sizes[j] - (j in self._undeclared)
 
     def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
-        """An allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
-        allowed = allowed & (np.arange(self._sizes[j]) < self._values(j))
-        number = np.maximum(allowed.sum(axis=1), 1)
-        last = self._sizes[j] - 1
-        place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
-        found = np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))
-        every = np.arange(self._sizes[j])
+        """Return an allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
+        size = self._sizes[j]
+        all_codes = np.arange(size)
+        allowed = allowed & (all_codes < self._values(j))
         missing = self._missing[j]
+        chosen = _code_by_chance(allowed, words)
         if self._optional[j]:
-            found = np.where(allowed[:, missing], missing, found)
+            chosen = np.where(allowed[:, missing], missing, chosen)
         if j in self._ordered:
-            apart = np.where(allowed, np.abs(every - codes[:, None]), 2 * self._sizes[j])
+            distance = np.where(allowed, np.abs(all_codes - codes[:, None]), 2 * size)
             if self._optional[j]:
-                apart[:, missing] += 2 * self._sizes[j]
-            valued = (codes != missing) | (not self._optional[j])
-            found = np.where(valued & (apart.min(axis=1) <= last), apart.argmin(axis=1), found)
-        found = np.where(self._may_become_undeclared(j, codes), last, found)
-        for code in self._elsewhere.get(j, ()):
-            found = np.where(allowed[:, code], code, found)
-        return np.asarray(found)
+                distance[:, missing] += 2 * size
+            is_value = (codes != missing) | (not self._optional[j])
+            has_closest = is_value & (distance.min(axis=1) <= size - 1)
+            chosen = np.where(has_closest, distance.argmin(axis=1), chosen)
+        chosen = np.where(self._may_become_undeclared(j, codes), size - 1, chosen)
+        for code in self._codes_elsewhere.get(j, ()):
+            chosen = np.where(allowed[:, code], code, chosen)
+        return np.asarray(chosen)
 
 
-def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool:
-    """Whether the columns of some attributes are numbers or dates in order, and in no other rule."""
-    structure, names = configuration.structure, {configuration.attributes[j].name for j in part}
+def _code_by_chance(allowed: Flags, words: NDArray[np.uint64]) -> Integers:
+    """Return one of the allowed codes of each record, each with the same probability."""
+    number = np.maximum(allowed.sum(axis=1), 1)
+    place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
+    return np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))
+
+
+def _is_only_ordered(configuration: Configuration, part: Collection[int]) -> bool:
+    """Return whether the columns of some attributes are ordered numbers or dates, and in no other rule."""
+    structure = configuration.structure
+    names = {configuration.attributes[j].name for j in part}
     assert structure is not None
-    others = {name for entry in structure.forbidden for name in entry}
-    others |= {name for rule in structure.applies or () for name in (*rule.where, *rule.columns)}
-    others |= {name for rule in structure.difference or () for name in (rule.since, rule.column)}
+    in_other_rules = {name for entry in structure.forbidden for name in entry}
+    for applies in structure.applies or ():
+        in_other_rules.update(applies.where, applies.columns)
+    for difference in structure.difference or ():
+        in_other_rules.update((difference.since, difference.column))
     ranges = all(isinstance(configuration.columns.get(name), BinnedColumn) for name in names)
-    return ranges and names.isdisjoint(others)
+    return ranges and names.isdisjoint(in_other_rules)
 
 
 def _order(configuration: Configuration) -> list[int]:
-    """The attributes as declared, but after those that rules put before them, unless these go round in a circle."""
-    structure, found = configuration.structure, list[int]()
+    """Return the attributes as declared, but after those that rules put before them, unless these form a circle."""
+    structure = configuration.structure
+    ordered: list[int] = []
     if structure is None:
-        return found
-    pairs = [(name, other) for rule in structure.applies or () for name in rule.where for other in rule.columns]
-    pairs += [pair for order in structure.ordered or () for pair in pairwise(order.columns)]
+        return ordered
+    pairs: list[tuple[str, str]] = []
+    for applies in structure.applies or ():
+        pairs += itertools.product(applies.where, applies.columns)
+    for order in structure.ordered or ():
+        pairs += pairwise(order.columns)
     pairs += [(rule.since, rule.column) for rule in structure.difference or ()]
     before = defaultdict[str, set[str]](set)
-    for name, other in pairs:
-        before[other].add(name)
+    for name, later in pairs:
+        before[later].add(name)
     waiting = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     while waiting:
-        name = next((name for name in waiting if before[name].isdisjoint(waiting)), next(iter(waiting)))
-        found.append(waiting.pop(name))
-    return found
+        ready = [name for name in waiting if before[name].isdisjoint(waiting)]
+        name = ready[0] if ready else next(iter(waiting))
+        ordered.append(waiting.pop(name))
+    return ordered
 
 
-def _elsewhere(configuration: Configuration) -> dict[int, list[int]]:
-    """Of columns that do not always apply the codes that stand in them elsewhere."""
+def _codes_elsewhere(configuration: Configuration) -> dict[int, list[int]]:
+    """Return, for columns that do not always apply, the codes that they have where they do not apply."""
     rules = configuration.structure.applies if configuration.structure else None
-    names = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
-    found: dict[int, list[int]] = {}
+    attribute_of = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    codes: dict[int, list[int]] = {}
     for rule in rules or ():
         for name in rule.columns:
-            labels = configuration.attributes[names[name]].labels
+            j = attribute_of[name]
             code = -1 if rule.otherwise is None else configuration.columns[name].code_of(rule.otherwise)
-            found.setdefault(names[name], []).append(code if code >= 0 else len(labels))
-    return found
+            missing = len(configuration.attributes[j].labels)
+            codes.setdefault(j, []).append(code if code >= 0 else missing)
+    return codes

@@ -1,7 +1,7 @@
-"""From raw rows to clean records, none of which is anybody's one too many; one block at a time in memory.
+"""Raw rows become clean records, at most the declared number for each person; one block at a time is in memory.
 
-Rows of a subject can stand anywhere in the source. They are brought together by the digest of the subject's id: the source is
-scattered into a public number of partitions, each is bounded or joined by itself, and what stays is brought back into the
+Rows of a subject can be anywhere in the source. They are grouped by the digest of the subject's id: the source is scattered
+into a public number of partitions, each is bounded or joined by itself, and the remaining rows are brought back into the
 order of the source. So neither the records, nor their order, nor a choice among them depends on blocks or partitions.
 
 Bounding and joining look at the rows of one subject at a time. Coupling: a row's word is uniform and independent of every other
@@ -34,43 +34,44 @@ from marginweave.prepare.clean import CleanBlock, clean_table
 
 _WIDTH = 16
 # Columns that are added to those of a source: no configuration has such names.
-_ROW, _SUBJECT = "", " subject"
+_ROW = ""
+_SUBJECT = " subject"
 
 
 def prepare_blocks(
     raw: Iterable[pa.Table], configuration: Configuration, key: bytes, folder: Path
 ) -> Iterator[CleanBlock]:
-    """Clean rows of a raw table with the columns `source_names`: theta rows of a subject, or one record that joins them.
+    """Yield clean rows of a raw table with the columns `source_names`: theta rows of a subject, or one joined record.
 
     DP: stable as `configuration.privacy.stability` says.
 
     Args:
-        raw: the blocks of the table; with subjects to bound they are passed over twice.
-        configuration: what is declared.
+        raw: the blocks of the table; with subjects to bound they are read twice.
+        configuration: of the release.
         key: secret of the run, for the digests of subjects and the choice of rows.
-        folder: where rows may be set aside on disk, private.
+        folder: private folder on disk for rows that do not remain in memory.
     """
     subject = configuration.privacy.subject
     if subject is None:
         for numbers, table in _numbered(raw):
             yield CleanBlock(clean_table(table, configuration), numbers)
         return
-    with Spill(folder) as scattered, Spill(folder) as staying:
+    with Spill(folder) as scattered, Spill(folder) as remaining:
         starts = _scatter(raw, configuration, subject, key, scattered)
         if subject.join:
-            _join(configuration, starts, scattered, staying)
-            yield from _gathered(raw, len(starts) - 1, staying, configuration)
+            _join(configuration, starts, scattered, remaining)
+            yield from _gathered(raw, len(starts) - 1, remaining, configuration)
             return
-        _bound(configuration, key, starts, scattered, staying)
+        _bound(configuration, key, starts, scattered, remaining)
         for block, (_, table) in enumerate(_numbered(raw)):
-            kept = np.frombuffer(b"".join(staying.pieces(block)), np.int64).reshape(-1, 2)
-            rows, of_unit = kept[np.argsort(kept[:, 0])].T
+            pairs = np.frombuffer(b"".join(remaining.pieces(block)), np.int64).reshape(-1, 2)
+            rows, rows_of_unit = pairs[np.argsort(pairs[:, 0])].T
             clean = clean_table(table.take(pa.array(rows - starts[block])), configuration)
-            yield CleanBlock(clean, rows, rows_of_unit=of_unit)
+            yield CleanBlock(clean, rows, rows_of_unit=rows_of_unit)
 
 
 def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
-    """Every block with the numbers of its rows in the source."""
+    """Yield every block with the numbers of its rows in the source."""
     start = 0
     for table in raw:
         yield np.arange(start, start + table.num_rows), table
@@ -80,7 +81,7 @@ def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.T
 def _scatter(
     raw: Iterable[pa.Table], configuration: Configuration, subject: SubjectUnit, key: bytes, shelves: Spill
 ) -> list[int]:
-    """Set every row that is somebody's aside by its subject: number and digest, and for a join its cells.
+    """Write every row that has a subject to the partition of its subject: number and digest, and for a join its cells.
 
     Returns:
         The number of the first row of each block, and that of all rows at the end.
@@ -89,12 +90,13 @@ def _scatter(
     missing = configuration.missing_texts(column) if column in configuration.columns else configuration.missing
     starts = [0]
     for numbers, table in _numbered(raw):
-        digests, known = subject_digests(table.column(column).combine_chunks(), subject, missing, key, numbers)
+        ids = table.column(column).combine_chunks()
+        digests, has_subject = subject_digests(ids, subject, missing, key, numbers)
         owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), [None, pa.py_buffer(digests)])
         cells = table.select(list(configuration.raw_names) if subject.join else [])
         cells = cells.append_column(_ROW, pa.array(numbers)).append_column(_SUBJECT, owners)
-        cells = plain_table(cells)  # so that the piece of a partition is a slice, without a dictionary of its own
-        partition = np.where(known, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
+        cells = plain_table(cells)  # so that the piece of a partition is a slice, without a separate dictionary
+        partition = np.where(has_subject, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
         order = np.argsort(partition, kind="stable")
         edges = np.searchsorted(partition[order], np.arange(configuration.partitions + 1))
         cells = cells.take(pa.array(order))
@@ -106,7 +108,7 @@ def _scatter(
 
 
 def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
-    """The rows of each partition, of small ones together, and the subject of each as a number.
+    """Yield the rows of each partition, small partitions combined, and the subject of each row as a number.
 
     Rows of a partition, and so of a subject, are in the order of the source.
     """
@@ -118,24 +120,26 @@ def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tupl
             continue
         table = compact_table(pa.concat_tables(pieces))
         pieces.clear()
-        yield table, table.column(_SUBJECT).combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        subjects = table.column(_SUBJECT).combine_chunks().dictionary_encode().indices
+        yield table, subjects.to_numpy().astype(np.int64)
 
 
-def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, staying: Spill) -> None:
-    """Set the numbers of the rows that stay aside, by block, and with each how many rows its subject has."""
-    words = KeyedBits(key=key, purpose="subjects")
+def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, remaining: Spill) -> None:
+    """Write the numbers of the rows that remain, by block, and with each how many rows its subject has."""
+    key_words = KeyedBits(key=key, purpose="subjects")
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
-        kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
-        rows = np.stack([numbers, np.bincount(subjects)[subjects]], axis=1)[kept]
+        words = RecordWords(words=key_words, records=numbers)
+        is_counted = kept_rows(subjects, configuration.privacy.stability.records, words)
+        rows = np.stack([numbers, np.bincount(subjects)[subjects]], axis=1)[is_counted]
         rows = rows[np.argsort(rows[:, 0])]
         for block, part in enumerate(np.split(rows, np.searchsorted(rows[:, 0], starts[1:-1]))):
             if len(part):
-                staying.put(block, part.tobytes())
+                remaining.put(block, part.tobytes())
 
 
-def _join(configuration: Configuration, starts: list[int], scattered: Spill, staying: Spill) -> None:
-    """Set the joined records aside, by the block in which the first row of each stands."""
+def _join(configuration: Configuration, starts: list[int], scattered: Spill, remaining: Spill) -> None:
+    """Write the joined records, by the block that has the first row of each."""
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
         joined = join_subjects(clean_table(table, configuration), subjects)
@@ -144,49 +148,52 @@ def _join(configuration: Configuration, starts: list[int], scattered: Spill, sta
         joined = joined.append_column(_ROW, pa.array(first))
         block = np.searchsorted(starts[1:-1], first, side="right")
         for place in np.unique(block).tolist():
-            staying.put(place, pack_table(joined.take(pa.array(np.flatnonzero(block == place)))))
+            rows = pa.array(np.flatnonzero(block == place))
+            remaining.put(place, pack_table(joined.take(rows)))
 
 
 def _gathered(
-    raw: Iterable[pa.Table], blocks: int, staying: Spill, configuration: Configuration
+    raw: Iterable[pa.Table], blocks: int, remaining: Spill, configuration: Configuration
 ) -> Iterator[CleanBlock]:
-    """The joined records of each block of the source, in the order of their first rows."""
-    nothing = clean_table(next(iter(raw)).slice(0, 0), configuration).append_column(_ROW, pa.array([], pa.int64()))
+    """Yield the joined records of each block of the source, in the order of their first rows."""
+    empty = clean_table(next(iter(raw)).slice(0, 0), configuration).append_column(_ROW, pa.array([], pa.int64()))
     for block in range(blocks):
-        whole = pa.concat_tables([nothing, *map(unpack_table, staying.pieces(block))]).combine_chunks()
-        whole = whole.take(pa.array(np.argsort(whole.column(_ROW).to_numpy())))
-        yield CleanBlock(whole.select(list(configuration.names)), whole.column(_ROW).to_numpy())
+        records = pa.concat_tables([empty, *map(unpack_table, remaining.pieces(block))]).combine_chunks()
+        records = records.take(pa.array(np.argsort(records.column(_ROW).to_numpy())))
+        yield CleanBlock(records.select(list(configuration.names)), records.column(_ROW).to_numpy())
 
 
 def subject_digests(
     ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...], key: bytes, numbers: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """A keyed digest of the subject of every row, shape (rows, 2), and which rows are somebody's. Private.
+    """Return a keyed digest of the subject of every row, shape (rows, 2), and which rows have a subject. Private.
 
-    BLAKE2b, 128 bits, under the run's key: what is set aside on disk holds no id, and two subjects share a digest with a
-    chance of n^2 / 2^129. Ids are one subject's when they are equal as trimmed texts. A row whose id is empty or missing is
-    nobody's, or, with `missing_subject: own`, a subject of its own, for which its number in the source stands.
+    BLAKE2b, 128 bits, under the run's key: no id is written to disk, and two subjects share a digest with a
+    chance of n^2 / 2^129. Ids are one subject's when they are equal as trimmed texts. A row whose id is empty or missing has
+    no subject, or, with `missing_subject: own`, is a separate subject, represented by its number in the source.
     """
     distinct, positions = distinct_texts(ids)
-    absent = ValueMatcher(missing)
+    matcher = ValueMatcher(missing)
     keyed = hashlib.blake2b(digest_size=_WIDTH, key=key, person=b"subject")
     digests = np.zeros((len(distinct), 2), np.uint64)
     present = np.zeros(len(distinct), np.bool_)
     for place, text in enumerate(distinct.to_pylist()):
         trimmed = text.strip()
-        if trimmed and absent.index(trimmed) < 0:
-            copy = keyed.copy()
-            copy.update(trimmed.encode())
-            digests[place], present[place] = np.frombuffer(copy.digest(), "<u8"), True
-    subjects, known = digests[positions], present[positions]
+        if trimmed and matcher.index(trimmed) < 0:
+            digest = keyed.copy()
+            digest.update(trimmed.encode())
+            digests[place] = np.frombuffer(digest.digest(), "<u8")
+            present[place] = True
+    subjects = digests[positions]
+    has_subject = present[positions]
     if unit.missing_subject == "own":
-        subjects[~known, 0] = numbers[~known].astype(np.uint64)
-        known = np.ones(len(known), np.bool_)
-    return subjects, known
+        subjects[~has_subject, 0] = numbers[~has_subject].astype(np.uint64)
+        has_subject = np.ones(len(has_subject), np.bool_)
+    return subjects, has_subject
 
 
 def kept_rows(subjects: NDArray[np.int64], most: int, words: CellWords) -> NDArray[np.bool_]:
-    """Which rows are counted: all rows of a subject that has at most `most`, a uniformly chosen `most` of any other's.
+    """Return which rows are counted: all rows of a subject with at most `most`, else a uniformly chosen `most` of its rows.
 
     The rows of a subject with the smallest words are kept; words are one a row, so that no row's word depends on another
     row. Equal words, which have probability 2^-64 a pair, are told apart by position.
@@ -195,24 +202,24 @@ def kept_rows(subjects: NDArray[np.int64], most: int, words: CellWords) -> NDArr
     Args:
         subjects: the number of each row's subject, shape (rows,).
         most: theta, at least 1.
-        words: secret randomness; a word a row is taken, whatever the subjects are.
+        words: secret randomness; one word is taken for each row, whatever the subjects are.
     """
     word = words.words_of(np.arange(len(subjects)))
-    kept = np.ones(len(subjects), np.bool_)
+    is_counted = np.ones(len(subjects), np.bool_)
     over = np.flatnonzero(np.bincount(subjects)[subjects] > most)
-    kept[over] = lowest_words(subjects[over], word[over], most)
-    return kept
+    is_counted[over] = lowest_words(subjects[over], word[over], most)
+    return is_counted
 
 
 def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
-    """One record a subject, in the order of the subjects' numbers (SDS's joiner).
+    """Return one record for each subject, in the order of the subjects' numbers (SDS's joiner).
 
     A set becomes the union of the subject's sets. Any other column has the value in which all rows of the subject that have
     one agree, and is missing where they disagree: a rule that is public, and looks at one subject alone.
     DP: 1-stable for subjects that come, go or change.
 
     Args:
-        clean: a clean table, one row a row of the source; sets not yet capped.
+        clean: a clean table, with a row for each row of the source; sets not yet capped.
         subjects: the number of each row's subject, every number from 0 on at least once; shape (rows,).
     """
     records = int(subjects.max()) + 1 if len(subjects) else 0
@@ -225,12 +232,13 @@ def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
 
 
 def _agreed(values: pa.Array, owners: NDArray[np.int64], records: int) -> pa.Array:
-    """The only value of each owner; null for none and for several."""
+    """Return the only value of each owner; null for none and for several."""
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     present = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
     codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)[present].astype(np.int64)
-    # -1 stays where an owner has no value; lowest and highest code differ where there are several
-    lowest, highest = np.full(records, len(encoded.dictionary), np.int64), np.full(records, -1, np.int64)
+    # -1 remains where an owner has no value; lowest and highest code differ where there are several
+    lowest = np.full(records, len(encoded.dictionary), np.int64)
+    highest = np.full(records, -1, np.int64)
     np.minimum.at(lowest, owners[present], codes)
     np.maximum.at(highest, owners[present], codes)
     chosen = pa.array(lowest.astype(np.int32), mask=lowest != highest)
@@ -240,7 +248,7 @@ def _agreed(values: pa.Array, owners: NDArray[np.int64], records: int) -> pa.Arr
 
 
 def _united(values: pa.ListArray, owners: NDArray[np.int64], records: int) -> pa.ListArray:
-    """All values of each owner, once each, in the order of the labels."""
+    """Return all values of each owner, once each, in the order of the labels."""
     flat = values.flatten()
     labels = flat.dictionary.to_pylist()
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)

@@ -44,22 +44,22 @@ FAULTS = (
     Fault(
         name="a resized table has max(m, n) records, not min(m, n)",
         file="src/marginweave/prepare/encode.py",
-        text='kept = kept[np.argsort(word[kept], kind="stable")[: settings.records]]',
-        instead="kept = np.arange(max(len(kept), settings.records)) % len(word)",
+        text='sample = sample[np.argsort(word[sample], kind="stable")[: settings.records]]',
+        instead="sample = np.arange(max(len(sample), settings.records)) % len(word)",
         killed_by=(_RESIZED,),
     ),
     Fault(
         name="a sample is not cut to the public number of records",
         file="src/marginweave/prepare/encode.py",
-        text="    if len(kept) > settings.records:\n",
-        instead="    if len(kept) > len(word):\n",
+        text="    if len(sample) > settings.records:\n",
+        instead="    if len(sample) > len(word):\n",
         killed_by=(_RESIZED,),
     ),
     Fault(
         name="a fixed share of the copies is sampled, which moves with a unit that vanishes",
         file="src/marginweave/prepare/encode.py",
-        text="kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))",
-        instead='kept = np.argsort(word, kind="stable")[: math.floor(settings.rate * len(word))]',
+        text="sample = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))",
+        instead='sample = np.argsort(word, kind="stable")[: math.floor(settings.rate * len(word))]',
         killed_by=("tests/laws/test_units.py::test_a_copy_is_sampled_whatever_other_rows_there_are",),
     ),
     Fault(
@@ -109,15 +109,15 @@ FAULTS = (
     Fault(
         name="a cell that is not as declared becomes a value where its record breaks a rule",
         file="src/marginweave/prepare/repair.py",
-        text="np.where((column == last)[:, None], own[:, last], own[:, :last].any(axis=1))",
-        instead="own[:, :last].any(axis=1)",
+        text="np.where((column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1))",
+        instead="has_code[:, :last].any(axis=1)",
         killed_by=(f"{_UNDECLARED}::{_STAYS}",),
     ),
     Fault(
         name="a value is made up for a cell that is missing where a rule wants one",
         file="src/marginweave/prepare/repair.py",
-        text="np.where(self._may_become_undeclared(j, codes), last, found)",
-        instead="np.where(False, last, found)",
+        text="np.where(self._may_become_undeclared(j, codes), size - 1, chosen)",
+        instead="np.where(False, size - 1, chosen)",
         killed_by=(f"{_UNDECLARED}::test_no_value_is_made_up_where_a_rule_wants_one",),
     ),
     Fault(

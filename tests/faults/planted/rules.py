@@ -12,7 +12,7 @@ FAULTS = (
     Fault(
         name="what a record that breaks a rule becomes depends on the others that break one",
         file="src/marginweave/prepare/repair.py",
-        text="column[dead], allowed, words.words_of(here[dead], j)",
+        text="column[dead], allowed, words.words_of(block_rows[dead], j)",
         instead="column[dead], allowed, words.words_of(np.arange(len(dead)), j)",
         killed_by=(_ITSELF, _NEIGHBOR),
     ),
@@ -26,8 +26,8 @@ FAULTS = (
     Fault(
         name="the last column of a rule wins",
         file="src/marginweave/prepare/repair.py",
-        text="before[other].add(name)",
-        instead="before[name].add(other)",
+        text="before[later].add(name)",
+        instead="before[name].add(later)",
         killed_by=(f"{_RULES}::test_the_first_column_of_a_rule_wins",),
     ),
     Fault(
