@@ -241,7 +241,9 @@ def chosen(
     from marginweave.counts.kernels import Choice, choose
 
     choice = Choice(
-        left=np.array([len(order)], np.int32), needed=np.array([bound], np.int32), seeds=np.array([seed], np.uint64)
+        remaining=np.array([len(order)], np.int32),
+        needed=np.array([bound], np.int32),
+        seeds=np.array([seed], np.uint64),
     )
     return frozenset(columns for columns in order if choose(np.ones(1, np.bool_), choice)[0])
 

@@ -1,13 +1,13 @@
 """Counts of candidate combinations with every record's contribution bounded.
 
-Two passes over the records, tile by tile: how many candidates a record holds, and the counts, to which a record that holds more
+Two passes over the records, tile by tile: how many candidates a record has, and the counts, to which a record that has more
 than the bound gives a uniform choice of exactly that many (selection sampling: Knuth, TAOCP 2, 3.4.2, Algorithm S). A record
-holds one combination of a set of columns, unless sets of values are among them: then one for every choice of a value of each.
+has one combination of a set of columns, unless sets of values are among them: then one for every choice of a value of each.
 
-A record chooses by its secret word, in a public order of its candidates: what it gives is a function of that record and that
-word alone, whatever stands in the others, however the table is cut into blocks and tiles, whichever cores and machines count.
-Sums are of integers, so that neither do they depend on these. Nor do they depend on how much memory there is: it decides which
-cells stand in dense arrays and which keys are set aside in files, not who chooses what.
+A record chooses by its secret word, in a public order of its candidates: its choice is a function of that record and that word
+alone, whatever other records contain, however the table is cut into blocks and tiles, whichever cores and machines count.
+Sums are of integers, so that they do not depend on these either. Nor do they depend on how much memory there is: it decides
+which cells are in dense arrays and which keys are written to files, not which record chooses what.
 
 Coupling: a record's word is that of its number, so one more record in the middle gives all after it other numbers and other
 words. But words are secret, and uniform and independent of each other and of the table: which of them a record gets has no
@@ -33,7 +33,7 @@ from marginweave.counts.kernels import Choice, Contributions, Tile
 from marginweave.counts.layout import Blocks, Layout, Span, lay_out, spans
 from marginweave.mechanisms.randomness import NumberedWords
 
-# Cells of a dense array that are looked through at once.
+# Cells of a dense array that are examined at once.
 _STRETCH = 1 << 18
 
 
@@ -41,8 +41,9 @@ _STRETCH = 1 << 18
 class BoundedCounts:
     """Exact counts of one level: private.
 
-    Of each of the `column_sets`, `dense` has the counts of all cells, or `run` those of the cells that occur, under the number
-    that is in `sparse`. Cells are flat positions; only candidates have a count that is not 0. Its memory and folder are open.
+    For each of the `column_sets`, `dense` has the counts of all cells, or `run` has those of the cells that occur, under the
+    set's number in `sparse`. Cells are flat positions; only candidates have a count that is not 0. Its memory and folder are
+    open.
     """
 
     column_sets: tuple[Columns, ...]
@@ -51,21 +52,21 @@ class BoundedCounts:
     run: CountRun = field(repr=False)
 
     def pieces(self, columns: Columns) -> Iterator[SortedCounts]:
-        """Cells that occur, ascending over all pieces, and their counts; raises MachineError if the disk refuses."""
+        """Yield the cells that occur, ascending over all pieces, and their counts; raises MachineError if the disk refuses."""
         if columns in self.sparse:
             yield from self.run.of(self.sparse[columns])
             return
         counts = self.dense.get(columns, ())
         for first in range(0, len(counts), _STRETCH):
-            found = np.flatnonzero(counts[first : first + _STRETCH]) + first
-            if len(found):
-                yield found, counts[found]
+            cells = np.flatnonzero(counts[first : first + _STRETCH]) + first
+            if len(cells):
+                yield cells, counts[cells]
 
 
 def contribution_histogram(
     blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, memory: MemoryBudget
 ) -> Counts:
-    """Number of records that hold c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
+    """Count the records that have c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
 
     Shape (cap + 1,). Private.
     """
@@ -80,22 +81,23 @@ def contribution_histogram(
 def bounded_counts(
     blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine, memory: MemoryBudget
 ) -> BoundedCounts:
-    """Count candidates with at most `bound` a record.
+    """Count candidates, at most `bound` of each record.
 
-    A record that holds more keeps a uniformly chosen subset of `bound` of them, by randomness of its own (word u of `words`
+    A record that has more keeps a uniformly chosen subset of `bound` of them, by its own randomness (word u of `words`
     for record u). Under the coupling above, adding or removing one record changes at most `bound` counts by one each: L0 and
     squared L2 sensitivity `bound`, Linf 1 (twice the L0 under replace-one). What holds for any fixed words of coupled tables
-    holds on average over them. Null or outside values hold nothing. Private.
+    holds on average over them. Null or outside values are in no candidate. Private.
 
     Raises:
         MachineError: the disk refuses what memory does not hold.
     """
     layout, parts = _divided(blocks, candidates, engine, memory)
     job = _BoundedCounts(blocks, candidates, layout, bound, words, memory.sparse_cells // parts, memory)
-    dense, runs = np.zeros(len(layout.valid), np.int64), list[CountRun]()
-    for counts, aside in engine.map(job, spans(blocks, parts)):
+    dense = np.zeros(len(layout.valid), np.int64)
+    runs: list[CountRun] = []
+    for counts, part_runs in engine.map(job, spans(blocks, parts)):
         dense += counts
-        runs += aside
+        runs += part_runs
     places = zip(layout.dense, pairwise(layout.places), strict=True)
     return BoundedCounts(
         column_sets=tuple(candidates.column_sets()),
@@ -107,20 +109,21 @@ def bounded_counts(
 
 @dataclass(frozen=True, repr=False)
 class _Pass:
-    """What both passes read; workers of a cluster are sent it."""
+    """The input of both passes, which is sent to the workers of a cluster."""
 
     blocks: Blocks
     candidates: CandidateSet
     layout: Layout
 
     def add_sparse(self, tile: Tile, contributions: Contributions) -> list[Flags]:
-        """Which records hold a candidate of each step that is not dense; adds them to `contributions`."""
-        flags = []
+        """Return which records have a candidate of each step that is not dense; adds them to `contributions`."""
+        flags_of_steps = []
         for index, slots in self.layout.sparse_steps:
             values = np.stack([tile[slot] for slot in slots], axis=1).astype(np.int64)
-            flags.append(self.candidates.contains(self.layout.sparse[index], values))
-            contributions += flags[-1]
-        return flags
+            flags = self.candidates.contains(self.layout.sparse[index], values)
+            contributions += flags
+            flags_of_steps.append(flags)
+        return flags_of_steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,7 +133,7 @@ class _Contributions(_Pass):
     cap: int
 
     def __call__(self, span: Span) -> Counts:
-        """The histogram of the records of a span."""
+        """Return the histogram of the records of a span."""
         histogram = np.zeros(self.cap + 1, np.int64)
         for _, tile in self.layout.tiles(self.blocks, span):
             contributions = np.zeros(tile.shape[1], np.int32)
@@ -150,44 +153,48 @@ class _BoundedCounts(_Pass):
     memory: MemoryBudget
 
     def __call__(self, span: Span) -> tuple[Counts, list[CountRun]]:
-        """The counts of the records of a span: of the dense sets in one array, of the others in runs."""
+        """Return the counts of the records of a span: of the dense sets in one array, of the others in runs."""
         layout = self.layout
         cells = layout.valid.astype(np.int64)
         sparse = SparseCounts(len(layout.sparse), self.most, self.memory)
         for first, tile in layout.tiles(self.blocks, span):
             contributions = np.zeros(tile.shape[1], np.int32)
             kernels.add_counts(tile, layout.steps, cells, contributions)
-            kept = self.add_sparse(tile, contributions)
-            self._bound(first, tile, cells, contributions, kept)
-            for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
-                keys = flat_keys([tile[slot] for slot in slots], self.candidates.shape(layout.sparse[index]))
+            flags_of_steps = self.add_sparse(tile, contributions)
+            self._bound(first, tile, cells, contributions, flags_of_steps)
+            for (index, slots), flags in zip(layout.sparse_steps, flags_of_steps, strict=True):
+                shape = self.candidates.shape(layout.sparse[index])
+                keys = flat_keys([tile[slot] for slot in slots], shape)
                 sparse.add(index, keys[flags])
         cells >>= 1
         cells *= layout.valid
         return cells, sparse.runs()
 
-    def _bound(self, first: int, tile: Tile, cells: Counts, contributions: Contributions, kept: list[Flags]) -> None:
-        """Let the records of a tile that hold more than the bound choose, and take out what they do not keep."""
+    def _bound(
+        self, first: int, tile: Tile, cells: Counts, contributions: Contributions, flags_of_steps: list[Flags]
+    ) -> None:
+        """Let the records of a tile that have more than the bound choose, and remove the candidates that they drop."""
         over = np.flatnonzero(contributions > self.bound)
         if not len(over):
             return
         choice = Choice(
-            left=contributions[over],
+            remaining=contributions[over],
             needed=np.full(len(over), self.bound, np.int32),
             seeds=self.words.words_at(first, len(contributions))[over],
         )
         kernels.take_back(np.ascontiguousarray(tile[:, over]), self.layout.steps, cells, choice)
-        for flags in kept:
+        for flags in flags_of_steps:
             flags[over] = kernels.choose(flags[over], choice)
 
 
 def _divided(blocks: Blocks, candidates: CandidateSet, engine: Engine, memory: MemoryBudget) -> tuple[Layout, int]:
-    """The layout of a pass and in how many parts it is made: one a core, if memory holds their dense cells together.
+    """Return the layout of a pass and its number of parts: one for each core, if memory has space for their dense cells.
 
-    How many cells there are is private at length 1: there each core has its share of memory, and the number of parts is that
+    The number of cells is private at length 1: there each core has its share of memory, and the number of parts is that
     of cores.
     """
     if candidates.length == 1:
         return lay_out(blocks, candidates, memory.dense_cells // engine.cores), engine.cores
     layout = lay_out(blocks, candidates, memory.dense_cells)
-    return layout, max(1, min(engine.cores, memory.dense_cells // max(1, len(layout.valid))))
+    fitting = memory.dense_cells // max(1, len(layout.valid))
+    return layout, max(1, min(engine.cores, fitting))

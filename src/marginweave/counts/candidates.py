@@ -4,8 +4,8 @@ At length 1 every value of a column is a candidate. At length k >= 2 a cell is o
 k-1 survived (V_k of Gopi, Mahabadi, Yekhanin, Algorithm 1): the cross-join of survivors, zero cells included, a function of
 released counts only. A cell is never looked up in the data.
 
-A cell has a flat key, its mixed-radix number with the radices d_j + 1 (the missing value is the last digit): its place in a
-dense array of that shape, C-ordered, where there is one. Keys fit 63 bits; what does not is refused from sizes.
+A cell has a flat key, its mixed-radix number with the radices d_j + 1 (the missing value is the last digit). If there is a
+dense array of that shape, C-ordered, the key is its place in it. Keys fit 63 bits; larger ones are refused from sizes.
 
 DP: post-processing of the level below.
 """
@@ -31,7 +31,7 @@ Columns = tuple[int, ...]
 
 MOST_COUNTED = 1 << 26
 """Candidates, or members of their superset, that are counted from length 3 on."""
-# Sets of columns with at most so many cells are counted in dense arrays.
+# Sets of columns with at most _DENSE cells are counted in dense arrays.
 _DENSE = 1 << 22
 _CHUNK = 1 << 18
 _NONE = np.zeros(0, np.int64)
@@ -41,7 +41,7 @@ _NONE = np.zeros(0, np.int64)
 class Universe:
     """Pairs of survivors (s, t) of the columns but the last, and but the first, that agree in the middle.
 
-    `left` and `right` are their sorted flat keys, `radix` that of the last column, `start` where in `right` the partners of
+    `left` and `right` are their sorted flat keys, `radix` that of the last column. `start` is where in `right` the partners of
     each s begin, `before` (one longer) how many pairs come before those of each s.
     """
 
@@ -53,41 +53,42 @@ class Universe:
 
     @classmethod
     def join(cls, left: Integers, right: Integers, *, middle: int, radix: int) -> Universe:
-        """The pairs of sorted keys; `middle` is the product of the radices of the columns in the middle."""
+        """Return the pairs of sorted keys; `middle` is the product of the radices of the columns in the middle."""
         shared = left % middle * radix
-        start, stop = np.searchsorted(right, shared), np.searchsorted(right, shared + radix)
+        start = np.searchsorted(right, shared)
+        stop = np.searchsorted(right, shared + radix)
         before = np.concatenate([[0], np.cumsum(stop - start)])
         return cls(left=left, right=right, radix=radix, start=start, before=before)
 
     @property
     def size(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return int(self.before[-1])
 
     def pairs(self, positions: Integers) -> tuple[Integers, Integers]:
-        """Rows of `left` and of `right` that stand at each position; shape of `positions`."""
+        """Return the rows of `left` and of `right` at each position; shape of `positions`."""
         row = np.searchsorted(self.before, positions, side="right") - 1
         return row, self.start[row] + positions - self.before[row]
 
     def stretch(self, first: int, last: int) -> tuple[Integers, Integers]:
-        """As `pairs`, of all positions from `first` up to `last`."""
-        begin, end = (int(row) for row in np.searchsorted(self.before, [first, last - 1], side="right") - 1)
+        """Return the rows of `pairs` for all positions from `first` up to `last`."""
+        begin, end = (np.searchsorted(self.before, [first, last - 1], side="right") - 1).tolist()
         edges = np.clip(self.before[begin : end + 2], first, last)
         row = np.repeat(np.arange(begin, end + 1), np.diff(edges))
         return row, self.start[row] + np.arange(first, last) - self.before[row]
 
     def flat(self, pairs: tuple[Integers, Integers]) -> Integers:
-        """Flat keys of pairs, which grow with their position."""
+        """Return flat keys of pairs, which grow with their position."""
         return self.left[pairs[0]] * self.radix + self.right[pairs[1]] % self.radix
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateSet:
-    """Which cells of every set of `length` columns are candidates.
+    """The cells of every set of `length` columns that are candidates.
 
-    `survivors` holds the sorted flat keys of the level below by columns (empty for length 1); `forbidden` those of the cells
-    of this length that cannot be: what contains them has no survivors below and needs no rule. A missing value is never a
-    candidate.
+    `survivors` has the sorted flat keys of the level below by columns (empty for length 1). `forbidden` has those of the
+    impossible cells of this length: longer cells that contain them have no survivors below and need no rule. A missing value
+    is never a candidate.
     """
 
     length: int
@@ -96,23 +97,22 @@ class CandidateSet:
     forbidden: Mapping[Columns, Integers] = field(default_factory=dict)
 
     def column_sets(self) -> Iterator[Columns]:
-        """All sets of columns of this length that have a candidate at all, in canonical order."""
+        """Yield all sets of columns of this length that have a candidate at all, in canonical order."""
         for columns in itertools.combinations(range(len(self.sizes)), self.length):
-            if self.length == 1 or all(
-                part in self.survivors for part in itertools.combinations(columns, self.length - 1)
-            ):
+            parts = itertools.combinations(columns, self.length - 1)
+            if self.length == 1 or all(part in self.survivors for part in parts):
                 yield columns
 
     def is_dense(self, columns: Columns) -> bool:
-        """Whether the cells of a set of columns are few; from its public or released sizes alone."""
+        """Return whether the cells of a set of columns are few; from its public or released sizes alone."""
         return math.prod(self.shape(columns)) <= _DENSE
 
     def shape(self, columns: Columns) -> tuple[int, ...]:
-        """Values of each column, the missing one included."""
+        """Return the number of values of each column, the missing one included."""
         return tuple(self.sizes[j] + 1 for j in columns)
 
     def mask(self, columns: Columns) -> Mask:
-        """The candidates of one set of columns as a dense array of `shape`, C-ordered.
+        """Return the candidates of one set of columns as a dense array of `shape`, C-ordered.
 
         Raises:
             StageError: more than 2^26 cells, which `contains` and `cells` are for.
@@ -126,22 +126,26 @@ class CandidateSet:
         return mask.reshape(shape)
 
     def contains(self, columns: Columns, values: Integers) -> Mask:
-        """Whether each combination of `values` is a candidate; values of shape (n, k), result (n,)."""
+        """Return whether each combination of `values` is a candidate; values of shape (n, k), result (n,)."""
         if self.length == 1:
             return values[:, 0] < self.sizes[columns[0]]
         contained = self._holds(columns, values, range(self.length))
-        return contained & ~_member(flat_keys(values.T, self.shape(columns)), self.forbidden.get(columns, _NONE))
+        keys = flat_keys(values.T, self.shape(columns))
+        return contained & ~_member(keys, self.forbidden.get(columns, _NONE))
 
     def universe(self, columns: Columns) -> Universe:
-        """The canonical superset of the candidates of one set of columns."""
+        """Return the canonical superset of the candidates of one set of columns."""
         shape = self.shape(columns)
-        left, right = np.zeros(1, np.int64), np.arange(self.sizes[columns[0]])  # all values of a single column
-        if self.length > 1:
-            left, right = self.survivors[columns[:-1]], self.survivors[columns[1:]]
-        return Universe.join(left, right, middle=math.prod(shape[1:-1]), radix=shape[-1])
+        if self.length == 1:  # all values of the column
+            first_keys = np.zeros(1, np.int64)
+            last_keys = np.arange(self.sizes[columns[0]])
+        else:
+            first_keys = self.survivors[columns[:-1]]
+            last_keys = self.survivors[columns[1:]]
+        return Universe.join(first_keys, last_keys, middle=math.prod(shape[1:-1]), radix=shape[-1])
 
     def allowed(self, columns: Columns, flat: Integers) -> Mask:
-        """Which members of the superset, by flat key, are candidates; shape of `flat`."""
+        """Return which members of the superset, by flat key, are candidates; shape of `flat`."""
         inner = range(1, self.length - 1)
         allowed = ~_member(flat, self.forbidden.get(columns, _NONE))
         if inner:
@@ -150,7 +154,7 @@ class CandidateSet:
         return allowed
 
     def cells(self, columns: Columns) -> Iterator[Integers]:
-        """Flat keys of all candidates of one set of columns, ascending, some at a time."""
+        """Yield flat keys of all candidates of one set of columns, ascending, some at a time."""
         universe = self.universe(columns)
         for first in range(0, universe.size, _CHUNK):
             flat = universe.flat(universe.stretch(first, min(first + _CHUNK, universe.size)))
@@ -159,43 +163,44 @@ class CandidateSet:
                 yield flat
 
     def any(self) -> bool:
-        """Whether there is a candidate at all."""
+        """Return whether there is a candidate at all."""
         return any(True for columns in self.column_sets() for _ in self.cells(columns))
 
     @cached_property
     def superset(self) -> int:
-        """How many members the supersets of all sets of columns have together."""
+        """Number of members that the supersets of all sets of columns have in total."""
         return sum(self.universe(columns).size for columns in self.column_sets())
 
     @cached_property
     def counts(self) -> dict[Columns, int]:
-        """How many candidates every set of columns has: exact up to length 2, and where the supersets have 2^26 members.
+        """Number of candidates of every set of columns: exact up to length 2, and where the supersets have 2^26 members.
 
-        Beyond that, how many members its superset has, which is no less.
+        Beyond that, the number of members of its superset, which is no less.
         """
         if self.length > 2 and self.superset <= MOST_COUNTED:
             return {columns: sum(map(len, self.cells(columns))) for columns in self.column_sets()}
-        found = {columns: self.universe(columns).size for columns in self.column_sets()}
+        numbers = {columns: self.universe(columns).size for columns in self.column_sets()}
         if self.length == 2:
-            for columns in found.keys() & self.forbidden.keys():
+            for columns in numbers.keys() & self.forbidden.keys():
                 never = np.stack(np.unravel_index(self.forbidden[columns], self.shape(columns)), axis=1)
-                found[columns] -= int(self._holds(columns, never, range(2)).sum())
-        return found
+                numbers[columns] -= int(self._holds(columns, never, range(2)).sum())
+        return numbers
 
     @property
     def total(self) -> int:
-        """All `counts` together."""
+        """Sum of all `counts`."""
         return sum(self.counts.values())
 
     def _holds(self, columns: Columns, values: Integers, left_out: Iterable[int]) -> Mask:
-        """Whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
+        """Return whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
         contained = np.ones(len(values), np.bool_)
         for position in left_out:
             part = columns[:position] + columns[position + 1 :]
             shape = self.shape(part)
             keys = flat_keys(np.delete(values, position, axis=1).T, shape)
             survivors = self.survivors[part]
-            if math.prod(shape) <= 4 * len(keys) + (1 << 12):  # a small table is read faster than a list is searched
+            # a small table is read faster than a list is searched
+            if math.prod(shape) <= 4 * len(keys) + (1 << 12):
                 table = np.zeros(math.prod(shape), np.bool_)
                 table[survivors] = True
                 contained &= table[keys]
@@ -207,33 +212,35 @@ class CandidateSet:
     def above(
         cls, level: Level, sizes: Sequence[int], forbidden: Iterable[Sequence[tuple[int, int]]] = ()
     ) -> CandidateSet:
-        """The candidates of length k + 1, from the survivors of length k, less what is `forbidden` as (column, value).
+        """Return the candidates of length k + 1, from the survivors of length k, without the `forbidden` (column, value) sets.
 
         Raises:
             StageError: keys that do not fit 63 bits.
         """
         check_keys(sizes, level.length + 1)
-        survivors = {
-            columns: flat_keys(level.values[rows].T, [sizes[j] + 1 for j in columns])
-            for columns, rows in level.by_columns()
-        }
+
+        def keys_of(columns: Columns, values: Integers) -> Integers:
+            return flat_keys(values.T, [sizes[j] + 1 for j in columns])
+
+        survivors = {columns: keys_of(columns, level.values[rows]) for columns, rows in level.by_columns()}
         never: dict[Columns, list[list[int]]] = {}
         for combination in forbidden:
             if len(combination) == level.length + 1:
-                never.setdefault(tuple(j for j, _ in combination), []).append([v for _, v in combination])
+                columns = tuple(j for j, _ in combination)
+                never.setdefault(columns, []).append([value for _, value in combination])
+        forbidden_keys = {}
+        for columns, cells in never.items():
+            forbidden_keys[columns] = np.unique(keys_of(columns, np.array(cells, np.int64)))
         return cls(
             length=level.length + 1,
             sizes=tuple(sizes),
             survivors=survivors,
-            forbidden={
-                columns: np.unique(flat_keys(np.array(cells, np.int64).T, [sizes[j] + 1 for j in columns]))
-                for columns, cells in never.items()
-            },
+            forbidden=forbidden_keys,
         )
 
 
 def flat_keys(values: Sequence[Integers] | Integers, shape: Sequence[int]) -> Integers:
-    """The mixed-radix number of each combination, `values` by position; shape (n,), int64."""
+    """Return the mixed-radix number of each combination, `values` by position; shape (n,), int64."""
     return np.ravel_multi_index(tuple(values), tuple(shape))
 
 
@@ -248,10 +255,10 @@ def check_keys(sizes: Sequence[int], length: int) -> None:
         )
 
 
-def _member(keys: Integers, among: Integers) -> Mask:
-    """Which of `keys` are among sorted ones; shape of `keys`."""
-    if not len(among):
+def _member(keys: Integers, members: Integers) -> Mask:
+    """Return which of `keys` are among the sorted `members`; shape of `keys`."""
+    if not len(members):
         return np.zeros(len(keys), np.bool_)
-    place = np.minimum(np.searchsorted(among, keys), len(among) - 1)
-    found: Mask = among[place] == keys
-    return found
+    place = np.minimum(np.searchsorted(members, keys), len(members) - 1)
+    is_member: Mask = members[place] == keys
+    return is_member

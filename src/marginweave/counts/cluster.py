@@ -1,9 +1,9 @@
 """Parts of a table on the workers of a Dask cluster: over TLS, or inside this machine.
 
-What a worker is sent and gives back is private: paths of blocks, the keys that open them, exact counts. Nothing of it stands in
-a key, a name or a log of Dask: tasks are numbered, what they hold does not show itself, and what fails is reported by its kind
-and place, as everywhere (`tasks.stage.quiet`). A worker that dies is replaced, its parts are worked on again, and a part's
-result is taken once whatever happened to it.
+The data that a worker receives and returns are private: paths of blocks, the keys that open them, exact counts. None of them is
+in a key, a name or a log of Dask: tasks are numbered, their values have no representation, and a failure is reported by its
+kind and place, as everywhere (`tasks.stage.quiet`). A worker that dies is replaced and its parts are repeated; the result of a
+part is taken once, whatever happened to it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PATIENCE = 30.0  # seconds
-# How long a result is waited for before it is asked whether there is a worker at all, and how long there may be none.
-_LOOK, _DESERTED = 1.0, 60.0
-# Nothing is served about what runs: no dashboard, no page, no metrics; and nothing is written to disk.
+# Seconds to wait for a result before checking that there is a worker at all, and seconds for which there may be none.
+_LOOK = 1.0
+_DESERTED = 60.0
+# Nothing about a run is served: no dashboard, no page, no metrics; and nothing is written to disk.
 _SILENT = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -47,14 +48,14 @@ _SILENT = {
 
 @dataclass(frozen=True, repr=False)
 class _Hidden(Generic[T]):
-    """A value that does not show itself: Dask writes the arguments of what fails into its log."""
+    """A value without a representation: Dask writes the arguments of a failed call into its log."""
 
     value: T
 
 
 @dataclass(frozen=True)
 class _Fault:
-    """What went wrong on a worker, without its data."""
+    """A failure on a worker, without its data."""
 
     kind: type[MarginweaveError]
     text: str
@@ -62,20 +63,20 @@ class _Fault:
 
 @dataclass(frozen=True)
 class DaskEngine:
-    """See `Engine`; `cores` are those of all workers together."""
+    """An `Engine` on a Dask cluster; `cores` are those of all workers."""
 
-    client: Any  # a Client: by its annotations, whatever it answers may be a coroutine
+    client: Any  # a Client: by its annotations, any answer may be a coroutine
     cores: int
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
-        """See `Engine`.
+        """Yield the results of the parts, as `Engine.map` does.
 
         Raises:
             StageError, MachineError: the function failed; the workers that a part was given to died one after the other; or
                 there is no worker left for a minute, or no scheduler.
         """
         name = f"marginweave-{secrets.token_hex(8)}"
-        # A task, not scattered data: what a dead worker held is made again. Never hashed: a hash would tell about the data.
+        # A task, not scattered data: the value of a dead worker is made again. Never hashed: a hash would reveal data.
         hidden = self._submit(f"{name}-function", _hold, _Hidden(function))
 
         def submit(numbered: tuple[int, T]) -> Callable[[], R]:
@@ -93,10 +94,10 @@ class DaskEngine:
 
 @contextmanager
 def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private: Path) -> Iterator[DaskEngine]:
-    """The engine of the cluster that the settings name; one of this machine lives as long as the engine.
+    """Yield the engine of the cluster that the settings name; a cluster of this machine lives as long as the engine.
 
     Args:
-        settings: `dask` is given.
+        settings: with `dask`.
         certificates: files of the authority, of our certificate, and of its key, where the scheduler is encrypted.
         private: the run's private folder.
 
@@ -119,18 +120,18 @@ def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private:
 
 
 def check_workers(engine: DaskEngine) -> None:
-    """Refuse a cluster of which a worker runs another version, or none, before anything is counted.
+    """Refuse a cluster without a worker, or with a worker of another version, before anything is counted.
 
     Raises:
         StageError: names the version that every worker must have.
     """
     expected = _code()
-    if any(found != expected for found in engine.client.run(_code, on_error="return").values()):
+    if any(program != expected for program in engine.client.run(_code, on_error="return").values()):
         raise StageError(f"engine: every worker must have marginweave {expected}")
 
 
 def _silence() -> None:
-    """Let Dask's own log in this process tell of nothing: what matters is raised."""
+    """Turn off Dask's log in this process: whatever matters is raised."""
     for name, logger in logging.root.manager.loggerDict.items():
         if name.split(".")[0] == "distributed" and isinstance(logger, logging.Logger):
             logger.disabled = True
@@ -138,7 +139,7 @@ def _silence() -> None:
 
 @contextmanager
 def _local_cluster(private: Path) -> Iterator[LocalCluster]:
-    """A process for every core, over TLS with certificates of the moment: other users of the machine are kept out."""
+    """Start a process for every core, over TLS with temporary certificates: other users of the machine are kept out."""
     with (
         scratch_folder(private) as scratch,
         # the scheduler has no argument for its folder
@@ -149,7 +150,7 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
 
 
 def _started(scratch: Path) -> LocalCluster:
-    """The processes, which may be killed, or find no memory, while they start: raises MachineError."""
+    """Start the processes; raises MachineError if they are killed, or have no memory, while they start."""
     start = partial(
         LocalCluster,
         n_workers=available_cores(),
@@ -159,7 +160,7 @@ def _started(scratch: Path) -> LocalCluster:
         protocol="tls",
         security=Security.temporary(),
         dashboard_address=None,  # pyright: ignore[reportArgumentType] - annotated as a text, and may be None
-        # all the same the scheduler opens a port without a page, by default one that may be taken
+        # the scheduler opens a port even without a page, by default one that may be taken
         scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         memory_limit=0,
         local_directory=str(scratch),
@@ -176,13 +177,13 @@ def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
         _attempt(partial(client.wait_for_workers, 1, timeout=_PATIENCE), StageError, "the scheduler has no worker")
         yield DaskEngine(client, max(1, sum(client.nthreads().values())))
     finally:
-        # where the scheduler is lost this may fail too: what it has done is taken, and the rest has an error of its own
+        # this may fail too if the scheduler is lost: finished results are already taken, and others raise their own error
         with suppress(Exception):
             client.close()
 
 
 def _attempt(call: Callable[[], R], kind: type[MarginweaveError], text: str) -> R:
-    """What `call` returns; a failure is raised as `kind`, and what Dask has raised is not even its context."""
+    """Return the result of `call`; a failure is raised as `kind`, and Dask's exception is not even its context."""
     try:
         return call()
     except Exception as error:
@@ -191,14 +192,14 @@ def _attempt(call: Callable[[], R], kind: type[MarginweaveError], text: str) -> 
 
 
 def _taken(client: Client, future: Any) -> Any:
-    """The result of a task, which is then let go; a fault is raised here."""
+    """Return the result of a task, and release it; a fault is raised here."""
     try:
         result = _awaited(client, future)
     except KilledWorker:
         result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
     except Exception as error:
         result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
-        # the client notices a moment after its connection has gone
+        # the client notices a moment after its connection is lost
         if isinstance(error, CommClosedError) or client.status != "running":
             result = _Fault(MachineError, "engine: the scheduler is lost")
     finally:
@@ -209,9 +210,9 @@ def _taken(client: Client, future: Any) -> Any:
 
 
 def _awaited(client: Client, future: Any) -> Any:
-    """The result of a task, or a fault where no worker is there to make it and none comes back for a while.
+    """Return the result of a task, or a fault where there is no worker to compute it and none comes back for a while.
 
-    A result that is there is waited for longer than for a look: its counts have to come over the network.
+    The wait for a finished result is longer than `_LOOK`: its counts have to come over the network.
     """
     deserted = 0.0
     while deserted < _DESERTED:
@@ -226,9 +227,9 @@ def _hold(function: _Hidden[Callable[[T], R]]) -> _Hidden[Callable[[T], R]]:
 
 
 def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) -> _Hidden[R] | _Fault:
-    """On a worker, which must run the client's `version`: other code may count in another way.
+    """Apply the function on a worker, which must run the client's `version`: other code may count in another way.
 
-    No exception leaves, for Dask would log it with its text.
+    No exception is raised, for Dask would log it with its text.
     """
     if _code() != version:
         return _Fault(StageError, f"engine: every worker must have marginweave {version}")
@@ -242,5 +243,5 @@ def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) 
 
 
 def _code() -> str:
-    """The program of this process, which must be that of all workers."""
+    """Return the program of this process, which must be that of all workers."""
     return program_identity().digest

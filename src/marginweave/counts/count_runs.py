@@ -1,6 +1,6 @@
-"""Exact counts that may be more than memory holds: runs by increasing cells, in memory or in files, and their sum.
+"""Exact counts that may not fit into memory: runs by increasing cells, in memory or in files, and their sum.
 
-Private: a run holds what was counted, before any noise.
+Private: a run has exact counts, before any noise.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from marginweave.checkpoints.store import BlockFile
 
 SortedCounts = tuple[Integers, Integers]
 
-# Cells of a piece, of which one of every run is in memory while runs are added up, and how many runs are at once.
+# Number of cells of a piece; while runs are added up, one piece of every run is in memory, and _FAN_IN runs at once.
 PIECE = 1 << 15
 _FAN_IN = 32
 _NOTHING: SortedCounts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-# Shares of the memory that dense arrays and sparse counts may take, and bytes that a cell takes of each: 8 in an array; 16 in a
-# run, beside what waits to be sorted, and all again, twice, where runs are added up.
+# Dense arrays and sparse counts may each take 1/_SHARE of the memory. A cell takes 8 bytes in an array. In a run it takes 16,
+# besides the keys that wait to be sorted, and twice all of that where runs are added up.
 _SHARE = 4
-_DENSE_BYTES, _SPARSE_BYTES = 8, 96
+_DENSE_BYTES = 8
+_SPARSE_BYTES = 96
 
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What counting may take: bytes of memory, and a private folder for what these do not hold. It changes no count.
+    """Limits of counting: bytes of memory, and a private folder for all that does not fit. It changes no count.
 
-    `key` proves that what is read there was written by this count.
+    `key` proves that data in the folder were written by this count.
     """
 
     memory: int
@@ -42,12 +43,12 @@ class MemoryBudget:
 
     @property
     def dense_cells(self) -> int:
-        """Cells in the dense arrays of all cores together."""
+        """Number of cells in the dense arrays of all cores."""
         return self.memory // (_SHARE * _DENSE_BYTES)
 
     @property
     def sparse_cells(self) -> int:
-        """Cells that are counted by sorted keys in memory, on all cores together."""
+        """Number of cells that are counted by sorted keys in memory, on all cores."""
         return max(1, self.memory // (_SHARE * _SPARSE_BYTES))
 
 
@@ -63,24 +64,25 @@ class CountRun:
     cells: int = field(repr=False)
 
     def of(self, index: int) -> Iterator[SortedCounts]:
-        """The pieces of one set: cells, ascending over all of them, and counts."""
+        """Yield the pieces of one set: cells, ascending over all of them, and counts."""
         for place in range(self.first[index], self.first[index + 1]):
             cells, counts = np.frombuffer(self.pieces[place], np.int64).reshape(2, -1)
             yield cells, counts
 
     @property
     def sets(self) -> int:
-        """How many sets of columns."""
+        """Number of sets of columns."""
         return len(self.first) - 1
 
 
 def make_run(sets: Iterable[Iterable[SortedCounts]], memory: MemoryBudget | None = None) -> CountRun:
-    """The run of these pieces of each set: in memory, or in a file of its folder.
+    """Return the run of these pieces of each set: in memory, or in a file of the folder of `memory`.
 
     Raises:
         MachineError: the disk refuses.
     """
-    first, total = [0], 0
+    first = [0]
+    total = 0
 
     def packed() -> Iterator[bytes]:
         nonlocal total
@@ -99,21 +101,24 @@ def make_run(sets: Iterable[Iterable[SortedCounts]], memory: MemoryBudget | None
 
 
 def add_runs(runs: Sequence[CountRun], memory: MemoryBudget) -> CountRun:
-    """The sum of runs over the same sets, at least one: in memory if it holds all of them, or in a file.
+    """Return the sum of runs over the same sets, at least one run: in memory if there is space for all, or in a file.
 
     Files of the runs are removed. Raises MachineError if the disk refuses.
     """
-    left = list(runs)
-    while len(left) > 1:
-        place = None if sum(run.cells for run in left) <= memory.sparse_cells else memory
-        groups = (left[first : first + _FAN_IN] for first in range(0, len(left), _FAN_IN))
-        left = [_add(group, place) if len(group) > 1 else group[0] for group in groups]
-    return left[0]
+    remaining = list(runs)
+    while len(remaining) > 1:
+        place = None if sum(run.cells for run in remaining) <= memory.sparse_cells else memory
+        groups = (remaining[first : first + _FAN_IN] for first in range(0, len(remaining), _FAN_IN))
+        remaining = [_add(group, place) if len(group) > 1 else group[0] for group in groups]
+    return remaining[0]
 
 
 def _add(runs: Sequence[CountRun], memory: MemoryBudget | None) -> CountRun:
-    sets = (add_pieces([run.of(index) for run in runs]) for index in range(runs[0].sets))
-    added = make_run(sets, memory)
+    def sets() -> Iterator[Iterator[SortedCounts]]:
+        for index in range(runs[0].sets):
+            yield add_pieces([run.of(index) for run in runs])
+
+    added = make_run(sets(), memory)
     for run in runs:
         if isinstance(run.pieces, BlockFile):
             discard_blocks(run.pieces)
@@ -121,21 +126,26 @@ def _add(runs: Sequence[CountRun], memory: MemoryBudget | None) -> CountRun:
 
 
 def add_pieces(streams: Iterable[Iterator[SortedCounts]]) -> Iterator[SortedCounts]:
-    """The sum of streams of pieces, each ascending; one piece of each is in memory.
+    """Yield the sum of streams of pieces, each ascending; one piece of each is in memory.
 
-    In every step all heads are taken up to the least of their last cells, so that what comes later is larger.
+    In every step the cells of all heads are taken up to the least of their last cells, so that all later cells are larger.
     """
-    heads = [(head, stream) for stream in streams if (head := next(stream, None)) is not None]
+    heads: list[tuple[SortedCounts, Iterator[SortedCounts]]] = []
+    for stream in streams:
+        head = next(stream, None)
+        if head is not None:
+            heads.append((head, stream))
     while len(heads) > 1:
         edge = min(cells[-1] for (cells, _), _ in heads)
-        taken, rest = [], []
+        taken: list[SortedCounts] = []
+        following: list[tuple[SortedCounts, Iterator[SortedCounts]]] = []
         for (cells, counts), stream in heads:
             stop = int(np.searchsorted(cells, edge, side="right"))
             taken.append((cells[:stop], counts[:stop]))
             head = (cells[stop:], counts[stop:]) if stop < len(cells) else next(stream, None)
             if head is not None:
-                rest.append((head, stream))
-        heads = rest
+                following.append((head, stream))
+        heads = following
         yield _sum(taken)
     for head, stream in heads:
         yield head
@@ -143,8 +153,9 @@ def add_pieces(streams: Iterable[Iterator[SortedCounts]]) -> Iterator[SortedCoun
 
 
 def _sum(pieces: Sequence[SortedCounts]) -> SortedCounts:
-    """The counts of equal cells added up; the stable sort finds what is sorted already."""
-    cells, counts = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    """Return the counts of equal cells added up; the stable sort is fast where pieces are sorted already."""
+    cells = np.concatenate([piece_cells for piece_cells, _ in pieces])
+    counts = np.concatenate([piece_counts for _, piece_counts in pieces])
     order = np.argsort(cells, kind="stable")
     cells = cells[order]
     starts: NDArray[np.intp] = np.flatnonzero(np.diff(cells, prepend=-1))
@@ -152,14 +163,14 @@ def _sum(pieces: Sequence[SortedCounts]) -> SortedCounts:
 
 
 class SparseCounts:
-    """Counts of the keys of some sets of columns, of which at most `most` wait, and at most as many are counted, in memory.
+    """Counts of the keys of some sets of columns; in memory at most `most` keys wait, and at most as many are counted.
 
-    What is more is set aside as a run; so there are several, whose sum is the counts. Private.
+    Further counts are written to disk as a run, so that there are several runs, whose sum is the counts. Private.
     """
 
     def __init__(self, sets: int, most: int, memory: MemoryBudget) -> None:
         self.waiting = 0
-        """How many keys wait to be counted."""
+        """Number of keys that wait to be counted."""
         self._fresh: list[list[Integers]] = [[] for _ in range(sets)]
         self._counted: list[SortedCounts] = [_NOTHING] * sets
         self._most = most
@@ -168,11 +179,11 @@ class SparseCounts:
 
     @property
     def counted(self) -> int:
-        """How many keys have a count in memory."""
+        """Number of keys that have a count in memory."""
         return sum(len(keys) for keys, _ in self._counted)
 
     def add(self, index: int, keys: Integers) -> None:
-        """Count each of the `keys` of a set once more; raises MachineError if the disk refuses."""
+        """Count each of the `keys` of a set; raises MachineError if the disk refuses."""
         self._fresh[index].append(keys)
         self.waiting += len(keys)
         if self.waiting > self._most:
@@ -182,12 +193,12 @@ class SparseCounts:
                 self._counted = [_NOTHING] * len(self._counted)
 
     def runs(self) -> list[CountRun]:
-        """Runs whose sum is the counts, the last one in memory; nothing is added any more."""
+        """Return runs whose sum is the counts, the last one in memory; nothing may be added after that."""
         self._count()
         return [*self._aside, make_run([counts] for counts in self._counted)]
 
     def _count(self) -> None:
-        """Sort what waits and add it to the counts: as many keys as are in memory at most, so that each costs a few steps."""
+        """Sort the waiting keys and add them to the counts: at most as many as are in memory, so that each costs few steps."""
         for index, fresh in enumerate(self._fresh):
             if fresh:
                 keys, counts = np.unique(np.concatenate(fresh), return_counts=True)

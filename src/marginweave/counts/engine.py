@@ -1,4 +1,4 @@
-"""The engine of a run."""
+"""Engine of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marginweave.configuration.release import Configuration
 
 @contextmanager
 def open_engine(settings: EngineSettings, certificates: Sequence[Path], private: Path) -> Iterator[Engine]:
-    """The engine that a configuration declares, for as long as a stage needs it; it may write to the `private` folder.
+    """Yield the engine that a configuration declares, for as long as a stage needs it; it may write to the `private` folder.
 
     Raises:
         StageError: its cluster cannot be used.
@@ -29,14 +29,14 @@ def open_engine(settings: EngineSettings, certificates: Sequence[Path], private:
 
 
 def prepare_engine(configuration: Configuration, certificates: Sequence[Path], private: Path) -> None:
-    """Before anything is charged: whether a cluster that has to be there already can be used, and no rest of a killed attempt.
+    """Before anything is charged, refuse a declared cluster that cannot be used, and remove files of a killed attempt.
 
     Raises:
         StageError: there is no scheduler or worker, or a worker has another version.
     """
     remove_scratch(private)
     settings = configuration.engine
-    if settings.elsewhere and configuration.marginals is None:  # which are counted here
+    if settings.elsewhere and configuration.marginals is None:  # marginals are counted on this machine
         from marginweave.counts.cluster import check_workers, dask_engine
 
         with dask_engine(settings, certificates, private) as engine:

@@ -1,7 +1,7 @@
 """Passes over a tile of records, compiled; they release the interpreter's lock.
 
-A tile has shape (slots, records): slot s holds one value of every record. A step is one choice of slots, one for each column of
-a set of columns; in it a record holds one combination at most. The cells of all sets lie one after the other in one array; cell
+A tile has shape (slots, records): slot s has one value of every record. A step is one choice of slots, one for each column of
+a set of columns; in it a record has at most one combination. The cells of all sets are consecutive in one array; cell
 c of a step is at `starts[step] + c`, C-ordered over the columns, each of `radix` values, the missing value included.
 """
 
@@ -23,21 +23,21 @@ _HALF = np.uint64(32)
 
 
 class Steps(NamedTuple):
-    """The steps over sets of columns whose cells are held in one array."""
+    """The steps over sets of columns whose cells are in one array."""
 
     slots: Integers
     """Shape (steps, length)."""
     radices: Integers
     """Values of the column of each slot, the missing one included; shape (steps, length)."""
     starts: Integers
-    """Where the cells of a step's set of columns begin; shape (steps,)."""
+    """Place of the first cell of a step's set of columns; shape (steps,)."""
 
 
 class Choice(NamedTuple):
-    """Where selection sampling stands, for records that hold more candidates than they may give."""
+    """State of selection sampling, for records that have more candidates than they may keep."""
 
-    left: Contributions
-    """Candidates that were not looked at yet."""
+    remaining: Contributions
+    """Candidates that were not examined yet."""
     needed: Contributions
     """Candidates that are still to be kept."""
     seeds: Words
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def add_contributions(tile: Tile, steps: Steps, valid: Flags, contributions: Contributions) -> None:
-    """Add to `held` how many of the candidates, the cells that are `valid`, each record holds."""
+    """Add to `contributions` how many of the candidates, the cells that are `valid`, each record has."""
     prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
         start, radix, values = _begin(tile, steps, step, prefix)
@@ -56,9 +56,9 @@ def add_contributions(tile: Tile, steps: Steps, valid: Flags, contributions: Con
 
 @njit(cache=True, nogil=True)
 def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contributions) -> None:
-    """The same, and count every record in its cells, without a bound.
+    """Add to `contributions` the candidates of each record, and count every record in its cells, without a bound.
 
-    A cell is twice its count, and one more where it is a candidate: one look serves both.
+    A cell is twice its count, and one more if it is a candidate: one access serves both.
     """
     prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
@@ -72,7 +72,7 @@ def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contrib
 
 @njit(cache=True, nogil=True)
 def take_back(tile: Tile, steps: Steps, cells: Integers, choice: Choice) -> None:
-    """Take the candidates that records over the bound do not keep out of the counts again; `choice` goes on."""
+    """Subtract the candidates that records over the bound drop from the counts; `choice` advances."""
     prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
         start, radix, values = _begin(tile, steps, step, prefix)
@@ -84,21 +84,21 @@ def take_back(tile: Tile, steps: Steps, cells: Integers, choice: Choice) -> None
 
 @njit(cache=True, nogil=True)
 def choose(valid: Flags, choice: Choice) -> Flags:
-    """Which records keep their candidate of one step, of those that hold one; `choice` goes on."""
-    kept = np.zeros(valid.shape[0], np.bool_)
+    """Return which records keep their candidate of one step, of those that have one; `choice` advances."""
+    is_kept = np.zeros(valid.shape[0], np.bool_)
     for i in range(valid.shape[0]):
         if valid[i]:
-            kept[i] = _keeps(choice, i)
-    return kept
+            is_kept[i] = _keeps(choice, i)
+    return is_kept
 
 
 @njit(cache=True, nogil=True)
 def _begin(
     tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]
 ) -> tuple[int, int, NDArray[np.unsignedinteger]]:
-    """Where the cells of the step begin, and the radix and the values of its last column.
+    """Return the place of the step's first cell, and the radix and the values of its last column.
 
-    `prefix` becomes the cell of every record over all other columns, unless it is that from the step before.
+    `prefix` becomes the cell of every record over all other columns, unless it is that of the step before.
     """
     last = steps.slots.shape[1] - 1
     same = step > 0
@@ -107,7 +107,8 @@ def _begin(
     if not same:
         prefix[:] = 0
         for j in range(last):
-            values, radix = tile[steps.slots[step, j]], np.int32(steps.radices[step, j])
+            values = tile[steps.slots[step, j]]
+            radix = np.int32(steps.radices[step, j])
             for i in range(prefix.shape[0]):
                 prefix[i] = prefix[i] * radix + values[i]
     return steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
@@ -115,17 +116,18 @@ def _begin(
 
 @njit(cache=True, nogil=True)
 def _keeps(choice: Choice, i: int) -> bool:
-    """Selection sampling: keep a candidate with probability needed / left (Knuth, TAOCP 2, 3.4.2, Algorithm S)."""
-    left, needed = np.uint64(choice.left[i]), np.uint64(choice.needed[i])
-    kept = _below(_word(choice.seeds[i], left), left) < needed
-    choice.left[i] -= 1
-    choice.needed[i] -= kept
-    return bool(kept)
+    """Keep a candidate with probability needed / remaining: selection sampling (Knuth, TAOCP 2, 3.4.2, Algorithm S)."""
+    remaining = np.uint64(choice.remaining[i])
+    needed = np.uint64(choice.needed[i])
+    is_kept = _below(_word(choice.seeds[i], remaining), remaining) < needed
+    choice.remaining[i] -= 1
+    choice.needed[i] -= is_kept
+    return bool(is_kept)
 
 
 @njit(cache=True, nogil=True)
 def _word(seed: np.uint64, number: np.uint64) -> np.uint64:
-    """Word `number` of the stream of a secret seed: SplitMix64 (Steele, Lea, Flood 2014), which is a counter and a mixer."""
+    """Return word `number` of the stream of a secret seed: SplitMix64 (Steele, Lea, Flood 2014), a counter and a mixer."""
     word = seed + number * np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -134,5 +136,5 @@ def _word(seed: np.uint64, number: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _below(word: np.uint64, limit: np.uint64) -> np.uint64:
-    """floor(word limit / 2^64): uniform below `limit` < 2^32 but for a bias of limit / 2^64."""
+    """Return floor(word limit / 2^64): uniform below `limit` < 2^32 but for a bias of limit / 2^64."""
     return ((word >> _HALF) * limit + (((word & _LOW) * limit) >> _HALF)) >> _HALF

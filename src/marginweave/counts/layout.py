@@ -1,4 +1,4 @@
-"""Where the cells of each set of columns are counted: in one dense array, or by sorted keys; and the tiles of a pass."""
+"""Layout of cells: each set of columns is counted in one dense array, or by sorted keys; and the tiles of a pass."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class Blocks(Protocol):
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The number of the first record of each block, and the number of all records at the end."""
+        """Number of the first record of each block, and number of all records at the end."""
         ...
 
     def table(self, block: int) -> EncodedTable:
-        """The records of one block."""
+        """Return the records of one block."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How the candidates of one length are counted; a function of public and released facts.
+    """The way in which the candidates of one length are counted; a function of public and released facts.
 
-    Sets of columns are counted densely while their cells are few, in canonical order, and by sorted keys where not. A record's
-    candidates have an order in which it chooses among them: first those of sets that are dense where memory does not matter,
-    all of them at length 1, where the sizes of private domains are private and no record's choice may depend on them. What
-    memory makes dense are the first of these, so that it changes no choice.
+    Sets of columns are counted densely while their cells are few, in canonical order, and otherwise by sorted keys. A record's
+    candidates have an order in which it chooses among them: first those of the sets that are dense where memory is unlimited.
+    At length 1 these are all sets, because the sizes of private domains are private and no record's choice may depend on them.
+    The sets that fit into memory are the first of these, so that memory changes no choice.
     """
 
     dense: tuple[Columns, ...]
     places: tuple[int, ...]
-    """Where the cells of each dense set begin, and where they end."""
+    """Place of the first cell of each dense set, and the end of the last."""
     valid: Flags
     """Which of those cells are candidates."""
     steps: Steps
@@ -66,14 +66,15 @@ class Layout:
 
     @property
     def tile_records(self) -> int:
-        """How many records of a tile."""
+        """Number of records of a tile."""
         return min(_TILE, max(_FEWEST, _TILE_FLAGS // max(1, len(self.sparse_steps))))
 
     def tiles(self, blocks: Blocks, span: Span) -> Iterator[tuple[int, Tile]]:
-        """The records of a span, tile by tile, each with the number of its first record."""
+        """Yield the records of a span, tile by tile, each with the number of its first record."""
         start, stop = span
         for block in range(bisect_right(blocks.offsets, start) - 1, len(blocks.offsets) - 1):
-            first, last = blocks.offsets[block], min(stop, blocks.offsets[block + 1])
+            first = blocks.offsets[block]
+            last = min(stop, blocks.offsets[block + 1])
             if first >= stop:
                 return
             if last <= max(first, start):
@@ -88,13 +89,15 @@ class Layout:
 
 
 def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout:
-    """The layout for these candidates, with at most so many dense cells.
+    """Return the layout for these candidates, with at most `most_dense` dense cells.
 
-    Of the table only the public widths of its sets are looked at.
+    It depends on the table only by the public widths of its sets.
     """
     widths = [1 if codes.ndim == 1 else codes.shape[1] for codes in blocks.table(0).codes]
     first_slot = [0, *accumulate(widths)]
-    dense, sparse, places = [], [], [0]
+    dense: list[Columns] = []
+    sparse: list[Columns] = []
+    places = [0]
     for columns in candidates.column_sets():
         end = places[-1] + math.prod(candidates.shape(columns))
         if candidates.length == 1 or (candidates.is_dense(columns) and end <= MAX_DENSE):
@@ -103,10 +106,13 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
         else:
             sparse.append(columns)
     fitting = bisect_right(places, min(most_dense, MAX_DENSE)) - 1
-    dense, sparse, places = dense[:fitting], dense[fitting:] + sparse, places[: fitting + 1]
+    sparse = dense[fitting:] + sparse
+    dense = dense[:fitting]
+    places = places[: fitting + 1]
 
     def choices(columns: Columns) -> Iterator[tuple[int, ...]]:
-        return product(*(range(first_slot[j], first_slot[j + 1]) for j in columns))
+        slots_of_columns = [range(first_slot[j], first_slot[j + 1]) for j in columns]
+        return product(*slots_of_columns)
 
     steps = [
         (place, columns, slots) for place, columns in zip(places[:-1], dense, strict=True) for slots in choices(columns)
@@ -129,6 +135,6 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
 
 
 def spans(blocks: Blocks, parts: int) -> list[Span]:
-    """The records cut into `parts` spans that are as long as each other, some of them empty where records are few."""
+    """Return the records cut into `parts` consecutive spans of equal length; some are empty where records are few."""
     records = blocks.offsets[-1]
     return list(pairwise(records * part // parts for part in range(parts + 1)))

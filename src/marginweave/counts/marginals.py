@@ -15,42 +15,45 @@ from marginweave.domain.masks import Clique
 
 AnyCodes = NDArray[np.integer]
 T = TypeVar("T")
-# As many rows at a time as stay in the processor's cache while all marginals are counted.
+# Number of rows at a time that remain in the processor's cache while all marginals are counted.
 _CHUNK = 1 << 14
 _CELLS_A_PASS = 1 << 23
 
 
 def cells(clique: Clique, sizes: Sequence[int]) -> int:
-    """Number of cells of a marginal: the product of the sizes of its attributes."""
+    """Return the number of cells of a marginal: the product of the sizes of its attributes."""
     return math.prod(sizes[a] for a in clique)
 
 
 def all_cliques(sizes: Sequence[int], length: int, cell_limit: int | None = None) -> tuple[Clique, ...]:
-    """All sets of `length` attributes with at most `cell_limit` cells, in lexicographic order.
+    """Return all sets of `length` attributes with at most `cell_limit` cells, in lexicographic order.
 
     DP: arithmetic on public sizes. Raises InputError unless 1 <= length <= number of attributes.
     """
     if not 1 <= length <= len(sizes):
         raise InputError(f"length ({length}) must be at least 1 and at most the number of attributes ({len(sizes)})")
-    found = itertools.combinations(range(len(sizes)), length)
-    return tuple(c for c in found if cell_limit is None or cells(c, sizes) <= cell_limit)
+    cliques = itertools.combinations(range(len(sizes)), length)
+    return tuple(clique for clique in cliques if cell_limit is None or cells(clique, sizes) <= cell_limit)
 
 
 def count_marginals(
     blocks: Iterable[Sequence[AnyCodes]], sizes: Sequence[int], cliques: Sequence[Clique]
 ) -> list[NDArray[np.int64]]:
-    """Exact counts of the combinations of each clique in all blocks of rows, by one pass over these; private.
+    """Return exact counts of the combinations of each clique in all blocks of rows, by one pass; private.
 
     Rows are numbered by mixed radix, code = ((a_1 s_2 + a_2) s_3 + a_3) …, and counted. Raises StageError for a code
     outside its size.
     """
     from marginweave.counts.marginal_kernel import add_counts
 
-    shapes = [tuple(sizes[a] for a in clique) for clique in cliques]
-    counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     attributes = sorted({attribute for clique in cliques for attribute in clique})
     place = {attribute: i for i, attribute in enumerate(attributes)}
-    layouts = [np.array([[place[a], sizes[a]] for a in clique], np.int64).reshape(-1, 2) for clique in cliques]
+    shapes: list[tuple[int, ...]] = []
+    layouts: list[NDArray[np.int64]] = []
+    for clique in cliques:
+        shapes.append(tuple(sizes[a] for a in clique))
+        layouts.append(np.array([[place[a], sizes[a]] for a in clique], np.int64).reshape(-1, 2))
+    counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for codes in blocks:
         for attribute in attributes:
             values = codes[attribute]
@@ -66,7 +69,7 @@ def count_marginals(
 
 
 def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[Clique]]:
-    """The cliques in their order, as many at a time as have room beside each other, so that few cells are held at once.
+    """Yield the cliques in their order, as many at a time as fit, so that few cells are in memory at once.
 
     DP: arithmetic on public sizes.
     """
@@ -74,15 +77,16 @@ def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[
 
 
 def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """The items in their order, in groups of which none weighs more than `most`, if it is not a single item that does."""
-    taken: list[T] = []
-    filled = 0
+    """Yield the items in their order, in groups that weigh at most `most`, apart from single items that weigh more."""
+    group: list[T] = []
+    group_weight = 0
     for item in items:
-        more = weight(item)
-        if taken and filled + more > most:
-            yield taken
-            taken, filled = [], 0
-        taken.append(item)
-        filled += more
-    if taken:
-        yield taken
+        item_weight = weight(item)
+        if group and group_weight + item_weight > most:
+            yield group
+            group = []
+            group_weight = 0
+        group.append(item)
+        group_weight += item_weight
+    if group:
+        yield group

@@ -1,1 +1,1 @@
-"""What was observed: noisy counts, by draws of this release, earlier releases and declared tables. All of it is public."""
+"""Observations: noisy counts, by draws of this release, earlier releases and declared tables. All of it is public."""

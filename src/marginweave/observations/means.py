@@ -1,4 +1,4 @@
-"""Means of observations: of several of one table, of the totals of many, and how far noise is from them."""
+"""Means of observations: of several of one table, of the totals of many, and their distance from a model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from marginweave.domain.masks import Clique
 from marginweave.observations.tables import Observation
 
 _ROUNDING = 1 / 12
-"""Variance of rounding, which a noisy count has beside that of its Gaussian."""
+"""Variance of rounding, which a noisy count has in addition to that of its Gaussian."""
 
 
 def estimate_total(measurements: Sequence[Observation]) -> float:
-    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c sigma^2.
+    """Return the record count by inverse-variance weighting of the totals: a total of c cells has the variance c sigma^2.
 
     Incomplete marginals are biased low and count only where there are no others; never below 0. DP: post-processing.
     Raises InputError without measurements.
@@ -32,21 +32,21 @@ def estimate_total(measurements: Sequence[Observation]) -> float:
 
 
 def expected_noise(sigma: float, cells: int) -> float:
-    """The mean L1 norm of Gaussian noise on so many cells: sqrt(2/pi) sigma cells. DP: arithmetic on public numbers."""
+    """Return the mean L1 norm of Gaussian noise on `cells` cells: sqrt(2/pi) sigma cells. DP: arithmetic on public numbers."""
     return math.sqrt(2 / math.pi) * sigma * cells
 
 
 def merge_observations(measurements: Sequence[Observation]) -> tuple[Observation, ...]:
-    """One measurement for each set of attributes: the mean of its measurements by their inverse variances, rounded.
+    """Return one measurement for each set of attributes: the mean of its measurements by their inverse variances, rounded.
 
     The mean of rounded Gaussian counts of variances v_i = sigma_i^2 + 1/12 has the variance V = 1 / sum 1/v_i. Rounded, it
     counts as a rounded Gaussian of sigma sqrt(V), whose own rounding is the 1/12 that every noisy count has. In order of
     first appearance. DP: post-processing.
     """
-    together: dict[Clique, list[Observation]] = {}
-    for m in measurements:
-        together.setdefault(m.attributes, []).append(m)
-    return tuple(group[0] if len(group) == 1 else _mean(group) for group in together.values())
+    groups: dict[Clique, list[Observation]] = {}
+    for measurement in measurements:
+        groups.setdefault(measurement.attributes, []).append(measurement)
+    return tuple(group[0] if len(group) == 1 else _mean(group) for group in groups.values())
 
 
 def _mean(group: Sequence[Observation]) -> Observation:
@@ -57,10 +57,10 @@ def _mean(group: Sequence[Observation]) -> Observation:
 
 
 def beyond_noise(m: Observation, expected: NDArray[np.float64]) -> float:
-    """How far beyond the noise of measuring it a set was from what a model `expected` of it, in records (L1).
+    """Return how far a set was from what a model `expected`, beyond the noise of measuring it, in records (L1).
 
-    Of a distance D and the expected norm N of the noise it is what `candidate_scores` compares, D - N, and at least 0. The
-    square of a measured distance is that of the noise more than that of the true one. DP: post-processing.
+    For a distance D and the expected norm N of the noise it is what `candidate_scores` compares, D - N, and at least 0. The
+    square of a measured distance is larger than that of the true one by that of the noise. DP: post-processing.
     """
     measured = float(np.abs(m.counts - expected).sum())
     noise = expected_noise(m.deviation, m.counts.size)
@@ -68,8 +68,8 @@ def beyond_noise(m: Observation, expected: NDArray[np.float64]) -> float:
 
 
 def chosen_misfit(chosen: Sequence[tuple[Observation, NDArray[np.float64]]]) -> float:
-    """How far beyond their noise chosen sets were from the model that chose them: a TVD, the mean of the sets.
+    """Return how far chosen sets were from the model that chose them, beyond their noise: a TVD, the mean of the sets.
 
-    `chosen` has for each its measurement and what the model said of it. DP: post-processing.
+    `chosen` has for each set its measurement and the model's marginal. DP: post-processing.
     """
     return float(np.mean([beyond_noise(m, expected) / (2 * float(expected.sum())) for m, expected in chosen]))

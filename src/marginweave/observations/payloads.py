@@ -1,9 +1,4 @@
-"""What is sealed of draws: the bytes of their results, and the digest of what their mechanisms are given.
-
-A digest is SHA-256 of an encoding that tells every input apart: lengths stand before or after what they count, numbers are
-little-endian. How inputs are cut into pieces, how much memory and how many cores there are changes nothing. So a draw that is
-repeated is given the same numbers, or is refused. Private: a digest is stored under a key.
-"""
+"""Payloads of draws, which are sealed: the bytes of results, of marginals and of a round's choice."""
 
 from __future__ import annotations
 
@@ -41,16 +36,15 @@ class DrawnLevel:
 
 
 def pack_level(drawn: DrawnLevel) -> bytes:
-    """Bytes of a released level."""
+    """Return the bytes of a released level."""
     level = drawn.level
-    return pack_arrays(
-        {"columns": level.columns, "values": level.values, "counts": level.counts},
-        {"noise": asdict(drawn.noise), "released": {str(j): labels for j, labels in drawn.released.items()}},
-    )
+    arrays = {"columns": level.columns, "values": level.values, "counts": level.counts}
+    released = {str(j): labels for j, labels in drawn.released.items()}
+    return pack_arrays(arrays, {"noise": asdict(drawn.noise), "released": released})
 
 
 def unpack_level(payload: bytes) -> DrawnLevel:
-    """The level that `pack_level` packed."""
+    """Return the level that `pack_level` packed."""
     arrays, meta = unpack_arrays(payload)
     noise = LevelNoise(**meta["noise"])
     return DrawnLevel(
@@ -61,10 +55,11 @@ def unpack_level(payload: bytes) -> DrawnLevel:
 
 
 def pack_aggregates(aggregates: Aggregates) -> bytes:
-    """Bytes of a set of aggregates."""
-    arrays = {
-        f"{level.length:03d}-{part}": getattr(level, part) for level in aggregates.levels for part in _LEVEL_PARTS
-    }
+    """Return the bytes of a set of aggregates."""
+    arrays = {}
+    for level in aggregates.levels:
+        for part in _LEVEL_PARTS:
+            arrays[f"{level.length:03d}-{part}"] = getattr(level, part)
     meta = {
         **asdict(aggregates.domain),
         "record_count": aggregates.record_count,
@@ -75,54 +70,59 @@ def pack_aggregates(aggregates: Aggregates) -> bytes:
 
 
 def unpack_aggregates(payload: bytes) -> Aggregates:
-    """The aggregates that `pack_aggregates` packed."""
+    """Return the aggregates that `pack_aggregates` packed."""
     arrays, meta = unpack_arrays(payload)
     noise = tuple(LevelNoise(**item) for item in meta["noise"])
+
+    def level(length: int) -> Level:
+        parts = {part: arrays[f"{length:03d}-{part}"] for part in _LEVEL_PARTS}
+        return Level(length=length, **parts)
+
     return Aggregates(
         domain=_domain(meta),
         record_count=meta["record_count"],
         record_deviation=meta["record_deviation"],
-        levels=tuple(
-            Level(length=n.length, **{part: arrays[f"{n.length:03d}-{part}"] for part in _LEVEL_PARTS}) for n in noise
-        ),
+        levels=tuple(level(level_noise.length) for level_noise in noise),
         noise=noise,
     )
 
 
 def pack_observations(measurements: Sequence[Observation]) -> bytes:
-    """Marginals of one draw."""
+    """Return the bytes of the marginals of one draw."""
     return pack_arrays(*_parts({"drawn": measurements}))
 
 
 def unpack_observations(payload: bytes) -> tuple[Observation, ...]:
-    """The marginals that `pack_observations` packed."""
+    """Return the marginals that `pack_observations` packed."""
     arrays, meta = unpack_arrays(payload)
     return _measurements(arrays, meta, "drawn")
 
 
 def observation_bytes(tables: Sequence[Counts | Floats]) -> int:
-    """At least as many bytes as `pack_observations` makes of marginals of these shapes."""
+    """Return at least as many bytes as `pack_observations` returns for marginals of these shapes."""
     return _HEAD_BYTES + sum(_MARGINAL_BYTES + 8 * (table.size + table.ndim) for table in tables)
 
 
 def pack_labels(labels: Labels) -> bytes:
-    """Discovered values by attribute."""
+    """Return the bytes of discovered values, by attribute."""
     return pack_arrays({}, {"released": {str(j): values for j, values in labels.items()}})
 
 
 def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
-    """The values that `pack_labels` packed."""
-    return {int(j): tuple(values) for j, values in unpack_arrays(payload)[1]["released"].items()}
+    """Return the values that `pack_labels` packed."""
+    _, meta = unpack_arrays(payload)
+    return {int(j): tuple(values) for j, values in meta["released"].items()}
 
 
 def pack_marginals(marginals: Marginals) -> bytes:
-    """Bytes of a set of marginals."""
-    arrays, meta = _parts({name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS})
+    """Return the bytes of a set of marginals."""
+    groups = {name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS}
+    arrays, meta = _parts(groups)
     return pack_arrays(arrays, {**meta, **asdict(marginals.domain), "misfit": marginals.misfit})
 
 
 def unpack_marginals(payload: bytes) -> Marginals:
-    """The marginals that `pack_marginals` packed."""
+    """Return the marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
     parts = {name: _measurements(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
     misfit = meta["misfit"] and ChosenMisfit(*meta["misfit"])
@@ -139,48 +139,55 @@ def _domain(meta: Mapping[str, Any]) -> Domain:
 
 
 def _parts(groups: Mapping[str, Sequence[Observation]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays by group and number, the levels of an attribute behind its number, and beside them what else a marginal has."""
-    numbered = [(f"{name}-{i:06d}", m) for name, group in groups.items() for i, m in enumerate(group)]
-    arrays = {name: m.counts for name, m in numbered}
-    arrays |= {f"{name}-level-{a}": level for name, m in numbered for a, level in m.coarser.items()}
-    return arrays, {
-        name: [[m.attributes, m.deviation, m.complete, m.noise] for m in group] for name, group in groups.items()
-    }
+    """Return arrays by group and number, with an attribute's level under its number, and the other fields of each marginal."""
+    arrays: dict[str, NDArray[Any]] = {}
+    levels: dict[str, NDArray[Any]] = {}
+    fields: dict[str, Any] = {}
+    for name, group in groups.items():
+        fields[name] = [[m.attributes, m.deviation, m.complete, m.noise] for m in group]
+        for i, observation in enumerate(group):
+            key = f"{name}-{i:06d}"
+            arrays[key] = observation.counts
+            levels |= {f"{key}-level-{a}": level for a, level in observation.coarser.items()}
+    return arrays | levels, fields
 
 
 def _measurements(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], name: str) -> tuple[Observation, ...]:
-    return tuple(
-        Observation(
+    observations = []
+    for i, (attributes, deviation, complete, noise) in enumerate(meta[name]):
+        key = f"{name}-{i:06d}"
+        levels = tuple(arrays.get(f"{key}-level-{a}") for a in attributes)
+        observation = Observation(
             attributes=tuple(attributes),
-            counts=arrays[f"{name}-{i:06d}"],
+            counts=arrays[key],
             deviation=deviation,
             complete=complete,
             noise=noise,
             levels=levels if any(level is not None for level in levels) else (),
         )
-        for i, (attributes, deviation, complete, noise) in enumerate(meta[name])
-        for levels in [tuple(arrays.get(f"{name}-{i:06d}-level-{a}") for a in attributes)]
-    )
+        observations.append(observation)
+    return tuple(observations)
 
 
 def pack_pick(clique: Clique, pace: int) -> bytes:
-    """A chosen marginal, and the pace of its round, by which the round goes on after a crash."""
+    """Return the bytes of a chosen marginal, and of the pace of its round, with which the round resumes after a crash."""
     return pack_arrays({}, {"clique": clique, "pace": pace})
 
 
 def unpack_pick(payload: bytes) -> tuple[Clique, int]:
-    """What `pack_pick` packed."""
-    meta = unpack_arrays(payload)[1]
+    """Return the marginal and the pace that `pack_pick` packed."""
+    _, meta = unpack_arrays(payload)
     return tuple(meta["clique"]), int(meta["pace"])
 
 
 def pack_tables(tables: Mapping[Clique, Table]) -> bytes:
-    """Exact marginals. Private."""
+    """Return the bytes of exact marginals. Private."""
     arrays = {f"{i:06d}": table for i, table in enumerate(tables.values())}
     return pack_arrays(arrays, {"cliques": list(tables)})
 
 
 def unpack_tables(payload: bytes) -> Iterator[tuple[Clique, Table]]:
-    """The exact marginals that `pack_tables` packed, in their order. Private."""
+    """Yield the exact marginals that `pack_tables` packed, in their order. Private."""
     arrays, meta = unpack_arrays(payload)
-    yield from ((tuple(clique), arrays[f"{i:06d}"]) for i, clique in enumerate(meta["cliques"]))
+    for i, clique in enumerate(meta["cliques"]):
+        yield tuple(clique), arrays[f"{i:06d}"]

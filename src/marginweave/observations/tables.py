@@ -25,9 +25,9 @@ class Observation:
 
     `counts` has one axis for each of `attributes` (which increase); an attribute that can be missing has the missing value as
     its last code. `deviation` is the standard deviation of the noise of one cell, in records, `noise` its kind. `complete` is
-    False where the contribution of a record was bounded across marginals, so that the cells together fall short of the record
+    False where the contribution of a record was bounded across marginals, so that the sum of cells is less than the record
     count. `levels`, where there are any, has the code by which every code of an attribute is counted, where bins are joined or
-    values merged, and None for an attribute whose codes are all told apart. Raises InputError where these do not fit together.
+    values merged, and None for an attribute whose codes are all separate. Raises InputError where these do not fit together.
     """
 
     attributes: Clique
@@ -47,20 +47,20 @@ class Observation:
 
     @property
     def coarser(self) -> dict[int, NDArray[np.int64]]:
-        """The coarser code of every code, of each attribute that is counted coarser."""
+        """Coarser code of every code, for each attribute that is counted by coarser codes."""
         levels = zip(self.attributes, self.levels, strict=True) if self.levels else ()
         return {attribute: level for attribute, level in levels if level is not None}
 
     @property
     def codes(self) -> tuple[NDArray[np.int64], ...]:
-        """Of each attribute the code by which every code is counted, coarser or not."""
+        """Code by which every code is counted, coarser or not, for each attribute."""
         levels = self.levels or (None,) * self.counts.ndim
         sizes = zip(levels, self.counts.shape, strict=True)
         return tuple(np.arange(size) if level is None else level for level, size in sizes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many codes each attribute has, at its finest."""
+        """Number of codes of each attribute, at its finest."""
         coarser = self.coarser
         sizes = zip(self.attributes, self.counts.shape, strict=True)
         return tuple(len(coarser[a]) if a in coarser else size for a, size in sizes)
@@ -71,8 +71,9 @@ class Observation:
         return float(self.counts.sum())
 
     def without_last(self, attributes: Collection[int]) -> Observation:
-        """The same without the cells of the last code of some attributes."""
-        counts, levels = self.counts, list(self.levels)
+        """Return the marginal without the cells of the last code of some attributes."""
+        counts = self.counts
+        levels = list(self.levels)
         for axis, attribute in enumerate(self.attributes):
             if attribute not in attributes:
                 continue
@@ -84,14 +85,15 @@ class Observation:
         return replace(self, counts=counts, levels=tuple(levels))
 
     def unmerged(self, codes: Sequence[NDArray[np.int64]]) -> Observation:
-        """The same by the codes that were merged into its own; `codes` has the new code of every code, of all attributes."""
-        own = [counted[codes[a]] for a, counted in zip(self.attributes, self.codes, strict=True)]
-        apart = (np.array_equal(new, np.arange(size)) for new, size in zip(own, self.counts.shape, strict=True))
-        levels = tuple(None if same else new for same, new in zip(apart, own, strict=True))
-        return replace(self, levels=levels if any(level is not None for level in levels) else ())
+        """Return the marginal by the codes before merging; `codes` has the merged code of every code, of all attributes."""
+        levels: list[NDArray[np.int64] | None] = []
+        for attribute, counted, size in zip(self.attributes, self.codes, self.counts.shape, strict=True):
+            level = counted[codes[attribute]]
+            levels.append(None if np.array_equal(level, np.arange(size)) else level)
+        return replace(self, levels=tuple(levels) if any(level is not None for level in levels) else ())
 
     def renumbered(self, attributes: Sequence[int]) -> Observation:
-        """The same with these numbers of its attributes, in their order."""
+        """Return the marginal with these numbers of its attributes, in their order."""
         order = sorted(range(len(attributes)), key=attributes.__getitem__)
         return replace(
             self,
@@ -101,15 +103,17 @@ class Observation:
         )
 
     def scale(self, total: float) -> float:
-        """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""
-        return total / self.total if not self.complete and self.total > 0 else 1.0
+        """Return the factor of cells and deviation that gives an incomplete marginal `total` records; else 1."""
+        if self.complete or self.total <= 0:
+            return 1.0
+        return total / self.total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CensoredObservation(Observation):
-    """A noisy marginal of which only counts that reached a threshold are known.
+    """A noisy marginal in which only counts that reached a threshold are known.
 
-    Of the shape of `counts`: `released` cells have their count, `hidden` ones one below `cut`, the others were never counted.
+    In the shape of `counts`: `released` cells have their count, `hidden` ones a count below `cut`, others were never counted.
     """
 
     released: NDArray[np.bool_]
@@ -118,9 +122,9 @@ class CensoredObservation(Observation):
 
 
 class ChosenMisfit(NamedTuple):
-    """How far beyond their noise chosen sets were from the model (`counts.rounds.chosen_misfit`, a TVD).
+    """Distance of chosen sets from the model beyond their noise (`counts.rounds.chosen_misfit`, a TVD).
 
-    Of the quarter that was chosen `first`, and of the one that was chosen `last`.
+    For the quarter that was chosen `first`, and for the quarter that was chosen `last`.
     """
 
     first: float
@@ -129,15 +133,15 @@ class ChosenMisfit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Marginals:
-    """A whole set of released marginals, as they were drawn.
+    """A set of released marginals, as they were drawn.
 
-    `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
-    is one, or the code of cells that are not as declared, which `consistent` ones ignore where it is not kept).
-    `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
-    them over these codes, and behind them known tables, after `make_consistent`; empty before.
-    `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
-    order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.
-    `misfit` is how far beyond their noise the sets that rounds chose were from the model that chose them; None without rounds.
+    `one_way` has one marginal for each attribute, in order, over the codes of `domain`. The last code is the missing value,
+    where there is one, or that of cells that are not as declared, which `consistent` marginals ignore where it is not kept.
+    `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of them over
+    these codes, followed by known tables, after `make_consistent`; empty before.
+    `pooled` are the drawn ones combined with those of earlier releases, over the codes of `one_way` and `larger` and in their
+    order; empty without any. `coarse` are drawn marginals with columns at a coarser level, which are not in `larger` or others.
+    `misfit` is how far the sets that rounds chose were from the model that chose them, beyond noise; None without rounds.
     """
 
     domain: Domain
@@ -150,11 +154,13 @@ class Marginals:
 
     @property
     def drawn(self) -> tuple[Observation, ...]:
-        """All that were drawn, those at a coarser level last."""
+        """All drawn marginals, those at a coarser level last."""
         return (*self.one_way, *self.larger, *self.coarse)
 
     @property
     def measured(self) -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
-        """Those of one attribute and the larger ones, each the drawn ones, or pooled with what earlier releases measured."""
+        """Marginals of one attribute, and larger ones: as drawn, or pooled with those of earlier releases."""
+        if not self.pooled:
+            return self.one_way, self.larger
         single = len(self.one_way)
-        return (self.pooled[:single], self.pooled[single:]) if self.pooled else (self.one_way, self.larger)
+        return self.pooled[:single], self.pooled[single:]

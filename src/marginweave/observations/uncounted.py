@@ -1,4 +1,4 @@
-"""Rows that are not counted, as subjects have more than the cap, by noisy numbers. DP: post-processing of a draw."""
+"""Rows that are not counted because subjects have more than the cap, by noisy numbers. DP: post-processing of a draw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEVEL = 0.95
 
 
 def uncounted_rows(subjects: int, rows: int, *, cap: int, most: int, sigma: float) -> UncountedRows:
-    """What a draw says of subjects with more than `cap` rows.
+    """Return what a draw says about subjects with more than `cap` rows.
 
     Args:
         subjects: `most` times how many there are, with noise.
@@ -35,6 +35,6 @@ def uncounted_rows(subjects: int, rows: int, *, cap: int, most: int, sigma: floa
 
 
 def unpack_uncounted(fields: Mapping[str, Any]) -> UncountedRows:
-    """What `dataclasses.asdict` made a mapping of, read back from JSON."""
+    """Return the rows of a mapping of `dataclasses.asdict`, read back from JSON."""
     ends = {name: tuple(fields[name]) for name in ("subjects_ends", "rows_ends")}
     return UncountedRows(**{**fields, **ends})

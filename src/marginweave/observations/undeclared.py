@@ -1,11 +1,11 @@
-"""Whether cells that are not as declared are in a table, by their noisy counts. DP: post-processing.
+"""Test whether a table has cells that are not as declared, by their noisy counts. DP: post-processing.
 
-Where a configuration says nothing of a cell that is empty or outside, it has a code of its own (`Sections.with_undeclared`);
-of a value of a set it is counted which records have one (`Sections.indicated_sets`).
-The test holds over all columns together: where all cells of a table are as declared, a code is kept in one of 1,000 releases at
+Where a configuration does not declare a cell that is empty or outside, the cell has a separate code
+(`Sections.with_undeclared`). For a set, the records with such a value are counted (`Sections.indicated_sets`).
+The test holds for all columns jointly: where all cells of a table are as declared, a code is kept in one of 1,000 releases at
 most (Bonferroni: each of m columns is tested at 1/1,000 m, and noise alone is as large with half of this probability).
-A code that is not kept had no more records than noise hides. What was counted there is left out of what makes records; tables
-stay as they were drawn, so that a sum over all codes of a column has all records, with the noise of one cell more.
+A code that is not kept had no more records than noise hides. Its count is left out of what makes records. Tables remain as
+they were drawn, so that a sum over all codes of a column has all records, with the noise of one cell more.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from marginweave.observations.compression import Compression, released_compressi
 from marginweave.observations.tables import Observation
 
 FALSE_ALARMS = 1e-3
-"""How often a release keeps a code at most, where all cells are as declared."""
+"""The largest share of releases that keep a code where all cells are as declared."""
 _LEVEL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class _NoisyCount:
-    """A noisy count, of which `explained` records at most are of other cells."""
+    """A noisy count, in which at most `explained` records are records of other cells."""
 
     count: int
     sigma: float
@@ -39,16 +39,16 @@ class _NoisyCount:
     noise: NoiseName = "rounded-gaussian"
 
     def cells(self, name: str, columns: int) -> UndeclaredCells:
-        """Of the attribute of that name, one of so many that are tested together.
+        """Return the cells of the attribute `name`, one of `columns` that are tested jointly.
 
         A count that is found is known because it passed the test, which lifts it: its lower end takes that back.
         """
         half = noise_reach(self.noise, self.sigma, _LEVEL)
         least = self.count - self.explained
         largest_noise = noise_reach(self.noise, self.sigma, 1 - FALSE_ALARMS / columns)
-        found = least > largest_noise
+        is_found = least > largest_noise
         low = max(least - half, 0)
-        if found and self.sigma:
+        if is_found and self.sigma:
             low = min(low, least_selected(self.noise, self.sigma, least, largest_noise + 1, _LEVEL))
         return UndeclaredCells(
             name=name,
@@ -56,69 +56,71 @@ class _NoisyCount:
             deviation=self.sigma,
             low=low,
             high=max(self.count, 0) + half,
-            found=found,
-            kept=found,
+            found=is_found,
+            kept=is_found,
         )
 
 
 def measured_undeclared(
     configuration: Configuration, one_way: Sequence[Observation], larger: Sequence[Observation] = ()
 ) -> tuple[UndeclaredCells, ...]:
-    """By the marginals of single attributes and all larger ones, in which the last code of an attribute is that of such cells.
+    """Return the undeclared cells by the marginals, in which the last code of an attribute is that of such cells.
 
     Each table with the attribute counts the same records, by the sum of the cells with this code; the count is the mean of
-    these sums by precision (1 / variance). Behind the single attributes are the marginals of `indicated_sets`, which are in no
-    larger one. Bounds of the configuration are those that were bought.
+    these sums by precision (1 / variance). In `one_way` the marginals of `indicated_sets` follow those of attributes; they are
+    in no larger one. `configuration` has the bounds that were drawn.
     """
     names = (*(attribute.name for attribute in configuration.attributes), *configuration.indicated_sets)
     places = {name: place for place, name in enumerate(names)}
     counts = {}
     for name in (*configuration.undeclared, *configuration.indicated_sets):
         place = places[name]
-        tables = [one_way[place], *(m for m in larger if place in m.attributes and m.complete)]
-        counts[name] = _counted(place, tables)
+        larger_tables = [m for m in larger if place in m.attributes and m.complete]
+        counts[name] = _counted(place, [one_way[place], *larger_tables])
     return _decided(configuration, counts)
 
 
 def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
-    """How many records have the last code of an attribute, by all tables with it; the first is that of the attribute alone."""
-    alone, *larger = tables
-    last = [alone.counts[-1:], *(m.counts.take(-1, m.attributes.index(place)) for m in larger)]
+    """Return how many records have the last code of an attribute, by all tables with it; the first is its own marginal."""
+    one_way, *larger = tables
+    last = [one_way.counts[-1:], *(m.counts.take(-1, m.attributes.index(place)) for m in larger)]
     precision = np.array([1 / (cells.size * m.deviation**2) for cells, m in zip(last, tables, strict=True)])
     sums = np.array([float(cells.sum()) for cells in last])
     return _NoisyCount(
         count=round(float(sums @ precision / precision.sum())),
         sigma=float(precision.sum() ** -0.5),
-        noise=alone.noise,
+        noise=one_way.noise,
     )
 
 
 def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut: int) -> tuple[UndeclaredCells, ...]:
-    """By the combinations of length 1: what is left of the record count, which has noise of its own.
+    """Return the undeclared cells by the combinations of length 1: the record count, which has noise, less these.
 
-    Where a column does not always apply it is what is left of the records in which it does (`_applicable`). Of a value below
-    the threshold up to so many records are none of these, and in every column as many as `cut`, the records that bounding
+    Where a column does not always apply, the records in which it does replace the record count (`_applicable`). Each value
+    below the threshold may explain up to that many records. In every column `cut` records are explained: those that bounding
     contributions takes values from.
     """
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
-    rows, noise = dict(aggregates.levels[0].by_columns()), aggregates.noise[0]
+    first_level = aggregates.levels[0]
+    rows = dict(first_level.by_columns())
+    noise = aggregates.noise[0]
     counts = {}
     for name in configuration.undeclared:
         place = places[name]
-        held = aggregates.levels[0].counts[rows.get((place,), slice(0, 0))]
+        released = first_level.counts[rows.get((place,), slice(0, 0))]
         values = aggregates.domain.sizes[place]
         records, variance = _applicable(configuration, aggregates, name)
         sigma = float(np.sqrt(values * noise.deviation**2 + variance))
-        below = (values - len(held)) * noise.threshold
-        counts[name] = _NoisyCount(count=records - int(held.sum()), sigma=sigma, explained=below + cut)
+        below = (values - len(released)) * noise.threshold
+        counts[name] = _NoisyCount(count=records - int(released.sum()), sigma=sigma, explained=below + cut)
     return _decided(configuration, counts)
 
 
 def _applicable(configuration: Configuration, aggregates: Aggregates, name: str) -> tuple[int, float]:
-    """How many records a column applies to, and the variance of the noise: the record count where it always does.
+    """Return how many records a column applies to, and the variance of the noise: the record count where it always does.
 
-    Else it is the sum of the released combinations of the columns that decide. Thresholds and bounded contributions take from
-    these, so that there are no fewer cells that are not as declared than follow from it.
+    Else it is the sum of the released combinations of the columns that decide. Thresholds and bounded contributions lower
+    this sum, so that there are at least as many undeclared cells as follow from it.
     """
     if name not in configuration.missing_by_rule:
         return aggregates.record_count, aggregates.record_deviation**2
@@ -137,30 +139,35 @@ def _applicable(configuration: Configuration, aggregates: Aggregates, name: str)
 def declared_compression(
     configuration: Configuration, labels: Sequence[Sequence[str]], one_way: Sequence[Observation]
 ) -> Compression:
-    """Return which rare values are measured together, of declared ones alone: no code of other cells is among them.
+    """Return which rare values are measured together, only among declared ones: no code of other cells is merged.
 
-    So larger tables count such cells apart from all others, and what these say of them decides as well.
+    So larger tables count such cells separately from all others, and their counts of these decide as well.
     DP: post-processing of the drawn marginals of single attributes.
     """
     declared = configuration.with_undeclared(())
     coded = ignored_attributes(declared, labels, one_way)
-    alone = [m.without_last(coded) for m in one_way]
-    return released_compression(alone, configuration.marginal_settings, structural_masks(declared, labels))
+    declared_marginals = [m.without_last(coded) for m in one_way]
+    masks = structural_masks(declared, labels)
+    return released_compression(declared_marginals, configuration.marginal_settings, masks)
 
 
 def ignored_attributes(
     estimated: Configuration, labels: Sequence[Sequence[str]], one_way: Sequence[Observation]
 ) -> frozenset[int]:
-    """Return the attributes whose tables have one code, the last, that the configuration of estimates has not."""
+    """Return the attributes whose tables have one code, the last, that the configuration of estimates does not have."""
     sizes = domain_sizes(estimated.attributes, labels)
     return frozenset(place for place, measured in enumerate(one_way) if measured.counts.size > sizes[place])
 
 
 def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:
-    """The decision on each; neither a set nor a column of known counts has such a code."""
-    known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
-    found = {name: count.cells(name, len(counts)) for name, count in counts.items()}
-    sets = configuration.indicated_sets
-    found = {name: replace(cells, kept=cells.kept and name not in known) for name, cells in found.items()}
-    found |= {name: replace(found[name], kept=False, of_set=True) for name in sets}
-    return tuple(found[name] for name in counts)
+    """Return the decision on each column; neither a set nor a column of known counts has such a code."""
+    known_columns = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
+    decided = []
+    for name, count in counts.items():
+        cells = count.cells(name, len(counts))
+        if name in configuration.indicated_sets:
+            cells = replace(cells, kept=False, of_set=True)
+        elif name in known_columns:
+            cells = replace(cells, kept=False)
+        decided.append(cells)
+    return tuple(decided)

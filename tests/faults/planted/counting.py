@@ -34,15 +34,15 @@ FAULTS = (
     Fault(
         name="a record gives its first combinations, in the order of columns",
         file="src/marginweave/counts/kernels.py",
-        text="kept = _below(_word(choice.seeds[i], left), left) < needed",
-        instead="kept = needed > np.uint64(0)",
+        text="is_kept = _below(_word(choice.seeds[i], remaining), remaining) < needed",
+        instead="is_kept = needed > np.uint64(0)",
         killed_by=(_SUBSETS,),
     ),
     Fault(
         name="the last combinations of a record are kept too often",
         file="src/marginweave/counts/kernels.py",
-        text="kept = _below(_word(choice.seeds[i], left), left) < needed",
-        instead="kept = left <= needed or _below(_word(choice.seeds[i], left), left + np.uint64(1)) < needed",
+        text="is_kept = _below(_word(choice.seeds[i], remaining), remaining) < needed",
+        instead="is_kept = remaining <= needed or _below(_word(choice.seeds[i], remaining), remaining + np.uint64(1)) < needed",
         killed_by=(_SUBSETS,),
     ),
     Fault(
@@ -89,11 +89,11 @@ FAULTS = (
     Fault(
         name="a private domain is that of the rows, not of what bounding left of them",
         file="src/marginweave/counts/bounded_counts.py",
-        text="found = np.flatnonzero(counts[first : first + _STRETCH]) + first",
+        text="cells = np.flatnonzero(counts[first : first + _STRETCH]) + first",
         instead=(
-            "found = np.flatnonzero(counts[first : first + _STRETCH]) + first\n"
+            "cells = np.flatnonzero(counts[first : first + _STRETCH]) + first\n"
             "            if len(columns) == 1:\n"
-            "                found = np.arange(first, min(first + _STRETCH, len(counts) - 1))"
+            "                cells = np.arange(first, min(first + _STRETCH, len(counts) - 1))"
         ),
         killed_by=("tests/laws/test_level_draw.py::test_the_domain_is_formed_after_bounding",),
     ),

@@ -66,8 +66,8 @@ FAULTS = (
     Fault(
         name="single columns alone decide whether cells are not as declared",
         file="src/marginweave/observations/undeclared.py",
-        text="*(m for m in larger if place in m.attributes and m.complete)",
-        instead="*(m for m in larger[:0])",
+        text="m for m in larger if place in m.attributes and m.complete",
+        instead="m for m in larger[:0]",
         killed_by=("tests/unit/counts/test_undeclared.py::test_larger_tables_decide_as_well",),
     ),
     Fault(
