@@ -163,16 +163,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         print_json([asdict(answer) for answer in answers])
         return
     if as_csv:
-        from marginweave.answers.answer import group_columns
-
-        groups = [group_columns(answer.group) for answer in answers]
-        names = list(dict.fromkeys(name for group in groups for name in group))
-        others = [field.name for field in fields(answers[0]) if field.name not in ("question", "group")]
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["question", *names, *others])
-        for answer, group in zip(answers, groups, strict=True):
-            labels = (group.get(name, "") for name in names)
-            writer.writerow([answer.question, *labels, *(getattr(answer, name) for name in others)])
+        _print_csv(answers)
         return
     levels = {answer.level for answer in answers if answer.level is not None}
     several = len({(answer.question, answer.of) for answer in answers}) > 1 or len(levels) > 1
@@ -198,6 +189,21 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         out.print(
             "Of a column with bins it reaches from the least to the largest number they hold, wherever values lie inside."
         )
+
+
+def _print_csv(answers: Sequence[Answer]) -> None:
+    """Print a line for each answer: its question, its group by the names that have a column, and its fields."""
+    from marginweave.answers.answer import group_columns
+
+    groups = [group_columns(answer.group) for answer in answers]
+    group_names = list(dict.fromkeys(name for group in groups for name in group))
+    answer_names = [field.name for field in fields(answers[0]) if field.name not in ("question", "group")]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["question", *group_names, *answer_names])
+    for answer, group in zip(answers, groups, strict=True):
+        labels = [group.get(name, "") for name in group_names]
+        values = [getattr(answer, name) for name in answer_names]
+        writer.writerow([answer.question, *labels, *values])
 
 
 def _of(answer: Answer) -> str:
