@@ -1,1 +1,1 @@
-"""The stages: each opens what the one before has written, checks it, calls the library, and writes what it made."""
+"""Stages of a release: each opens the result of the stage before, checks it, calls the library, and writes its own result."""

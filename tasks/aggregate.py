@@ -1,4 +1,4 @@
-"""Stage `aggregate`: one draw of the plan; and the collection of what was drawn."""
+"""Stage `aggregate`: make one draw of the plan; and the stages that collect the draws."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ def aggregate(reference: RunReference, counted: StageResult, name: str) -> Stage
 
 @stage("collect bounds")
 def collect_bounds(reference: RunReference) -> StageResult:
-    """The private bounds that were drawn: from here on `resolved` has them in their place. DP: post-processing."""
+    """Write the private bounds that were drawn: from here on `resolved` has them in their place. DP: post-processing."""
     bounds = drawn_bounds(RunDraws(reference))
-    return reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(bounds, sort_keys=True).encode())
+    content = json.dumps(bounds, sort_keys=True).encode()
+    return reference.derived.checkpoint(BOUNDS, [], lambda: content)
 
 
 @stage("collect")
 def collect(reference: RunReference) -> StageResult:
-    """One set of counts from the committed draws and earlier releases; from here on no stage is given a private file.
+    """Collect the counts of the committed draws and of earlier releases; from here on no stage gets a private file.
 
     DP: post-processing.
     """
     drawn = RunDraws(reference)
-    results = [drawn.result(one) for one in reference.plan.draws if drawn.is_committed(one)]
+    results = [drawn.result(draw) for draw in reference.plan.draws if drawn.is_committed(draw)]
     public = reference.derived
 
     def compute() -> bytes:

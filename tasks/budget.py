@@ -1,4 +1,4 @@
-"""The task of the stage: reserve the whole plan of a release before its first draw."""
+"""Stage `budget`: reserve the whole plan of a release before its first draw."""
 
 from __future__ import annotations
 
@@ -17,21 +17,26 @@ from .stage import stage
 
 @stage("budget")
 def reserve_budget(reference: RunReference, plan: Plan, actor: str) -> None:
-    """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
+    """Record every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
 
-    Every draw that is still to come has its secret before it is booked. From here on this attempt holds the release's
-    lease, and what an earlier one had begun is settled.
+    Every draw that was not begun gets its secret before it is reserved. From here on this attempt holds the release's
+    lease, and the draws that an earlier attempt had begun are settled.
 
     Raises:
         BudgetError: the account does not admit the release; nothing was drawn.
         InputError: the release was reserved with another plan.
     """
-    configuration, corrected = reference.configuration, reference.manifest.supersedes
-    release, ledger = reference.manifest.release, reference.ledger
-    known = ledger.releases.find(release)
-    begun = frozenset[str]() if known is None else {draw.name for draw in known.draws if draw.state != State.RESERVED}
-    for name in (draw.name for draw in plan.draws if draw.name not in begun):
-        reference.secrets.make(release, name)
+    configuration = reference.configuration
+    corrected = reference.manifest.supersedes
+    release = reference.manifest.release
+    ledger = reference.ledger
+    record = ledger.releases.find(release)
+    begun: set[str] = set()
+    if record is not None:
+        begun = {draw.name for draw in record.draws if draw.state != State.RESERVED}
+    for draw in plan.draws:
+        if draw.name not in begun:
+            reference.secrets.make(release, draw.name)
     request = ReleaseRequest(
         dataset=configuration.dataset,
         release=release,

@@ -1,4 +1,4 @@
-"""The task of the stage: synthetic records as a table of the declared columns."""
+"""Stage `decode`: turn synthetic records into a table of the declared columns."""
 
 from __future__ import annotations
 
@@ -26,35 +26,39 @@ if TYPE_CHECKING:
 def decode(
     reference: DerivedReference, synthesized: StageResult, normalized: StageResult, suite: Path | None
 ) -> StageResult:
-    """The synthetic table, held against its contract and the suite for synthetic output. DP: post-processing.
+    """Write the synthetic table, checked by its contract and the suite for synthetic output. DP: post-processing.
 
-    The blocks are those of `synthesized`, one of them a core in memory at once, unless there is a suite.
+    It has the blocks of `synthesized`. One block for each core is in memory at a time; with a suite, the whole table is.
 
     Raises:
-        StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` goes on
+        StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` continues
             once the suite was changed.
     """
 
     def compute() -> Iterator[bytes]:
-        whole, blocks = load_counts(reference, normalized), reference.load_blocks(synthesized)
-        configuration = reference.estimated(whole.domain)
-        counts = released_counts(whole, configuration)
-        domain, known = counts.domain, label_counts(counts)
-        contract, tables = records_contract(configuration), []
+        normalized_counts = load_counts(reference, normalized)
+        blocks = reference.load_blocks(synthesized)
+        configuration = reference.estimated(normalized_counts.domain)
+        counts = released_counts(normalized_counts, configuration)
+        domain = counts.domain
+        counts_by_label = label_counts(counts)
+        contract = records_contract(configuration)
+        seed = configuration.synthesize.seed
+        types = reference.types
+        tables = []
 
-        def decoded(block: int) -> bytes:
-            codes = unpack_codes(blocks[block])
-            seed, types = configuration.synthesize.seed, reference.types
-            table = decode_table(codes, domain, configuration, seed, block, known, types=types)
+        def decode_block(number: int) -> bytes:
+            codes = unpack_codes(blocks[number])
+            table = decode_table(codes, domain, configuration, seed, number, counts_by_label, types=types)
             contract.check(table)
             return pack_table(typed_table(table, domain, configuration, types))
 
-        for packed in LocalEngine().map(decoded, range(len(blocks))):
+        for packed in LocalEngine().map(decode_block, range(len(blocks))):
             yield packed
             if suite is not None:
                 tables.append(unpack_table(packed).replace_schema_metadata(None))
         if suite is not None:
-            # the whole table, as the suite may have rules about all of a column
+            # On the whole table, because a rule of the suite may be about all cells of a column.
             broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables))
             if broken:
                 rules = "; ".join(broken)

@@ -1,7 +1,7 @@
-"""The task of the stage: encode the clean records, and complete them; checkpoint the codes.
+"""Stage `encode`: encode the clean records, complete them, and write the codes.
 
-Missing values become draws, and the table gets a public number of records, once bounds are known and values are codes; a draw
-that is binned is a draw of its bin.
+Missing values are imputed at random, and the table gets a public number of records, here and not before: bounds must be known,
+and values must be codes. To impute a code is the same as to impute a value and bin it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from .stage import stage
 
 @stage("encode")
 def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
-    """The encoded table, one small unsigned integer a value; missing values imputed and the table resized where declared."""
+    """Write the encoded table, a small unsigned integer for each value; impute missing values and resize where declared."""
     configuration = reference.counted
 
     def compute() -> Iterator[bytes]:
-        clean, key = CleanBlocks(reference.load_blocks(preprocessed)), reference.key_file.read_bytes()
-        return coding.pack_blocks(_checked(encode_blocks(clean, configuration, key), configuration))
+        clean = CleanBlocks(reference.load_blocks(preprocessed))
+        key = reference.key_file.read_bytes()
+        tables = encode_blocks(clean, configuration, key)
+        return coding.pack_blocks(_check_tables(tables, configuration))
 
     return reference.checkpoint_blocks("encode", [preprocessed.digest, configuration.digest], compute)
 
 
-def _checked(tables: Iterator[EncodedTable], configuration: Configuration) -> Iterator[EncodedTable]:
+def _check_tables(tables: Iterator[EncodedTable], configuration: Configuration) -> Iterator[EncodedTable]:
+    """Yield the tables, each after a check of its codes."""
+    attributes = (*configuration.attributes, *configuration.indicators)
     for table in tables:
-        attributes = (*configuration.attributes, *configuration.indicators)
         check_codes(attributes, table.sizes, table.codes, "encode", complete=True)
         yield table

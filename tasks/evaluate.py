@@ -1,9 +1,8 @@
-"""The task of the releasable evaluation: synthetic records against the released counts; it cannot open a private file."""
+"""Stage `evaluate`: compare synthetic records with the released counts; it cannot open a private file."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
@@ -21,8 +20,9 @@ from marginweave.evaluate.verdict import DrawFacts, release_verdict
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import Aggregates
+from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Marginals
-from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
+from marginweave.released.evaluation import BrokenRule, DistanceBounds, ErrorParts, Evaluation
 from marginweave.runs.capabilities import DerivedReference, StageResult
 
 from .normalize import load_counts, released_counts
@@ -37,106 +37,135 @@ _RELEASED = (
     + "; what was suppressed is not known and no part of it"
 )
 _MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="those of the rows as prepared")
-
-
 _INPUTS = ("synthesize", "normalize", "decode", "collect", "fit")
 
 
 @stage("evaluate")
 def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> StageResult:
-    """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
+    """Measure how well the synthetic records keep the released counts and the rules, and bound their distance from the rows.
 
     `parts` has the results of `collect`, `normalize`, `synthesize` and `decode`; and of `fit`, where there is a model: its
-    error is listed apart from that of the records.
+    error is listed separately from the error of the records.
     DP: post-processing.
     """
-    synthesized = parts["synthesize"]
 
     def compute() -> bytes:
-        whole = load_counts(reference, parts["normalize"])
-        configuration = reference.estimated(whole.domain)
-        counts = released_counts(whole, configuration)
-        blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
+        normalized = load_counts(reference, parts["normalize"])
+        configuration = reference.estimated(normalized.domain)
+        counts = released_counts(normalized, configuration)
+        blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
         records = Records(blocks, counts.domain, configuration.memory)
         rules, tallies = _rules_and_numbers(reference, parts["decode"], configuration)
-        more: dict[str, Any] = {"counted": configuration.counted_with(counts.bounds)}
-        drawn = _as_drawn(load_counts(reference, parts["collect"]))
+        drawn = _without_earlier(load_counts(reference, parts["collect"]))
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
-        pooled = whole if isinstance(whole, Marginals) else None
+        pooled = normalized if isinstance(normalized, Marginals) else None
         compression = None if pooled is None else compression_of(pooled, configuration)[1]
         numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
-        if numbers:
-            more["numbers"] = numbers
-        if (fitted := parts.get("fit")) is not None:
-            model = unpack_mixture(reference.load(fitted)).conditioned()
-            spread = None if compression is None else Spread.of(compression)
-            more["model"] = error_parts(records, counts, model, spread)
+        model_error = _model_error(reference, parts.get("fit"), records, counts, compression)
         bounds = _bounds(drawn, records, configuration)
-        # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
-        together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
+        # The verdict uses all counts, earlier releases included. The published bounds are of this release's draws alone.
+        verdict_bounds = bounds.marginals
+        if pooled and pooled.pooled:
+            verdict_bounds = marginal_bounds(pooled, records, configuration)
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
-        related, of_model = agreement.association.cramers_v, more.get("model", ())
-        facts = DrawFacts(
-            lone=_lone(pooled, reference.configuration),
-            misfit=None if marginals_drawn is None else marginals_drawn.misfit,
-            unreleased=_unreleased(marginals_drawn),
+        verdict = release_verdict(
+            verdict_bounds,
+            counts,
+            configuration,
+            compression,
+            agreement.association.cramers_v,
+            model=model_error or (),
+            facts=_draw_facts(marginals_drawn, pooled, reference.configuration),
         )
-        judged = release_verdict(together, counts, configuration, compression, related, model=of_model, facts=facts)
-        return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
+        evaluation = Evaluation(
+            **dict(agreement),
+            counted=configuration.counted_with(counts.bounds),
+            numbers=numbers or None,
+            model=model_error,
+            verdict=verdict,
+            bounds=bounds,
+        )
+        return evaluation.to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
 
 
-def _as_drawn(collected: Aggregates | Marginals) -> Aggregates | Marginals:
-    """The counts of this release alone, without what earlier ones measured."""
+def _without_earlier(collected: Aggregates | Marginals) -> Aggregates | Marginals:
+    """Return the counts of this release alone, without those that earlier releases measured."""
     return replace(collected, pooled=()) if isinstance(collected, Marginals) else collected
 
 
-def _lone(pooled: Marginals | None, configuration: Configuration) -> float | None:
-    """The deviation of the noise of a selected pair that is measured alone; None where one was measured."""
+def _model_error(
+    reference: DerivedReference,
+    fitted: StageResult | None,
+    records: Records,
+    counts: Aggregates,
+    compression: Compression | None,
+) -> tuple[ErrorParts, ...] | None:
+    """Return the distances of counts, model and records by length; None where no model was fitted."""
+    if fitted is None:
+        return None
+    model = unpack_mixture(reference.load(fitted)).conditioned()
+    spread = None if compression is None else Spread.of(compression)
+    return error_parts(records, counts, model, spread)
+
+
+def _draw_facts(drawn: Marginals | None, pooled: Marginals | None, configuration: Configuration) -> DrawFacts:
+    """Return the facts about the draws of a release that its verdict needs."""
+    return DrawFacts(
+        lone=_sigma_of_single_pair(pooled, configuration),
+        misfit=None if drawn is None else drawn.misfit,
+        unreleased=_unreleased(drawn),
+    )
+
+
+def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration) -> float | None:
+    """Return the sigma that a single selected pair would have, if pairs are selected and none was; else None."""
     settings = configuration.marginals
     if settings is None or settings.cliques != "selected" or not settings.selects(len(configuration.attributes)):
         return None
-    is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
-    return plan_budget(configuration).draw(LargerMarginals).sigma_alone(configuration) if is_alone else None
+    if pooled is None or len(pooled.drawn) != len(pooled.one_way):
+        return None
+    return plan_budget(configuration).draw(LargerMarginals).sigma_alone(configuration)
 
 
 def _unreleased(drawn: Marginals | None) -> dict[str, tuple[float, float]]:
-    """By attribute the count behind those of its values, as drawn, and the deviation of its noise."""
+    """Return by attribute the noisy count of its unreleased values, after the counts of its labels, and the noise's sigma."""
     if drawn is None:
         return {}
-    named = zip(drawn.domain.names, drawn.domain.labels, drawn.one_way, strict=False)
-    return {
-        name: (float(one.counts[len(labels)]), one.deviation)
-        for name, labels, one in named
-        if len(one.counts) > len(labels)
-    }
+    unreleased = {}
+    for name, labels, marginal in zip(drawn.domain.names, drawn.domain.labels, drawn.one_way, strict=False):
+        if len(marginal.counts) > len(labels):
+            unreleased[name] = (float(marginal.counts[len(labels)]), marginal.deviation)
+    return unreleased
 
 
 def _rules_and_numbers(
     reference: DerivedReference, decoded: StageResult, configuration: Configuration
 ) -> tuple[tuple[BrokenRule, ...], NumberTallies]:
-    """Synthetic records that break what is declared, and tallies of their numbers, block by block."""
+    """Return how many synthetic records break each declared rule, and tallies of their numbers."""
     blocks = reference.load_blocks(decoded)
 
-    def of_block(block: int) -> tuple[tuple[tuple[BrokenRule, ...], int], NumberTallies]:
-        table, tallies = unpack_table(blocks[block]), NumberTallies(configuration)
+    def check_block(number: int) -> tuple[tuple[tuple[BrokenRule, ...], int], NumberTallies]:
+        table = unpack_table(blocks[number])
+        tallies = NumberTallies(configuration)
         tallies.add(table)
         return (broken_rules(table, configuration), table.num_rows), tallies
 
-    rules, whole = [], NumberTallies(configuration)
-    for broken, tallies in LocalEngine().map(of_block, range(len(blocks))):
+    rules = []
+    all_tallies = NumberTallies(configuration)
+    for broken, tallies in LocalEngine().map(check_block, range(len(blocks))):
         rules.append(broken)
-        whole.join(tallies)
-    return add_rules(rules), whole
+        all_tallies.join(tallies)
+    return add_rules(rules), all_tallies
 
 
 def _bounds(drawn: Aggregates | Marginals, records: Records, configuration: Configuration) -> DistanceBounds:
-    """Bounds of the L1 distance, in records, by the attributes of each marginal; None where one is not known."""
+    """Return bounds of the L1 distance, in records, by the attributes of each marginal; None where there is no bound."""
     if isinstance(drawn, Marginals):
-        about, found = _MEASURED, marginal_bounds(drawn, records, configuration)
-    else:
-        about, found = _RELEASED, combination_bounds(drawn, records, configuration)
-    return DistanceBounds(level=LEVEL, about=about, marginals=found)
+        bounds = marginal_bounds(drawn, records, configuration)
+        return DistanceBounds(level=LEVEL, about=_MEASURED, marginals=bounds)
+    bounds = combination_bounds(drawn, records, configuration)
+    return DistanceBounds(level=LEVEL, about=_RELEASED, marginals=bounds)

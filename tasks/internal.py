@@ -1,4 +1,4 @@
-"""The internal comparison: the one stage right of `aggregate` that reads private rows; never for release."""
+"""Stage `evaluate internally`: the only stage after `aggregate` that reads private rows; never for release."""
 
 from __future__ import annotations
 
@@ -29,49 +29,53 @@ from .stage import stage
 def compare_internally(reference: RunReference) -> None:
     """Compare the published synthetic table with the sensitive one and write `internal/evaluation.json` (0600).
 
-    The release is fixed before; that somebody looked is booked in the ledger first, and every later release or synthesis
-    of the account is marked. DP: none. Its numbers go to no log, no terminal and no Prefect record.
+    The release cannot change any more. The ledger records first that somebody looked, and every later release or synthesis of
+    the account is marked. DP: none. Its numbers go to no log, no terminal and no Prefect record.
 
     Raises:
         InputError: the source is not the one the release was made from.
     """
-    manifest, configuration = reference.manifest, _published_configuration(reference)
+    manifest = reference.manifest
+    configuration = _published_configuration(reference)
+    real_tallies = NumberTallies(configuration)
+    synthetic_tallies = NumberTallies(configuration)
     source = TableSource.of(reference.source, configuration)
     with source.unchanged(f"the source was changed while run {manifest.run} was compared with it"):
         _check_source(reference, source)
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
         present = source_columns(reference.source, configuration.source)
         computed = (configuration.structure or Structure()).computed_among(present)
-        raw = RawBlocks(source, configuration, tuple(dict.fromkeys((*configuration.source_names, *computed))))
-        numbers = NumberTallies(configuration), NumberTallies(configuration)
-        sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal, numbers[0]))
-        broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
+        names_to_read = tuple(dict.fromkeys((*configuration.source_names, *computed)))
+        raw = RawBlocks(source, configuration, names_to_read)
+        rows = joined_tables(encoded_rows(raw, configuration, reference.folder.internal, real_tallies))
+        broken = [(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw]
     _check_source(reference, source)
     place = reference.folder.release / "synthetic.parquet"
-    records, broken_made = published_records(place, configuration, numbers[1])
-    real, made = over_one_domain(sensitive, records)
+    records, broken_by_records = published_records(place, configuration, synthetic_tallies)
+    real, synthetic = over_one_domain(rows, records)
     names = tuple(attribute.name for attribute in configuration.attributes)
     evaluation = evaluate_internal(
         real.codes,
-        made.codes,
+        synthetic.codes,
         Domain(names=names, labels=real.labels),
         ordered=configuration.ordered,
-        rules=broken_made,
-        sensitive_rules=broken,
+        rules=broken_by_records,
+        sensitive_rules=add_rules(broken),
     )
-    if summaries := exact_summaries(*numbers):
+    summaries = exact_summaries(real_tallies, synthetic_tallies)
+    if summaries:
         evaluation = evaluation.model_copy(update={"numbers": summaries})
     replace_file(reference.folder.internal_evaluation, evaluation.to_json(), PRIVATE_MODE)
 
 
 def _published_configuration(reference: RunReference) -> Configuration:
-    """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
+    """Return the configuration with the bounds in the published files: the checkpoints of a finished run are deleted."""
     statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
     resolved = reference.configuration.with_bounds(statement.bounds)
     return resolved.with_undeclared(statement.released_domain.with_undeclared)
 
 
 def _check_source(reference: RunReference, source: TableSource) -> None:
-    """Raise InputError unless `source` holds the bytes that the release was made from."""
+    """Refuse a source unless `source` holds the bytes that the release was made from."""
     if not reference.is_source(source.chunks()):
         raise InputError(f"the source is not the one that run {reference.manifest.run} was made from")

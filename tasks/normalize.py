@@ -1,4 +1,4 @@
-"""The task of the stage: consistent counts from the collected ones."""
+"""Stage `normalize`: make the collected counts consistent."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from .stage import stage
 
 
 def load_counts(reference: DerivedReference, result: StageResult) -> Aggregates | Marginals:
-    """What the checkpoint of `aggregate` or `normalize` has: counts of combinations, or marginals."""
+    """Return the counts in the checkpoint of `collect` or `normalize`: counts of combinations, or marginals."""
     payload = reference.load(result)
     return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)
 
 
 def released_counts(counts: Aggregates | Marginals, configuration: Configuration) -> Aggregates:
-    """Counts of combinations, of normalized counts or marginals. DP: post-processing."""
+    """Return counts of combinations: `counts` itself, or computed from marginals. DP: post-processing."""
     return marginal_counts(counts, configuration) if isinstance(counts, Marginals) else counts
 
 
 @stage("normalize")
 def normalize_counts(reference: DerivedReference, collected: StageResult) -> StageResult:
-    """Counts that are monotone and closed under sub-combinations, or consistent marginals. DP: post-processing."""
+    """Write counts that are monotone and closed under sub-combinations, or consistent marginals. DP: post-processing."""
 
     def compute() -> bytes:
         counts = load_counts(reference, collected)
         if isinstance(counts, Marginals):
-            return pack_marginals(normalize_marginals(counts, reference.estimated(counts.domain)))
+            configuration = reference.estimated(counts.domain)
+            return pack_marginals(normalize_marginals(counts, configuration))
         normalized = normalize(counts)
         check_levels(normalized.levels, normalized.domain.sizes, "normalize")
         return pack_aggregates(normalized)

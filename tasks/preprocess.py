@@ -1,13 +1,10 @@
-"""Tasks of the stage: clean the raw columns of bounded or joined subjects, and buy private bounds."""
+"""Stage `preprocess`: clean the raw columns, with the rows of each subject bounded or joined."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marginweave.checkpoints.codecs import (
-    Unpacked,
-    unpack_table,
-)
+from marginweave.checkpoints.codecs import Unpacked, unpack_table
 from marginweave.prepare.clean import CleanBlock, pack_clean
 from marginweave.prepare.rows import prepare_blocks
 from marginweave.runs.capabilities import RunReference, StageResult
@@ -18,8 +15,9 @@ from .stage import stage
 
 @stage("preprocess")
 def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
-    """The clean table: at most theta rows or one record of everybody, missing values explicit, numbers inside bounds."""
-    configuration, folder = reference.configuration, reference.folder.private
+    """Write the clean table: at most theta rows or one record of each subject, missing values explicit, numbers in bounds."""
+    configuration = reference.configuration
+    folder = reference.folder.private
     contract = clean_contract(configuration)
 
     def blocks() -> Iterator[CleanBlock]:

@@ -1,4 +1,4 @@
-"""The task of the stage: write what becomes `release/`, the only place from which anything may leave."""
+"""Stage `publish`: write the files of `release/`, the only folder from which anything may leave."""
 
 from __future__ import annotations
 
@@ -47,28 +47,29 @@ def publish(
 ) -> dict[str, str]:
     """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
 
-    They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
-    `release` says who the release is. DP: post-processing.
+    The folder becomes `release/` once the ledger has the digests. `parts` has the results of `evaluate` and of its inputs;
+    `release` has the identity of the release. DP: post-processing.
     """
-    configuration, normalized = reference.configuration, load_counts(reference, parts["normalize"])
+    configuration = reference.configuration
+    normalized = load_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
     bounds = reference.released_bounds
-    stated = privacy_statement(
+    statement_without_types = privacy_statement(
         configuration, plan, aggregates, release, bounds, evaluation.summary, marginals=marginals
     )
-    statement = with_types(stated, reference.types)
-    published = _read_back(reference, normalized, aggregates, intervals, statement)
+    statement = with_types(statement_without_types, reference.types)
+    published = _as_published(reference, normalized, aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     resolved = reference.estimated(aggregates.domain)
-    shown = show_records(blocks, evaluation.records, aggregates.domain, resolved)
+    shown_records = show_records(blocks, evaluation.records, aggregates.domain, resolved)
     files = {
         **counts,
         **_model_file(reference, parts.get("fit"), normalized),
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
         **dict(earlier_files(configuration, reference.read_kept)),
-        **release_pages(published, shown, evaluation),
+        **release_pages(published, shown_records, evaluation),
     }
     with at_place(place, "created"):
         place.mkdir(exist_ok=True)
@@ -76,27 +77,31 @@ def publish(
         replace_file(place / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
-    tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
+    # Blocks are verified when they are read: on all cores.
+    tables = LocalEngine().map(lambda number: unpack_table(decoded[number]), range(len(decoded)))
     digests |= write_synthetic(place, tables, resolved, reference.types)
     digests[CROISSANT] = _describe(place, resolved, statement, digests)
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
 def _describe(place: Path, configuration: Configuration, statement: PrivacyStatement, digests: dict[str, str]) -> str:
-    about = croissant(configuration, statement, pq.read_schema(place / "synthetic.parquet"), digests)
-    replace_file(place / CROISSANT, about)
-    return hashlib.sha256(about).hexdigest()
+    """Write the Croissant description of the files, and return its SHA-256."""
+    schema = pq.read_schema(place / "synthetic.parquet")
+    description = croissant(configuration, statement, schema, digests)
+    replace_file(place / CROISSANT, description)
+    return hashlib.sha256(description).hexdigest()
 
 
-def _read_back(
+def _as_published(
     reference: DerivedReference,
     normalized: Aggregates | Marginals,
     aggregates: Aggregates,
     intervals: tuple[Intervals, ...],
     statement: PrivacyStatement,
 ) -> PublishedRelease:
-    """What its pages are made of, as it is read from its files."""
-    measured, resolved = None, reference.estimated(aggregates.domain)
+    """Return the release as a reader gets it from its files: its pages are made of that."""
+    measured = None
+    resolved = reference.estimated(aggregates.domain)
     if isinstance(normalized, Marginals):
         measured, _ = released_tables(normalized, reference.configuration, resolved, reference.read_kept)
     return PublishedRelease(
@@ -110,14 +115,21 @@ def _model_file(
     if fitted is None:
         return {}
     resolved = reference.estimated(normalized.domain)
-    return {MODEL: parquet_bytes(model_table(unpack_mixture(reference.load(fitted)), normalized, resolved))}
+    mixture = unpack_mixture(reference.load(fitted))
+    return {MODEL: parquet_bytes(model_table(mixture, normalized, resolved))}
 
 
 def counts_and_marginals(
     reference: DerivedReference, normalized: Aggregates | Marginals, collected: StageResult
 ) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
-    """Normalized counts as the pages have them, intervals of k-tuples, one item a length, files and statement of all counts."""
-    configuration, files = reference.estimated(normalized.domain), dict[str, bytes]()
+    """Return the counts for the pages, the files of all counts, and what privacy.json says about marginals.
+
+    Returns:
+        Normalized counts as the pages have them; intervals of k-tuples, an item for each length, none for marginals; the files
+        by name; the statement of marginals.
+    """
+    configuration = reference.estimated(normalized.domain)
+    files: dict[str, bytes] = {}
     statement = MarginalsStatement()
     aggregates = released_counts(normalized, configuration)
     if not isinstance(normalized, Marginals):
@@ -125,19 +137,20 @@ def counts_and_marginals(
         note = configuration.count_note(aggregates.bounds)
         table = counts_table(aggregates, intervals, configuration.longest, of=note)
     else:
-        every, left_out = listed_counts(aggregates)
-        intervals = marginal_intervals(every, normalized, configuration)
+        listed, number_left_out = listed_counts(aggregates)
+        intervals = marginal_intervals(listed, normalized, configuration)
         table = counts_table(
-            every,
+            listed,
             intervals,
             configuration.longest,
-            left_out,
+            number_left_out,
             earlier=bool(configuration.earlier),
             coarse=bool(normalized.coarse),
             of=configuration.count_note({}),
         )
         files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
-        aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(normalized, configuration)
+        aggregates, _ = listed_counts(aggregates, 1)
+        statement = marginal_facts(normalized, configuration)
         intervals = ()
     files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
     return aggregates, intervals, files, statement

@@ -1,4 +1,4 @@
-"""What the stages share: a name, and that none of their exceptions quotes data.
+"""Common parts of the stages: each has a name, and none of their exceptions quotes data.
 
 A stage is a plain function. `flows/stages.py` has them in order, and `flows/release.py` makes Prefect tasks of them.
 """
@@ -21,11 +21,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What is said of a stage beside its function: what `@stage` was given.
+    """The arguments of `@stage`: facts about a stage besides its function.
 
     Attributes:
-        name: Of the stage; its errors and its task have it.
-        run_name: Of one run of it: `{length}` stands for the argument of that name.
+        name: Name of the stage, of its Prefect task, and in its errors.
+        run_name: Name of one run of it: `{length}` is replaced by the argument of that name.
         patient: Whether it may be tried again after a fault of the machine (`MachineError`): it draws nothing.
     """
 
@@ -37,7 +37,7 @@ class Stage:
 def stage(
     name: str, *, run_name: str | None = None, patient: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function the stage `name`: quiet, as `quiet` says, and known to `stage_of`. `Stage` has the arguments."""
+    """Return a decorator that makes a function the stage `name`: quiet (`quiet`), with its facts for `stage_of` (`Stage`)."""
     facts = Stage(name=name, run_name=run_name or name, patient=patient)
     silence = quiet(name)
 
@@ -53,13 +53,13 @@ _FACTS = "_marginweave_stage"
 
 
 def stage_of(function: Callable[..., Any]) -> Stage:
-    """Return what is said of the stage `function`. Raises KeyError for a function that is none."""
+    """Return the arguments of `@stage` for `function`. Raises KeyError for a function that is not a stage."""
     facts: Stage = vars(function)[_FACTS]
     return facts
 
 
 class _Silence:
-    """Shows no warning as long as any thread is inside a stage: the filters of warnings belong to the whole process."""
+    """Hides warnings as long as any thread is inside a stage: the filters of warnings belong to the whole process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,8 +67,8 @@ class _Silence:
         self._filters = warnings.catch_warnings()
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Ignore warnings inside; whoever leaves last brings back the filters that were there before the first came."""
+    def ignore_warnings(self) -> Iterator[None]:
+        """Ignore warnings inside; the thread that leaves last restores the filters from before the first entered."""
         with self._lock:
             if self._stages == 0:
                 self._filters = warnings.catch_warnings()
@@ -88,18 +88,18 @@ _SILENCE = _Silence()
 
 
 def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let no exception pass whose text depends on the data: Prefect stores and logs it.
+    """Return a decorator that replaces exceptions whose text may depend on the data: Prefect stores and logs that text.
 
-    What a library raised becomes a StageError that names its type and place; a broken rule of the input becomes an
-    OperatorError, whose reason only the operator is shown. What a library warns of is not shown at all: its text may quote a
-    value or a count, and standard error is in the logs of schedulers and of Prefect's workers.
+    An exception of a library becomes a StageError that names its type and place. A broken rule of the input becomes an
+    OperatorError, whose reason only the operator sees. Warnings of libraries are not shown: their text may quote a value or a
+    count, and standard error is in the logs of schedulers and of Prefect's workers.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                with _SILENCE.kept():
+                with _SILENCE.ignore_warnings():
                     return function(*args, **kwargs)
             except InputError as error:
                 replacement: MarginweaveError = OperatorError.of(error)
@@ -108,7 +108,7 @@ def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except Exception as error:
                 kind = MachineError if isinstance(error, OSError) else StageError
                 replacement = kind(f"{name} failed: {type(error).__name__} at {place_of(error)}")
-            # Outside the handler, so that the original is not even the context of what Prefect stores and logs.
+            # Outside the handler, so that the original is not the context of the error that Prefect stores and logs.
             raise replacement
 
         return call

@@ -1,4 +1,4 @@
-"""The task of the stage: synthetic records, as codes, from the normalized counts."""
+"""Stages `fit` and `synthesize`: make synthetic records, as codes, from the normalized counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .stage import stage
 
 @stage("fit")
 def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResult:
-    """The mixture that records are sampled from, fitted once, even if the run is interrupted. DP: post-processing."""
+    """Fit the mixture that records are sampled from: once, even if the run is interrupted. DP: post-processing."""
     settings = reference.configuration.synthesize
     assert isinstance(settings, MixtureSynthesis)
 
@@ -33,9 +33,9 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
 
 @stage("synthesize")
 def synthesize(reference: DerivedReference, normalized: StageResult, fitted: StageResult | None) -> StageResult:
-    """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing.
+    """Make synthetic records as codes, in blocks of records, few of them in memory at once. DP: post-processing.
 
-    `fitted` is the model that they are sampled from, of a method that fits one.
+    `fitted` is the model that they are sampled from, for a method that fits one.
     """
 
     def compute() -> Iterator[bytes]:
@@ -43,11 +43,13 @@ def synthesize(reference: DerivedReference, normalized: StageResult, fitted: Sta
 
         counts = load_counts(reference, normalized)
         configuration = reference.estimated(counts.domain)
-        settings, sizes = configuration.synthesize, counts.domain.sizes
+        settings = configuration.synthesize
+        sizes = counts.domain.sizes
         attributes = released_attributes(configuration, counts.domain.labels)
         model = None if fitted is None else unpack_mixture(reference.load(fitted))
         for codes in synthesize_blocks(counts, configuration, settings, model):
             check_codes(attributes, sizes, codes, "synthesize", complete=settings.complete)
             yield pack_codes(codes)
 
-    return reference.checkpoint_blocks("synthesize", [normalized, *([fitted] if fitted else [])], compute)
+    inputs = [normalized] if fitted is None else [normalized, fitted]
+    return reference.checkpoint_blocks("synthesize", inputs, compute)

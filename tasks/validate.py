@@ -1,4 +1,4 @@
-"""The task of the stage: read the source, hold it against its contract and a suite of expectations, checkpoint its columns."""
+"""Stage `validate`: read the source, check its contract and a suite of expectations, and write its columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .stage import stage
 
 @stage("validate", patient=True)
 def validate(reference: RunReference) -> StageResult:
-    """The declared columns of the source as Arrow tables, block by block.
+    """Write the declared columns of the source as Arrow tables, block by block.
 
     A broken contract stops the run before the first draw: a data-dependent stop, shown to the operator only. So does a table
     that cannot be used as it is declared, where a person has started the run or the configuration asks for it.
@@ -29,16 +29,18 @@ def validate(reference: RunReference) -> StageResult:
 
     def compute() -> Iterator[bytes]:
         configuration = reference.configuration
-        contract, suite = source_contract(configuration), Suite(files[0], raw_input=True) if files else None
+        contract = source_contract(configuration)
+        suite = Suite(files[0], raw_input=True) if files else None
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
         usability = Usability(configuration)
         source = TableSource.of(reference.source, configuration)
         with source.unchanged(_CHANGED):
             _check_unchanged(reference, source)
-            for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
+            tables = source.tables(configuration.source_names)
+            for block in in_blocks(tables, configuration.block_rows):
                 raw = compact_table(block)
-                # all rules look at one row, so blocks are held against them one by one
+                # Every rule is about a single row, so each block can be checked by itself.
                 rules |= contract.broken(raw.select(list(configuration.raw_names)))
                 if reference.stops:
                     usability.add(raw)
@@ -60,6 +62,6 @@ _CHANGED = "validate: the source was changed since the run began"
 
 
 def _check_unchanged(reference: RunReference, source: TableSource) -> None:
-    """What is digested is what is parsed: asked before the first row is read and after the last."""
+    """Refuse a source that changed: checked before the first row is read and after the last, so that digest and rows agree."""
     if not reference.is_source(source.chunks()):
         raise InputError(_CHANGED)

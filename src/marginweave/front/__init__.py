@@ -1,1 +1,1 @@
-"""What a script imports as `marginweave`."""
+"""Public classes and functions that a script imports from `marginweave`."""

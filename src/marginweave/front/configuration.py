@@ -41,52 +41,66 @@ _NOT_READ = ("identifier", "constant")
 class Privacy(dict[str, Any]):
     """The section `privacy`: (epsilon, delta) of the whole release, and whose privacy it is, "row" or `person(…)`."""
 
-    def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **others: Any) -> None:
-        super().__init__(epsilon=epsilon, delta=delta, unit=unit, **others)
+    def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **keys: Any) -> None:
+        super().__init__(epsilon=epsilon, delta=delta, unit=unit, **keys)
         _checked(self, PrivacySettings)
 
 
-def person(column: str, max_records: int | None = None, **others: Any) -> dict[str, Any]:
-    """A person with several rows, by `column`; at most `max_records` are counted, or `join=True` makes one of all."""
+def person(column: str, max_records: int | None = None, **keys: Any) -> dict[str, Any]:
+    """Return a unit of privacy: a person with several rows, by `column`.
+
+    At most `max_records` rows of a person are counted, or `join=True` makes one record of all. `keys` are further keys.
+    """
     most = {} if max_records is None else {"max_records": max_records}
-    return _checked({"column": column, **most, **others}, SubjectUnit)
+    return _checked({"column": column, **most, **keys}, SubjectUnit)
 
 
-def category(values: Iterable[Any] | Mapping[str, str] | None = None, **others: Any) -> dict[str, Any]:
-    """A column with the public `values`; without them the values are bought from the budget (a private domain).
+def category(values: Iterable[Any] | Mapping[str, str] | None = None, **keys: Any) -> dict[str, Any]:
+    """Return a column with the public `values`; without them the values are bought from the budget (a private domain).
 
     `values` may name a code list, as in `{"file": "codes.csv", "value": "code", "label": "title"}`.
 
-    `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
+    `keys` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
     """
-    if isinstance(values, Mapping):  # what the file holds is looked at when it is read
-        return {"type": "category", "values": dict(values), **others}
+    if isinstance(values, Mapping):  # the file is checked when it is read
+        return {"type": "category", "values": dict(values), **keys}
     domain = {"domain": "private"} if values is None else {"values": _native(values)}
-    return _checked({"type": "category", **domain, **others}, Category)
+    column = {"type": "category", **domain, **keys}
+    return _checked(column, Category)
 
 
-def number(low: float | None = None, high: float | None = None, *, bins: Any, **others: Any) -> dict[str, Any]:
-    """A number from `low` to `high`, counted in `bins`: how many, their edges, or another form of the reference."""
+def number(low: float | None = None, high: float | None = None, *, bins: Any, **keys: Any) -> dict[str, Any]:
+    """Return a column of numbers from `low` to `high`, counted in `bins`.
+
+    `bins` is their number, their edges, or another form of the configuration reference. `keys` are further keys.
+    """
     bounds = {} if low is None or high is None else {"bounds": [_native(low), _native(high)]}
-    return _checked({"type": "number", **bounds, "bins": _native(bins), **others}, NumberColumn)
+    column = {"type": "number", **bounds, "bins": _native(bins), **keys}
+    return _checked(column, NumberColumn)
 
 
-def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **others: Any) -> dict[str, Any]:
-    """A date from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges."""
-    return _checked({"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}, DateColumn)
+def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **keys: Any) -> dict[str, Any]:
+    """Return a column of dates from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges.
+
+    `keys` are further keys of the column.
+    """
+    bounds = [str(first), str(last)]
+    column = {"type": "date", "bounds": bounds, "bins": _native(bins), **keys}
+    return _checked(column, DateColumn)
 
 
 def _checked(content: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
-    """The content, which is that of a section or column. Raises InputError for a rule that is broken."""
+    """Return the content of a section or column after a check. Raises InputError for a rule that is broken."""
     try:
         kind.model_validate(content)
     except ValidationError as error:
-        raise InputError(join_messages(broken_rules(map(dict, error.errors(include_url=False)), kind))) from None
+        rules = broken_rules(map(dict, error.errors(include_url=False)), kind)
+        raise InputError(join_messages(rules)) from None
     return content
 
 
 def _native(value: Any) -> Any:
-    """A value of numpy or pandas as Python's own; a date as a configuration writes it. Raises InputError for a Series."""
+    """Return a value of numpy or pandas as a Python value; a date in ISO form. Raises InputError for a Series."""
     if isinstance(value, datetime.date):
         return value.isoformat()
     if type(value).__name__ == "Series":
@@ -96,26 +110,28 @@ def _native(value: Any) -> Any:
         )
     if hasattr(value, "tolist"):
         return value.tolist()
-    return [_native(item) for item in value] if isinstance(value, list | tuple | range) else value
+    if isinstance(value, list | tuple | range):
+        return [_native(item) for item in value]
+    return value
 
 
 class Configuration(Shown, dict[str, Any]):
     """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
 
-    A draft lists what was read from the table and nobody has confirmed; `Synthesizer` refuses it until `confirm` was called for
-    all of it, as `marginweave run` refuses the file. Until then it is as sensitive as the table.
+    A draft lists the facts that were read from the table and that nobody has confirmed. `Synthesizer` refuses it until
+    `confirm` was called for each of them, as `marginweave run` refuses the file. Until then it is as sensitive as the table.
     """
 
     _remarks: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def draft(cls, data: Any, dataset: str | None = None, home: str | Path | None = None) -> Configuration:
-        """What a look at a table suggests, as `marginweave init` drafts it, and writes down in the home that somebody looked.
+        """Return a draft from a look at a table, as `marginweave init` makes it, and record the look in the home.
 
         Args:
             data: a frame of pandas or Polars, an Arrow table, or the path of a table.
-            dataset: name of the account; that of the file where a path is given.
-            home: where `runs/` lives: MARGINWEAVE_HOME or the working directory.
+            dataset: name of the account; by default the name of the file, where `data` is a path.
+            home: the folder of `runs/`; by default MARGINWEAVE_HOME or the working directory.
 
         DP: none; it is as sensitive as the table until each fact is confirmed.
 
@@ -140,24 +156,25 @@ class Configuration(Shown, dict[str, Any]):
         else:
             from marginweave.runs.frames import as_table
 
-            source, table = dataset, as_table(data)
-            index = [str(name) for name in getattr(getattr(data, "index", None), "names", ()) if name is not None]
-            if index:
-                warn(f"the index ({', '.join(index)}) is left out; draft(frame.reset_index()) keeps it", stacklevel=2)
+            source = dataset
+            table = as_table(data)
+            index = getattr(data, "index", None)
+            index_names = [str(name) for name in getattr(index, "names", ()) if name is not None]
+            if index_names:
+                left_out = ", ".join(index_names)
+                warn(f"the index ({left_out}) is left out; draft(frame.reset_index()) keeps it", stacklevel=2)
             text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
-        found = cls(parse_yaml(text))
+        drafted = cls(parse_yaml(text))
         if dataset is not None:
-            found["dataset"] = dataset
+            drafted["dataset"] = dataset
         if not isinstance(data, str | Path):
-            found._refuse_types(data)
-        lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.lstrip().startswith("#")]
-        asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
-        found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
-        record_look(home_directory(home), "init", found["dataset"], source, canonical_written(found))
-        return found
+            drafted._refuse_types(data)
+        drafted._remarks = _remarks_in(text, drafted["columns"])
+        record_look(home_directory(home), "init", drafted["dataset"], source, canonical_written(drafted))
+        return drafted
 
     def _refuse_types(self, frame: Any) -> None:
-        """Refuse a drafted column of a dtype that `fit` refuses, in its words; raises InputError."""
+        """Refuse a drafted column of a dtype that `fit` refuses, with the same message; raises InputError."""
         from marginweave.runs.frames import refuse_types
 
         columns = self["columns"]
@@ -171,7 +188,7 @@ class Configuration(Shown, dict[str, Any]):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Self:
-        """The configuration in a file, with the code lists that it names.
+        """Return the configuration in a file, with the code lists that it names.
 
         Raises:
             InputError: the file, or a code list, is not there or cannot be parsed.
@@ -181,7 +198,7 @@ class Configuration(Shown, dict[str, Any]):
         return cls(with_code_lists(parse_yaml(text, str(path)), Path(path).resolve().parent))
 
     def to_yaml(self, path: str | Path | None = None) -> str:
-        """The YAML text, a line a column, which is also written to the new file `path`, that you alone can read.
+        """Return the YAML text, a line for each column; with `path`, also write it to that new file, which only you can read.
 
         Where no `source` was named, it is frame.parquet; `marginweave run --source` says where the table is.
 
@@ -195,7 +212,8 @@ class Configuration(Shown, dict[str, Any]):
         lines = []
         for key, value in {"source": FRAME, **self}.items():
             if key == "columns" and isinstance(value, Mapping):
-                lines += ["columns:", *(f"  {flow('', name)}: {flow('', one)}" for name, one in value.items())]
+                lines.append("columns:")
+                lines += [f"  {flow('', name)}: {flow('', column)}" for name, column in value.items()]
             else:
                 lines.append(f"{key}: {flow(key, value)}")
         text = "\n".join(lines) + "\n"
@@ -204,25 +222,30 @@ class Configuration(Shown, dict[str, Any]):
         return text
 
     def copy(self) -> Self:
-        """A configuration with the same sections, which both share, as a copy of a dictionary does."""
+        """Return a configuration that shares the sections of this one, like a shallow copy of a dictionary."""
         return copy(self)
 
-    def __or__(self, other: Mapping[str, Any]) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A configuration in which the keys of `other` replace those of this one."""
+    def __or__(self, changes: Mapping[str, Any]) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a configuration in which the keys of `changes` replace those of this one."""
         changed = self.copy()
-        changed.update(other)
+        changed.update(changes)
         return changed
 
     @property
     def unconfirmed(self) -> dict[str, str]:
-        """What was read from a table and waits for `confirm`, with what to look at."""
-        asked = {
+        """Facts that were read from a table and wait for `confirm`, by name, each with advice on what to check."""
+        advice = {
             "privacy": "whose privacy is it? Look at unit",
             "rows": "of the table (people with join: true). Delete it unless the size is published",
         }
-        found = {key: asked[key] for key in _SECTIONS if isinstance(self.get(key), dict) and self[key].get("confirm")}
-        waiting = (name for name, column in self.get("columns", {}).items() if column.get("confirm"))
-        return found | {f"columns.{name}": self._remarks.get(name, "") for name in waiting}
+        facts = {}
+        for key in _SECTIONS:
+            if isinstance(self.get(key), dict) and self[key].get("confirm"):
+                facts[key] = advice[key]
+        for name, column in self.get("columns", {}).items():
+            if column.get("confirm"):
+                facts[f"columns.{name}"] = self._remarks.get(name, "")
+        return facts
 
     def confirm(self, name: str, public: str = "") -> Self:
         """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
@@ -257,17 +280,33 @@ class Configuration(Shown, dict[str, Any]):
 
     @property
     def resolved(self) -> Resolved:
-        """What is released, with all defaults; raises InputError for a rule that is broken and for what is unconfirmed."""
+        """Configuration as it is released, with all defaults; raises InputError for a broken rule or an unconfirmed fact."""
         from marginweave.configuration.load import configuration_of
 
         return configuration_of(self)
 
     @property
     def digest(self) -> str:
-        """What the ledger and the names of runs know the configuration by: that of the YAML file with the same content."""
+        """Digest that the ledger and the names of runs have; the same as for the YAML file with the same content."""
         return self.resolved.written_digest
 
     def __repr__(self) -> str:
-        waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
-        asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
-        return "\n".join([self.to_yaml().rstrip(), *asked])
+        lines = [self.to_yaml().rstrip()]
+        facts = self.unconfirmed
+        if facts:
+            lines += ["", f"{len(facts)} facts wait for confirm:"]
+        for name, remark in facts.items():
+            lines.append(f"  {name}: {remark}" if remark else f"  {name}")
+        return "\n".join(lines)
+
+
+def _remarks_in(text: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the remarks of a drafted YAML text by column: the comments at the ends of the lines below `columns:`."""
+    _, _, columns_text = text.partition("columns:\n")
+    lines = [line for line in columns_text.splitlines() if not line.lstrip().startswith("#")]
+    remarks = {}
+    for name, line in zip(names, lines, strict=True):
+        _, mark, remark = line.rpartition("}  # ")
+        if mark:
+            remarks[name] = remark
+    return remarks

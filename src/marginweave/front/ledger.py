@@ -1,4 +1,4 @@
-"""The budget ledger to be read: accounts, what was spent, and what fits, as frames. Nothing is written.
+"""Read access to the budget ledger: accounts, spent budgets, and releases that fit, as frames. Nothing is written.
 
 DP: from public facts alone.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ledger(Shown):
-    """A ledger that is open for reading; made by `open`."""
+    """A ledger that is open for reading; `open` makes one."""
 
     def __init__(self, opened: OpenLedger) -> None:
         self._opened = opened
@@ -33,9 +33,9 @@ class Ledger(Shown):
 
     @classmethod
     def open(cls, location: str | Path | None = None, home: str | Path | None = None) -> Ledger:
-        """The ledger in a file or at a URL of PostgreSQL; by default the one of MARGINWEAVE_LEDGER, or of the user.
+        """Open the ledger in a file or at a URL of PostgreSQL; by default the one of MARGINWEAVE_LEDGER, or of the user.
 
-        It is compared with what the runs of the home have seen of it.
+        It is compared with the rows that the runs of the home have seen.
 
         Raises:
             BudgetError: there is no ledger or key, or it lacks what the runs of the home have seen of it.
@@ -46,29 +46,42 @@ class Ledger(Shown):
         from marginweave.ledger.location import LEDGER_VARIABLE
 
         must_be("location", location, (str, Path, type(None)), 'Ledger.open("ledger.sqlite")')
-        named = location if location is None or "://" in str(location) else str(Path(location).absolute())
-        place = ledger_location({**os.environ, **({} if named is None else {LEDGER_VARIABLE: str(named)})})
-        seen = Witness(home_directory(home))
-        return cls(OpenLedger.open(place, witness=seen))
+        environment = dict(os.environ)
+        if location is not None:
+            is_url = "://" in str(location)
+            environment[LEDGER_VARIABLE] = str(location) if is_url else str(Path(location).absolute())
+        place = ledger_location(environment)
+        witness = Witness(home_directory(home))
+        return cls(OpenLedger.open(place, witness=witness))
 
     @property
     def accounts(self) -> pd.DataFrame:
-        """A line an account: what is spent of its cap, and what epsilon one more release of Gaussian draws may have."""
+        """Frame with a line for each account: its spent budget, and the epsilon that one more Gaussian release may have."""
         import pandas as pd
 
         from marginweave.ledger.boxes import epsilon_left, is_closed
 
         rows = []
         for total in self._opened.accounts.totals():
-            account, spent = total.account, total.spent
-            left, cap = 0.0 if is_closed(account, spent) else epsilon_left(total), float(account.epsilon)
-            amounts = total.epsilon, left, cap, float(account.delta)
-            rows.append((account.dataset, *amounts, spent.releases, account.unit, account.neighbors))
+            account = total.account
+            remaining_epsilon = 0.0 if is_closed(account, total.spent) else epsilon_left(total)
+            rows.append(
+                (
+                    account.dataset,
+                    total.epsilon,
+                    remaining_epsilon,
+                    float(account.epsilon),
+                    float(account.delta),
+                    total.spent.releases,
+                    account.unit,
+                    account.neighbors,
+                )
+            )
         names = ["dataset", "epsilon_spent", "epsilon_left", "epsilon_cap", "delta", "releases", "unit", "neighbors"]
         return pd.DataFrame(rows, columns=names).set_index("dataset")
 
     def spent(self, dataset: str) -> pd.DataFrame:
-        """A line a release of an account, the newest first: when, what it states, and what it is charged.
+        """Return a line for each release of an account, the newest first: its time, its guarantee, and its charge.
 
         Raises:
             BudgetError: no such account.
@@ -78,14 +91,14 @@ class Ledger(Shown):
         total = self._opened.accounts.total(dataset)
         rows = []
         for record in self._opened.releases.newest(dataset, total.spent.ever_reserved):
-            charged = float(record.charged.mu2), float(record.charged.plain.epsilon)
-            stated = float(record.epsilon), float(record.delta)
-            rows.append((record.run, record.created, *stated, *charged, len(record.draws)))
+            guarantee = (float(record.epsilon), float(record.delta))
+            charge = (float(record.charged.mu2), float(record.charged.plain.epsilon))
+            rows.append((record.run, record.created, *guarantee, *charge, len(record.draws)))
         names = ["run", "created", "epsilon", "delta", "mu2_charged", "plain_epsilon_charged", "draws"]
         return pd.DataFrame(rows, columns=names).set_index("run")
 
     def fits(self, *configurations: Mapping[str, Any] | Configuration) -> pd.DataFrame:
-        """A line a configuration, by the name of its run: whether one more release of it fits, and what is spent then.
+        """Return a line for each configuration, by the name of its run: whether a release fits, and the budget spent then.
 
         Raises:
             BudgetError: its dataset has no account.
@@ -98,17 +111,25 @@ class Ledger(Shown):
         from marginweave.forecast.account import account_refusal
         from marginweave.measurements.split import plan_budget
 
+        accounts = self._opened.accounts
+        example = 'fits(Configuration.from_yaml("visits.yaml"))'
         rows = {}
-        for given in configurations:
-            must_be("configuration", given, (Mapping, Configuration), 'fits(Configuration.from_yaml("visits.yaml"))')
-            resolved = given if isinstance(given, Configuration) else configuration_of(given)
-            plan, accounts = plan_budget(resolved).prices, self._opened.accounts
-            after, has_room = accounts.forecast(resolved.dataset, plan)
-            account_answer = account_refusal(resolved, accounts.total(resolved.dataset), has_room)
+        for configuration in configurations:
+            must_be("configuration", configuration, (Mapping, Configuration), example)
+            resolved = configuration if isinstance(configuration, Configuration) else configuration_of(configuration)
+            dataset = resolved.dataset
+            prices = plan_budget(resolved).prices
+            epsilon_after, has_room = accounts.forecast(dataset, prices)
+            account_answer = account_refusal(resolved, accounts.total(dataset), has_room)
             refusal = "" if account_answer is None else str(account_answer)
-            policy = accounts.period_forecast(resolved.dataset, plan, datetime.now(UTC))
+            policy = accounts.period_forecast(dataset, prices, datetime.now(UTC))
             if not refusal and policy is not None and not policy.fits:
                 refusal = f"the policy of this {policy.policy.per} has no room for it"
-            asked = {"dataset": resolved.dataset, "epsilon": resolved.privacy.epsilon}
-            rows[resolved.default_run] = {**asked, "epsilon_after": after, "fits": not refusal, "refusal": refusal}
+            rows[resolved.default_run] = {
+                "dataset": dataset,
+                "epsilon": resolved.privacy.epsilon,
+                "epsilon_after": epsilon_after,
+                "fits": not refusal,
+                "refusal": refusal,
+            }
         return pd.DataFrame.from_dict(rows, orient="index")
