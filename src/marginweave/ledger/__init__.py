@@ -1,4 +1,4 @@
-"""The budget ledger: what may be spent on an account, what was, and the proof that nothing was changed since."""
+"""Keeps the budget ledger: caps and charges of accounts, and the proof that no row was changed since it was written."""
 
 from marginweave.ledger.admission import ReleaseRequest as ReleaseRequest
 from marginweave.ledger.creation import create_tables as create_tables

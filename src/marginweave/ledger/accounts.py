@@ -1,4 +1,4 @@
-"""Accounts in the ledger: opened, capped, and what was spent of them."""
+"""Opens accounts in the ledger, changes their caps, and sums up what was spent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Accounts:
     session: Session
 
     def open(self, account: Account, *, actor: str) -> None:
-        """Open `account` with the box of its cap; a second time with the same facts does nothing.
+        """Open `account` with the box of its cap; does nothing if it is open with the same facts.
 
         Raises:
             BudgetError: it is open with other facts.
@@ -62,8 +62,8 @@ class Accounts:
     ) -> None:
         """Set the cap of an account to (epsilon, delta), and the policy of its periods; what was spent stays spent.
 
-        Its box becomes that of the new cap by the rule of the present one. A cap that is raised because of noisy results is
-        no filter any more: the guarantee is then that of the largest cap that any outcome would have led to.
+        Its box becomes that of the new cap by the rule of the present one (`box_of_cap`). A cap that is raised because of noisy
+        results is not a filter: the guarantee is then that of the largest cap that any outcome would have led to.
 
         Raises:
             BudgetError: no such account.
@@ -86,12 +86,13 @@ class Accounts:
             journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, account=dataset, body=body))
 
     def totals(self) -> tuple[AccountTotal, ...]:
-        """All accounts with what they have spent, in order of opening."""
+        """Return the totals of all accounts, in order of opening."""
         sums = self.session.sums()
-        return tuple(account_total(account, sums.spent_of(account.dataset)) for account in sums.accounts.values())
+        totals = [account_total(account, sums.spent_of(dataset)) for dataset, account in sums.accounts.items()]
+        return tuple(totals)
 
     def total(self, dataset: str) -> AccountTotal:
-        """What one account has spent.
+        """Return the total of one account.
 
         Raises:
             BudgetError: no such account.
@@ -100,7 +101,7 @@ class Accounts:
         return account_total(account_in(sums.accounts, dataset), sums.spent_of(dataset))
 
     def as_published(self, release: str) -> AccountFile:
-        """account.json of a published release, from the rows up to its publication: the same whenever it is asked for."""
+        """Return account.json of a published release, from the rows up to its publication: the same at every call."""
         return published_accounts(self.session.events())[release].file
 
     def check(self, dataset: str, command: str) -> None:
@@ -112,7 +113,7 @@ class Accounts:
         account_in(self.session.sums().accounts, dataset, command)
 
     def period_spent(self, dataset: str, moment: datetime) -> Spent:
-        """What was spent in the period of the account's policy that `moment` is in; nothing without a policy.
+        """Return what was spent in the period of the account's policy that `moment` is in; nothing without a policy.
 
         Raises:
             BudgetError: no such account.
@@ -122,7 +123,7 @@ class Accounts:
             return sums.period_spent(account_in(sums.accounts, dataset), moment, journal)
 
     def forecast(self, dataset: str, plan: ChargedPlan) -> tuple[float, bool]:
-        """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
+        """Return epsilon of the account with one more release of `plan`, and whether it fits; nothing is charged.
 
         Raises:
             BudgetError: no such account.
@@ -132,7 +133,7 @@ class Accounts:
         return total_with(account, sums.spent_of(dataset), plan.cost, plan.statement)
 
     def period_forecast(self, dataset: str, plan: ChargedPlan, moment: datetime) -> PeriodForecast | None:
-        """What the account's policy says of one more release of `plan` at `moment`; None where there is no policy.
+        """Return the forecast of the account's policy for one more release of `plan` at `moment`; None without a policy.
 
         Raises:
             BudgetError: no such account.
@@ -144,7 +145,7 @@ class Accounts:
 
 
 def account_in(accounts: Mapping[str, Account], dataset: str, command: str | None = None) -> Account:
-    """The account of `dataset`.
+    """Return the account of `dataset`.
 
     Raises:
         BudgetError: there is none; the message names the open account with nearly this name, and ends with the `command`
@@ -158,7 +159,7 @@ def account_in(accounts: Mapping[str, Account], dataset: str, command: str | Non
 
 
 def _checked(account: Account) -> Account:
-    """`account` with the amounts that its row will hold and the box of its cap: every reader finds what was checked.
+    """Return `account` with the amounts that its row will hold and the box of its cap, so that what is stored was checked.
 
     Raises:
         InputError: a name or number that breaks a rule, such as an amount too small for a double, which would be stored as 0.
@@ -170,18 +171,20 @@ def _checked(account: Account) -> Account:
     for name, value in (("epsilon", account.epsilon), ("delta", account.delta)):
         if value and not stated(value):
             raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
-    cap, policy = BasicAmount.stated(account.epsilon, account.delta), account.policy and _as_stored(account.policy)
+    cap = BasicAmount.stated(account.epsilon, account.delta)
+    policy = account.policy and _as_stored(account.policy)
     _check(cap, account.weak_delta, policy)
-    return replace(account, epsilon=cap.epsilon, delta=cap.delta, policy=policy, box=box_for(cap, account.kind_of_plan))
+    box = box_for(cap, account.kind_of_plan)
+    return replace(account, epsilon=cap.epsilon, delta=cap.delta, policy=policy, box=box)
 
 
 def _as_stored(policy: Policy) -> Policy:
-    """`policy` with the amounts that its row will hold."""
+    """Return `policy` with the amounts that its row will hold."""
     return replace(policy, epsilon=stated(policy.epsilon), delta=stated(policy.delta))
 
 
 def _check(cap: BasicAmount, weak_delta: str | None, policy: Policy | None) -> None:
-    """Refuse a cap that is none, one whose delta is above .001 without a reason, and a policy that is no part of it."""
+    """Refuse an invalid cap, one whose delta is above .001 without a reason, and a policy that does not fit the cap."""
     check_cap(cap)
     if cap.delta > MOST_DELTA and not (weak_delta or "").strip():
         raise InputError(
@@ -194,6 +197,7 @@ def _check(cap: BasicAmount, weak_delta: str | None, policy: Policy | None) -> N
 
 
 def _facts(account: Account) -> str:
+    """Return the facts of an open account as words for a refusal."""
     kind = "" if account.kind_of_plan is None else ", for releases of another plan"
     policy = f", {account.policy}" if account.policy else ""
     return (

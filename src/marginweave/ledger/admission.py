@@ -1,4 +1,4 @@
-"""Whether a release may be reserved: decided by public state of the ledger alone, and said in numbers an operator can use."""
+"""Decides whether a release may be reserved, by public state of the ledger alone, and words a refusal with numbers."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ from marginweave.ledger.rules import period_forecast
 from marginweave.ledger.sums import Sums
 from marginweave.released.program import Program
 
-_UP, _DOWN = (Context(prec=4, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
-# What a configuration has whose noise an account without a budget for Gaussian noise holds.
+_UP = Context(prec=4, rounding=ROUND_CEILING)
+_DOWN = Context(prec=4, rounding=ROUND_FLOOR)
+# A configuration whose noise fits an account without a budget for Gaussian noise.
 LAPLACE = "aggregate: {method: marginals, noise: laplace}"
 BY_STATEMENT = f"releases with Laplace noise alone ({LAPLACE}), or of an amplified resize (resize: {{amplify: true}})"
-"""What an account whose box has no mu^2, and a delta, holds: releases that are charged their (epsilon, delta)."""
+"""The releases that fit a box with a delta and no mu^2: those that are charged their (epsilon, delta)."""
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
-# What may make of a refusal an admission, or of its reason another one.
+# Rows after which a refused release may be admitted, or refused for another reason.
 _CHANGES = (ACCOUNT_ROWS - {EventKind.RECONCILED}) | {EventKind.RESERVED, EventKind.RETURNED}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRequest:
-    """What a run asks of its account: a release of `plan`, from a source, by a program.
+    """The request of a run to its account: a release of `plan`, from a source, by a program.
 
-    Before a row is read there is no `release` id yet, and there may be no `source`. A release that `needs_approval` is
-    published by a decision alone; `supersedes` is a published release of the same account that this one corrects. `largest`
-    says with which epsilon the same configuration fits an account, 0 for none: for the words of a refusal.
+    Before a row of the table is read there is no `release` id, and there may be no `source`. A release that `needs_approval` is
+    published only by a decision; `supersedes` is a published release of the same account that this one corrects. `largest`
+    returns the epsilon with which the same configuration fits an account, 0 for none: for the words of a refusal.
     """
 
     dataset: str
@@ -59,36 +60,39 @@ class ReleaseRequest:
 
     @cached_property
     def cost(self) -> Cost:
-        """What all its draws cost."""
+        """Cost of all its draws."""
         return self.plan.cost
 
 
 class Refusal(NamedTuple):
-    """Why a release is not reserved: a word for the ledger and a sentence for the operator."""
+    """The reason why a release is not reserved: a word for the ledger and a sentence for the operator."""
 
     reason: str
     message: str
 
 
-def check_identity(request: ReleaseRequest, known: ReleaseRecord) -> None:
-    """Refuse a release id that is in use for something else.
+def check_identity(request: ReleaseRequest, record: ReleaseRecord) -> None:
+    """Refuse a request whose release id was reserved for another dataset, plan or source.
 
     Raises:
         InputError: dataset, plan or source differ; the message says which.
     """
-    for what, same in (
-        ("dataset", request.dataset == known.dataset),
-        ("plan", request.plan_digest == known.plan_digest),
-        ("source", request.source is None or request.source.matches(known.release, known.source_digest)),
+    same_source = request.source is None or request.source.matches(record.release, record.source_digest)
+    for fact, same in (
+        ("dataset", request.dataset == record.dataset),
+        ("plan", request.plan_digest == record.plan_digest),
+        ("source", same_source),
     ):
         if not same:
-            raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
+            raise InputError(
+                f"release {record.release} was reserved with another {fact}; a new {fact} needs a new name"
+            )
 
 
 def refusal(
     request: ReleaseRequest, account: Account, sums: Sums, journal: Journal, moment: datetime
 ) -> Refusal | None:
-    """Why `request` is refused at `moment`, or None where it may be reserved in the transaction of `journal`."""
+    """Return why `request` is refused at `moment`, or None if it may be reserved in the transaction of `journal`."""
     if account.frozen:
         message = (
             f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not "
@@ -105,18 +109,20 @@ def refusal(
 
 
 def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
-    """Why a release of this unit and relation is refused, or None where they are those of the account."""
-    for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
-        if asked != present:
-            own = "; any other needs a separate account: ledger open NAME --for CONFIG"
-            return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened{own}")
+    """Return why a release of this unit and relation is refused, or None if they are those of the account."""
+    advice = "; any other needs a separate account: ledger open NAME --for CONFIG"
+    for field, requested, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
+        if requested != present:
+            message = f"{field} ({requested}) must be {present}, as account {account.dataset} was opened{advice}"
+            return Refusal(field, message)
     return None
 
 
 def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
-    """Why an account does not hold noise of the kind of `cost` under any epsilon, or None where the kind is not the reason.
+    """Return why noise of the kind of `cost` fits the account under no epsilon, or None if the kind is not the reason.
 
-    Without delta, or opened for releases that are charged their (epsilon, delta); the first may still fit by its own statement.
+    The account has no delta, or was opened for releases that are charged their (epsilon, delta). The first release may fit
+    all the same, by its own statement.
     """
     name = f"account {account.dataset}"
     if not account.delta and (cost.mu2 or cost.delta or cost.plain.delta):
@@ -151,7 +157,7 @@ def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, 
 
 
 def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime) -> list[Event]:
-    """The RESERVED rows of a release: its own, with its public facts and its whole plan, and one for each draw."""
+    """Return the RESERVED rows of a release: the first has its public facts and its plan, and each draw has one."""
     assert request.source is not None
     plan = request.plan
     optional = {
@@ -172,129 +178,155 @@ def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime)
         "spent_epsilon": plan.spent_epsilon,
         "draws": [draw.facts for draw in plan.charges],
     }
-    about = Event(
+    row = Event(
         kind=EventKind.RESERVED, actor=request.actor, created=moment, account=request.dataset, release=request.release
     )
-    return [replace(about, body=body), *(replace(about, draw=draw.name, cost=draw.cost) for draw in plan.charges)]
+    draw_rows = [replace(row, draw=draw.name, cost=draw.cost) for draw in plan.charges]
+    return [replace(row, body=body), *draw_rows]
 
 
 def rounded_up(value: float | Decimal) -> str:
-    """`value` with four digits, never below it."""
+    """Return `value` as text with four digits, never below it."""
     return _rounded(value, _UP)
 
 
 def rounded_down(value: float | Decimal) -> str:
-    """`value` with four digits, never above it."""
+    """Return `value` as text with four digits, never above it."""
     return _rounded(value, _DOWN)
 
 
 def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, journal: Journal) -> Refusal | None:
-    """Why a source of another account is refused; the reservations of all others are read, and each has to be there."""
+    """Return why a source that was released under another account is refused, or None.
+
+    The reservations of all other accounts are read, and none of them may be missing.
+    """
     if source is None:
         return None
-    others = sums.accounts.keys() - {account.dataset}
-    rows = journal.account_rows(others, [EventKind.RESERVED])
-    found = Counter(row["account"] for row in rows)
-    if any(found[other] != sums.spent_of(other).ever_reserved for other in others):
+    datasets = sums.accounts.keys() - {account.dataset}
+    rows = journal.account_rows(datasets, [EventKind.RESERVED])
+    reservations = Counter(row["account"] for row in rows)
+    if any(reservations[dataset] != sums.spent_of(dataset).ever_reserved for dataset in datasets):
         raise BudgetError("the ledger is broken: the row of a reservation is missing")
     for row in rows:
-        if source.matches(row["release"], json.loads(row["body"])["source"]):
-            other = row["account"]
+        mark = json.loads(row["body"])["source"]
+        if source.matches(row["release"], mark):
+            dataset = row["account"]
             return Refusal(
                 "source",
-                f"this source was released under account {other}. Releases about the same people share "
+                f"this source was released under account {dataset}. Releases about the same people share "
                 "one account, also where their sources differ in order, format or a few rows, which nothing here can see. "
-                f"Release it under that account: set `dataset: {other}` in the configuration",
+                f"Release it under that account: set `dataset: {dataset}` in the configuration",
             )
     return None
 
 
 def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Refusal | None:
+    """Return why the box of the account does not admit the release, and what would, or None."""
     if admitted(account, spent, request.cost, request.plan.statement) is not None:
         return None
     unheld_noise = noise_refusal(request.cost, account, spent)
-    message = unheld_noise.message if unheld_noise else _why(request.cost, account, spent)
+    message = unheld_noise.message if unheld_noise else _overrun(request.cost, account, spent)
     if request.largest is not None and not (unheld_noise or is_closed(account, spent)):
-        epsilon, left = request.largest(account, spent), account.box.delta_add - spent.cost.delta
-        less_delta = "; a smaller privacy.delta may" if 0 < left < request.cost.delta else ""
-        message += (
-            f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
-            if epsilon
-            else f". A smaller privacy.epsilon does not help{less_delta}"
-        )
-    if (raised := _raised_cap(request, account, spent)) is not None:
+        message += _smaller_release(request.largest(account, spent), request, account, spent)
+    raised = _raised_cap(request, account, spent)
+    if raised is not None:
         command = raising_command(account.dataset, raised)
-        weaker = "To raise the cap instead, which weakens the promise to all in the table"
-        message += f". {weaker if raised != account.cap else 'To set it again'}: {command}"
+        purpose = "To raise the cap instead, which weakens the promise to all in the table"
+        if raised == account.cap:
+            purpose = "To set it again"
+        message += f". {purpose}: {command}"
     return Refusal("cap", message)
 
 
-def _why(asked: Cost, account: Account, spent: Spent) -> str:
-    """What is left of the box, and what is asked of it, where that is more."""
-    box, name = account.box, f"account {account.dataset}"
+def _smaller_release(epsilon: float, request: ReleaseRequest, account: Account, spent: Spent) -> str:
+    """Return the sentence about the largest `epsilon` that fits the account, 0 for none."""
+    if epsilon:
+        return f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
+    delta_left = account.box.delta_add - spent.cost.delta
+    less_delta = "; a smaller privacy.delta may" if 0 < delta_left < request.cost.delta else ""
+    return f". A smaller privacy.epsilon does not help{less_delta}"
+
+
+def _overrun(cost: Cost, account: Account, spent: Spent) -> str:
+    """Return words for each coordinate of the box that `cost` exceeds: how much is left, and how much is asked for."""
+    box = account.box
+    name = f"account {account.dataset}"
     cap = f"epsilon {account.epsilon:f} at delta {float(account.delta)!r}"
     if spent.cost_by_statement is not None and not box.holds(spent.cost_by_statement):
         return f"{name} admits nothing under its cap of {cap}: its first release was admitted by its own statement"
     if is_closed(account, spent):
         return f"{name} admits nothing before its cap of {cap} is set again: more is charged than its parts hold"
     names = ("noise, in percent of its budget:", "delta for thresholds", "allowance of epsilon", "allowance of delta")
-    scales = (box.mu2 or asked.mu2 or 1, 100), *3 * [(1, 1)]  # few know mu^2
-    amounts = zip(names, scales, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
-    over = "; ".join(
-        f"{what} {_short(times * max(Decimal(0), limit - used) / by, _DOWN)} of {_short(times * limit / by, _DOWN)} left, and "
-        f"{_short(times * more / by, _UP)} is asked for"
-        for what, (by, times), limit, used, more, total in amounts
-        if total > limit
-    )
-    return f"{name} ({cap}) does not hold this release: {over}"
+    percent_of_mu2 = (box.mu2 or cost.mu2 or 1, 100)  # few know mu^2
+    scales = (percent_of_mu2, (1, 1), (1, 1), (1, 1))
+    amounts = (box.amounts, coordinates(spent.cost), coordinates(cost), coordinates(spent.cost + cost))
+    overruns = []
+    for amount_name, (unit, times), limit, used, requested, total in zip(names, scales, *amounts, strict=True):
+        if total > limit:
+            remaining = _short(times * max(Decimal(0), limit - used) / unit, _DOWN)
+            budget = _short(times * limit / unit, _DOWN)
+            needed = _short(times * requested / unit, _UP)
+            overruns.append(f"{amount_name} {remaining} of {budget} left, and {needed} is asked for")
+    return f"{name} ({cap}) does not hold this release: {'; '.join(overruns)}"
 
 
 def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> BasicAmount | None:
-    """The least cap, with four digits of epsilon and a multiple of delta, whose box holds the release; None for none."""
+    """Return the least cap, with four digits of epsilon and a multiple of delta, whose box holds the release, or None."""
     if spent.ever_reserved == 0:
-        statement, cap = request.plan.statement, account.cap
+        statement = request.plan.statement
+        cap = account.cap
         return BasicAmount(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
-    needed = [cost for cost in (spent.cost + request.cost, spent.cost_by_statement) if cost is not None]
+    costs = [spent.cost + request.cost]
+    if spent.cost_by_statement is not None:
+        costs.append(spent.cost_by_statement)
     for factor in _FACTORS_OF_DELTA:
         delta = stated(account.delta * factor)
         if delta > MOST_DELTA and factor > 1:
             return None
-        epsilon = _least_epsilon(account, delta, needed)
+        epsilon = _least_epsilon(account, delta, costs)
         if epsilon is not None:
             return BasicAmount(epsilon=epsilon, delta=delta)
     return None
 
 
-def _least_epsilon(account: Account, delta: Decimal, needed: Iterable[Cost]) -> Decimal | None:
-    """The least epsilon from the account's on, with four digits, whose box at `delta` holds all of `needed`; by halving."""
+def _least_epsilon(account: Account, delta: Decimal, costs: Iterable[Cost]) -> Decimal | None:
+    """Return the least epsilon, with four digits, whose box at `delta` holds each of `costs`; None if none does.
+
+    It is found by bisection between the account's epsilon and 2^10 times that.
+    """
 
     def holds(epsilon: Decimal) -> bool:
         box = box_of_cap(account, BasicAmount(epsilon=epsilon, delta=delta))
-        return all(map(box.holds, needed))
+        return all(map(box.holds, costs))
 
-    low, high = account.epsilon, account.epsilon * 2**10
+    low = account.epsilon
+    high = account.epsilon * 2**10
     if holds(low):
         return low
     if not holds(high):
         return None
     while _UP.create_decimal(low) < _UP.create_decimal(high) and high - low > low / 10**5:
         middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
     return _UP.create_decimal(high).normalize()
 
 
 def _policy_refusal(request: ReleaseRequest, account: Account, spent: Spent, moment: datetime) -> Refusal | None:
+    """Return why the policy of the account's periods does not admit the release at `moment`, or None."""
     statement = request.plan.statement
-    asked = period_forecast(account, spent, request.plan, moment)
-    if asked is None or asked.fits:
+    forecast = period_forecast(account, spent, request.plan, moment)
+    if forecast is None or forecast.fits:
         return None
-    policy = asked.policy
+    policy = forecast.policy
     message = (
-        f"account {account.dataset} has a policy of {policy}, of which epsilon {rounded_up(asked.before)} is spent since "
-        f"{asked.start} (UTC); this release asks for epsilon {statement.epsilon:f} at delta {float(statement.delta)!r}"
+        f"account {account.dataset} has a policy of {policy}, of which epsilon {rounded_up(forecast.before)} is spent since "
+        f"{forecast.start} (UTC); this release asks for epsilon {statement.epsilon:f} at delta {float(statement.delta)!r}"
     )
-    if asked.fits_from is not None:
-        return Refusal("policy", f"{message}; it fits from {asked.fits_from} (UTC) on")
+    if forecast.fits_from is not None:
+        return Refusal("policy", f"{message}; it fits from {forecast.fits_from} (UTC) on")
     epsilon = max(_UP.create_decimal(statement.epsilon), policy.epsilon)
     delta = max(_UP.create_decimal(statement.delta), policy.delta)
     change = f"{raising_command(account.dataset, account.cap)} --per {policy.per}={epsilon:f},{float(delta)!r}"
@@ -302,8 +334,10 @@ def _policy_refusal(request: ReleaseRequest, account: Account, spent: Spent, mom
 
 
 def _short(value: Decimal, context: Context) -> str:
+    """Return `value` with the digits of `context`, in exponential notation where that is shorter."""
     return f"{float(context.create_decimal(value)):g}"
 
 
 def _rounded(value: float | Decimal, context: Context) -> str:
+    """Return `value` with the digits of `context`, without an exponent."""
     return f"{context.create_decimal(Decimal(str(value))).normalize():f}"

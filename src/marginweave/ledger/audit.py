@@ -1,4 +1,4 @@
-"""The whole ledger, read by an auditor: chain, seals, rules and caps at every row. Needs no key to check the chain."""
+"""Audits the whole ledger: chain, seals, rules and caps at every row. Needs no key to check the chain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from marginweave.ledger.tables import ACCOUNTS, EVENTS, check_chain, event_of, g
 
 
 class Anchor(BaseModel):
-    """Number and hash of one row. The hash covers every row before it, and no value of a table can be found from it."""
+    """An anchor: number and hash of one row. The hash covers every row before it, and reveals no value of a table."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -33,12 +33,12 @@ class Anchor(BaseModel):
     hash: str = Field(pattern="^[0-9a-f]{64}$")
 
     def to_json(self) -> str:
-        """The anchor as one line of JSON; `from_json` reads it back."""
+        """Return the anchor as one line of JSON; `from_json` reads it back."""
         return json.dumps(self.model_dump()) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Anchor:
-        """The anchor that `to_json` wrote.
+        """Return the anchor that `to_json` wrote.
 
         Raises:
             InputError: something else.
@@ -51,9 +51,9 @@ class Anchor(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedLedger:
-    """What an audited ledger says. `unchecked` counts the rows whose seal could not be checked for want of the key.
+    """An audited ledger. `unchecked` counts the rows whose seal could not be checked, because the key is missing.
 
-    `course` is what each account was and had spent, from which row on.
+    `course` lists for each account its states and sums, each with the row from which on it holds.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -65,12 +65,12 @@ class AuditedLedger:
 
     @property
     def anchor(self) -> Anchor:
-        """The newest row."""
+        """Anchor of the newest row."""
         return Anchor(format=1, seq=self.rows[-1]["seq"], hash=self.rows[-1]["row_hash"])
 
 
 def audit_ledger(location: LedgerLocation, key: LedgerKey, anchor: Anchor | None = None) -> AuditedLedger:
-    """Check every row of the ledger, its place, its seal where `key` has its secret, what it says, and every cap.
+    """Check every row of the ledger: its place, its seal if `key` has its secret, its content, and every cap.
 
     Raises:
         AuditError: the first fault, naming its row.
@@ -100,31 +100,32 @@ def audit_ledger(location: LedgerLocation, key: LedgerKey, anchor: Anchor | None
 
 
 def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Return the table of accounts (dataset → row that opened it) and all rows, oldest first."""
     if isinstance(location, Path) and not location.is_file():
         raise BudgetError(f"there is no ledger at {location}; open an account: {opening_command()}")
-    known = False
+    has_format = False
     try:
         with connected(engine_for(location), location, writing=False) as connection:
             check_format(connection, location)
-            known = True
+            has_format = True
             _check_database(connection)
             accounts = {str(row.dataset): row.opened for row in connection.execute(select(ACCOUNTS))}
             rows = connection.execute(select(EVENTS).order_by(EVENTS.c.seq)).mappings()
             return accounts, [dict(row) for row in rows]
     except BudgetError as error:
-        if known or isinstance(error, DamagedLedger):
+        if has_format or isinstance(error, DamagedLedger):
             raise AuditError(str(error)) from None
         raise
 
 
 def _check_database(connection: Connection) -> None:
-    """Damage that no row shows: indices that disagree with their table, and guards that were taken away."""
+    """Refuse damage that no row shows: indices that disagree with their table, and guards that were removed."""
     if connection.dialect.name == "sqlite":
         driver = connection.connection.driver_connection
-        if isinstance(driver, sqlite3.Connection):  # bytes that are no text must not hide their row
+        if isinstance(driver, sqlite3.Connection):  # a row with bytes that are not UTF-8 must be read, too
             driver.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
-        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
-        if found != "ok":
+        result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+        if result != "ok":
             raise AuditError("the ledger's file is damaged: its tables and indices do not fit together")
     fault = guards_fault(connection)
     if fault is not None:
@@ -132,7 +133,7 @@ def _check_database(connection: Connection) -> None:
 
 
 def _check_rows(rows: Sequence[Mapping[str, Any]], key: LedgerKey) -> int:
-    """Check the chain; the number of rows whose seal could not be checked for want of the key."""
+    """Check the chain; return the number of rows whose seal could not be checked, because the key is missing."""
     try:
         check_chain(map(_checked_texts, rows), key, auditing=True)
     except BudgetError as error:
@@ -141,23 +142,26 @@ def _check_rows(rows: Sequence[Mapping[str, Any]], key: LedgerKey) -> int:
 
 
 def _checked_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`row`, if its columns are texts; else it was changed."""
-    if not all(_is_text(value) for name, value in row.items() if name != "seq" and value is not None):
+    """Return `row`, or refuse it if a column is not a text: then it was changed."""
+    values = [value for name, value in row.items() if name != "seq" and value is not None]
+    if not all(map(_is_text, values)):
         raise AuditError(f"row {row['seq']} of the ledger was changed after it was written")
     return row
 
 
 def _is_text(value: object) -> bool:
+    """Return whether `value` is a text without bytes that are not UTF-8."""
     if not isinstance(value, str):
         return False
     try:
         value.encode()
-    except UnicodeEncodeError:  # bytes that are no text, as `_check_database` lets them through
+    except UnicodeEncodeError:  # such bytes, as `_check_database` lets them through
         return False
     return True
 
 
 def _event(row: Mapping[str, Any]) -> Event:
+    """Return the event of a row, or refuse a row that no ledger writes."""
     try:
         return event_of(row)
     except (ValueError, TypeError, ArithmeticError):
@@ -165,6 +169,7 @@ def _event(row: Mapping[str, Any]) -> Event:
 
 
 def _check_anchor(rows: Sequence[Mapping[str, Any]], anchor: Anchor) -> None:
+    """Refuse a ledger without the anchored row."""
     if anchor.seq > len(rows):
         raise AuditError(
             f"the ledger ends at row {len(rows)}, before the anchored row {anchor.seq}: rows were removed, or a "

@@ -1,4 +1,4 @@
-"""The box of constants that a cap (epsilon, delta) admits: how it is chosen, what it still holds, and what is left of it."""
+"""Chooses the box of constants that a cap (epsilon, delta) admits, and computes what it admits and what is left of it."""
 
 from __future__ import annotations
 
@@ -17,101 +17,116 @@ from marginweave.released.account import AccountBox, AccountSums, Amounts
 
 Admitted = Literal["sums", "statement"]
 _FLOOR = Context(prec=40, rounding=ROUND_FLOOR)
-# What of delta thresholds get where nothing is known of the plans to come: the share that a release has of its own delta, and
-# what the tables of noise add to it.
+# Share of delta for thresholds if the plans to come are unknown: the share in a release's own delta, and a little more for
+# the tables of noise.
 _THRESHOLDS = Decimal("0.1000001")
-# The number of releases of one plan is looked for in steps of 2^-20, up to 2^20.
-_STEPS, _MOST = 20, 2**40
+# The number of releases of one plan is searched in steps of 2^-20, up to 2^20.
+_STEPS = 20
+_MOST = 2**40
 # The conversions of another machine may differ in their last digits.
 _SLACK = Decimal("1.000000001")
 
 
 def box_for(cap: BasicAmount, kind_of_plan: Cost | None = None) -> Box:
-    """The box of a cap; with `kind_of_plan`, the cost of a release, as many such releases (and parts of one) as it holds.
+    """Return the box of a cap; with `kind_of_plan`, the cost of a release, room for as many such releases as fit.
 
-    The box is c times the plan's cost, c the largest number for which the rest of the cap converts to c times its mu^2: larger
-    caps have larger boxes in every coordinate. Without a plan, thresholds get a tenth of delta and plain charges nothing. At
-    delta 0 everything is an allowance, and basic composition is all there is.
+    That number may have a fraction. The box is c times the plan's cost, c the largest number for which the rest of the cap
+    converts to c times its mu^2: larger caps have larger boxes in every coordinate. Without a plan, thresholds get a tenth of
+    delta and plain charges nothing. At delta 0 everything is an allowance, and only basic composition applies.
     DP: arithmetic on public numbers.
     """
     if not cap.delta:
         return Box(allowance=cap)
     if kind_of_plan is None or not (kind_of_plan.mu2 or kind_of_plan.delta or kind_of_plan.plain):
-        return _filled(cap, EXACT.multiply(cap.delta, _THRESHOLDS), NOTHING)
+        thresholds = EXACT.multiply(cap.delta, _THRESHOLDS)
+        return _filled(cap, thresholds, NOTHING)
     if not (kind_of_plan.delta or kind_of_plan.plain):
         return _filled(cap, Decimal(0), NOTHING)
-    parts = range(1, _MOST)
-    fitting = bisect_left(parts, True, key=lambda number: not _fits(_parts(kind_of_plan, number), cap, slack=False))
-    return _parts(kind_of_plan, fitting)
+
+    def is_too_large(steps: int) -> bool:
+        return not _fits(_box_of_steps(kind_of_plan, steps), cap, slack=False)
+
+    # The first element of range(1, _MOST) that is too large has the largest number that fits as its index.
+    largest = bisect_left(range(1, _MOST), True, key=is_too_large)
+    return _box_of_steps(kind_of_plan, largest)
 
 
 def box_of_cap(account: Account, cap: BasicAmount) -> Box:
-    """The box of an account whose cap becomes `cap`, by the rule of its present one.
+    """Return the box of an account whose cap becomes `cap`, by the rule of its present one.
 
-    For the plan that it was chosen for; else what is set aside keeps its part of the cap. Where the cap grows, no coordinate
-    becomes smaller, so that whatever was or could have been spent before fits the guarantee of the larger cap.
+    It is the box for the plan that the present one was chosen for. Without such a plan the delta of thresholds and the
+    allowance keep their shares of the cap. If the cap grows, no coordinate becomes smaller: whatever was or could have been
+    spent before fits the guarantee of the larger cap.
 
-    What homes that are gone may have released (`Account.unaccounted`) is set aside of the cap, as an allowance: it is known by
-    its (epsilon, delta) alone. The rest is for the account's own releases; where nothing is left, the box holds nothing.
+    What lost homes may have released (`Account.unaccounted`) is set aside from the cap, as an allowance: only its
+    (epsilon, delta) is known. The rest is for the account's own releases; if nothing is left, the box holds nothing.
     """
-    gone = account.unaccounted
-    if gone and cap.delta:
-        return _box_beside(gone, account, cap)
+    unaccounted = account.unaccounted
+    if unaccounted and cap.delta:
+        return _box_with_unaccounted(unaccounted, account, cap)
     before = account.box
     if account.kind_of_plan is not None or not cap.delta:
         return box_for(cap, account.kind_of_plan)
     if not account.delta:
-        kept = BasicAmount(epsilon=min(before.allowance.epsilon, cap.epsilon))
-        return _filled(cap, EXACT.multiply(cap.delta, _THRESHOLDS), kept)
-    more, wider = _FLOOR.divide(cap.epsilon, account.epsilon), _FLOOR.divide(cap.delta, account.delta)
-    epsilon, delta = before.allowance.epsilon, before.allowance.delta
-    allowance = BasicAmount(epsilon=EXACT.multiply(epsilon, more), delta=EXACT.multiply(delta, wider))
-    return _filled(cap, EXACT.multiply(before.delta_add, wider), allowance)
+        allowance = BasicAmount(epsilon=min(before.allowance.epsilon, cap.epsilon))
+        thresholds = EXACT.multiply(cap.delta, _THRESHOLDS)
+        return _filled(cap, thresholds, allowance)
+    epsilon_growth = _FLOOR.divide(cap.epsilon, account.epsilon)
+    delta_growth = _FLOOR.divide(cap.delta, account.delta)
+    allowance = BasicAmount(
+        epsilon=EXACT.multiply(before.allowance.epsilon, epsilon_growth),
+        delta=EXACT.multiply(before.allowance.delta, delta_growth),
+    )
+    thresholds = EXACT.multiply(before.delta_add, delta_growth)
+    return _filled(cap, thresholds, allowance)
 
 
-def _box_beside(gone: BasicAmount, account: Account, cap: BasicAmount) -> Box:
-    """The box of a cap of which `gone` is set aside; whatever else the account had set aside stays as it is."""
-    rest, before = cap - gone, account.box.allowance
-    if rest.epsilon <= 0 or rest.delta <= 0:
+def _box_with_unaccounted(unaccounted: BasicAmount, account: Account, cap: BasicAmount) -> Box:
+    """Return the box of a cap of which `unaccounted` is set aside; what else the allowance had stays as it is."""
+    available = cap - unaccounted
+    if available.epsilon <= 0 or available.delta <= 0:
         return Box()
     if account.kind_of_plan is not None:
-        box = box_for(rest, account.kind_of_plan)
+        box = box_for(available, account.kind_of_plan)
     else:
-        own = BasicAmount(
-            epsilon=min(max(before.epsilon - gone.epsilon, Decimal(0)), rest.epsilon),
-            delta=min(max(before.delta - gone.delta, Decimal(0)), rest.delta),
-        )
-        box = _filled(rest, EXACT.multiply(rest.delta, _THRESHOLDS), own)
-    return replace(box, allowance=box.allowance + gone)
+        before = account.box.allowance
+        epsilon = max(before.epsilon - unaccounted.epsilon, Decimal(0))
+        delta = max(before.delta - unaccounted.delta, Decimal(0))
+        allowance = BasicAmount(epsilon=min(epsilon, available.epsilon), delta=min(delta, available.delta))
+        thresholds = EXACT.multiply(available.delta, _THRESHOLDS)
+        box = _filled(available, thresholds, allowance)
+    return replace(box, allowance=box.allowance + unaccounted)
 
 
 def box_fault(box: Box, cap: BasicAmount) -> str | None:
-    """Why a box promises more than its cap, or None."""
+    """Return why a box is invalid or promises more than its cap, or None."""
     if not all(amount.is_finite() and amount >= 0 for amount in box.amounts):
         return "the box has an amount that is none"
     return None if _fits(box, cap, slack=True) else "the box promises more than the cap"
 
 
 def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount) -> Admitted | None:
-    """How a release of `cost` that states `statement` is admitted, or None.
+    """Return how a release of `cost` that states `statement` is admitted, or None.
 
-    `sums`: the box holds it and everything charged. `statement`: the first release that an account ever has may be as dear as
-    its cap by its own (epsilon, delta), which can be less than its sums cost. That was fixed before any noise; nothing is
-    admitted behind it (`is_closed`).
+    `sums`: the box holds it together with everything charged. `statement`: the box does not, but it is the first release that
+    the account ever has, and its own (epsilon, delta) is within the cap. That was fixed before any noise; nothing is admitted
+    after it (`is_closed`).
     """
     if is_closed(account, spent):
         return None
     if account.box.holds(spent.cost + cost):
         return "sums"
-    return "statement" if spent.ever_reserved == 0 and statement.within(account.cap) else None
+    if spent.ever_reserved == 0 and statement.within(account.cap):
+        return "statement"
+    return None
 
 
 def is_closed(account: Account, spent: Spent) -> bool:
-    """Whether nothing more is admitted, however little it asks for, before the cap is set again.
+    """Return whether no release is admitted, however small, before the cap is set again.
 
-    The box does not hold what is charged, as where other homes are charged for; or it does not hold what was reserved for a
-    release that its own statement admitted. Of that, what is given back does not count: where it does not come back, the box
-    would be exceeded.
+    The box does not hold what is charged, for example for lost homes; or it does not hold what was reserved for a release that
+    was admitted by its own statement. Draws that this release returned still count: had they not been returned, the box would
+    be exceeded.
     """
     if not account.box.holds(spent.cost):
         return True
@@ -119,7 +134,7 @@ def is_closed(account: Account, spent: Spent) -> bool:
 
 
 def account_total(account: Account, spent: Spent) -> AccountTotal:
-    """What the account is charged for, and the smallest epsilon of it at the cap's delta.
+    """Return the sums of the account, and their smallest epsilon at the cap's delta.
 
     A release counts with the cost of its charged draws and, as plain statement, with its (epsilon, delta).
     """
@@ -128,37 +143,40 @@ def account_total(account: Account, spent: Spent) -> AccountTotal:
 
 
 def total_with(account: Account, spent: Spent, cost: Cost, statement: BasicAmount) -> tuple[float, bool]:
-    """Epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
+    """Return epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
     fits = admitted(account, spent, cost, statement) is not None
-    return account_total(account, spent.with_charge(cost, statement)).epsilon, fits
+    spent_after = spent.with_charge(cost, statement)
+    return account_total(account, spent_after).epsilon, fits
 
 
 def epsilon_left(total: AccountTotal) -> float:
-    """The largest epsilon, at the cap's delta, of one more release of Gaussian draws alone that still fits; 0 for none.
+    """Return the largest epsilon, at the cap's delta, of one more release of Gaussian draws alone that fits; 0 for none.
 
-    There is none under a cap without any delta. It is more than the difference between cap and total, because several
+    There is none under a cap with delta 0. It is more than the difference between cap and total, because several
     releases together cost less than the sum of their epsilons. DP: arithmetic on public numbers.
     """
-    account, spent = total.account, total.spent
+    account = total.account
+    spent = total.spent
     if not account.delta or is_closed(account, spent):
         return 0.0
     if spent.ever_reserved == 0:
         return float(account.epsilon)
-    left = rounded(account.box.mu2 - spent.cost.mu2, up=False)
-    return gdp_epsilon(math.sqrt(left), float(account.delta)) if left > 0 else 0.0
+    mu2_left = rounded(account.box.mu2 - spent.cost.mu2, up=False)
+    if mu2_left <= 0:
+        return 0.0
+    return gdp_epsilon(math.sqrt(mu2_left), float(account.delta))
 
 
 def spent_share(total: AccountTotal) -> float:
-    """The largest share of a coordinate of the account's box that is spent; 1 where it admits nothing more."""
-    box, cost = total.account.box, total.spent.cost
+    """Return the largest spent share of a coordinate of the account's box; 1 if it admits nothing more."""
     if is_closed(total.account, total.spent):
         return 1.0
-    pairs = zip(coordinates(cost), box.amounts, strict=True)
+    pairs = zip(coordinates(total.spent.cost), total.account.box.amounts, strict=True)
     return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
 
 
 def account_sums(total: AccountTotal) -> AccountSums:
-    """What the account and its sums say, for the operator: no released file may have it."""
+    """Return the account and its sums for the operator; no released file may contain them."""
     account = total.account
     return AccountSums(
         dataset=account.dataset,
@@ -175,13 +193,15 @@ def account_sums(total: AccountTotal) -> AccountSums:
 
 
 def _filled(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Box:
-    return Box(mu2=_largest(cap, delta_add, allowance), delta_add=delta_add, allowance=allowance)
+    """Return the box with these amounts and the largest mu^2 that the rest of the cap converts to."""
+    return Box(mu2=_largest_mu2(cap, delta_add, allowance), delta_add=delta_add, allowance=allowance)
 
 
-def _largest(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Decimal:
-    """The square of gdp_mu(epsilon - that of the allowance, delta - delta_add - that of the allowance), rounded down."""
+def _largest_mu2(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Decimal:
+    """Return gdp_mu(epsilon - allowance epsilon, delta - delta_add - allowance delta)^2, rounded down."""
     epsilon = rounded(EXACT.subtract(cap.epsilon, allowance.epsilon), up=False)
-    delta = rounded(EXACT.subtract(cap.delta, EXACT.add(delta_add, allowance.delta)), up=False)
+    delta_set_aside = EXACT.add(delta_add, allowance.delta)
+    delta = rounded(EXACT.subtract(cap.delta, delta_set_aside), up=False)
     if epsilon <= 0 or delta <= 0:
         return Decimal(0)
     mu = Decimal(gdp_mu(epsilon, delta))
@@ -189,21 +209,26 @@ def _largest(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> De
 
 
 def _fits(box: Box, cap: BasicAmount, *, slack: bool) -> bool:
-    """Whether a box leaves enough of the cap for its mu^2; with `slack`, whether it may on another machine."""
-    beside = (box.allowance + BasicAmount(delta=box.delta_add)).within(cap)
-    if not beside or not box.mu2:
-        return beside
-    most = _largest(cap, box.delta_add, box.allowance)
-    return box.mu2 <= (most * _SLACK if slack else most)
+    """Return whether the cap holds all coordinates of a box; with `slack`, whether it may on another machine."""
+    added = box.allowance + BasicAmount(delta=box.delta_add)
+    if not added.within(cap):
+        return False
+    if not box.mu2:
+        return True
+    most = _largest_mu2(cap, box.delta_add, box.allowance)
+    if slack:
+        most = most * _SLACK
+    return box.mu2 <= most
 
 
 def coordinates(cost: Cost) -> tuple[Decimal, ...]:
-    """What of a cost each coordinate of a box bounds, in the order of `Box.amounts`."""
+    """Return the amounts of a cost that the coordinates of a box bound, in the order of `Box.amounts`."""
     return cost.mu2, cost.delta, cost.plain.epsilon, cost.plain.delta
 
 
-def _parts(cost: Cost, steps: int) -> Box:
-    """The box of so many parts of a plan."""
+def _box_of_steps(cost: Cost, steps: int) -> Box:
+    """Return the box of steps / 2^20 releases of this cost."""
     number = Decimal(steps) / 2**_STEPS
-    mu2, delta_add, epsilon, delta = (EXACT.multiply(each, number) for each in coordinates(cost))
-    return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))
+    mu2, delta_add, epsilon, delta = (EXACT.multiply(amount, number) for amount in coordinates(cost))
+    allowance = BasicAmount(epsilon=epsilon, delta=delta)
+    return Box(mu2=mu2, delta_add=delta_add, allowance=allowance)

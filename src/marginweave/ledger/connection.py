@@ -21,36 +21,39 @@ from marginweave.ledger.location import LedgerLocation
 
 _BUSY_SECONDS = 60
 _CONNECT_SECONDS = 10
-# Seconds between attempts to reach the server again: what a restart takes.
+# Seconds between attempts to reach the server again: together as long as a restart.
 PAUSES = (0.1, 0.3, 1.0, 3.0)
 _RESERVED_BYTES = 1 << 18
 _FULL_BYTES = 1 << 16
-# Engines that are kept: what each has compiled takes longer than to run it, and none holds a connection.
+# Engines in the cache: to compile a statement takes longer than to run it, and no engine holds a connection.
 _ENGINES = 16
-# What SQLite says where it finds no room for a row, or for the two files that it keeps beside the database.
+# SQLite's codes if there is no room for a row, or for the two files that it keeps next to the database.
 _MAYBE_FULL = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-# Every writer appends behind the newest row of the one chain, so one lock serves all accounts: "marginwe" in ASCII.
+# Every writer appends after the newest row of the one chain, so all accounts share one lock: "marginwe" in ASCII.
 _CHAIN_LOCK = 0x6D617267696E7765
 
 
 def engine_for(location: LedgerLocation) -> Engine:
-    """An engine for the existing ledger at `location`; it may cross a fork."""
+    """Return an engine for the existing ledger at `location`; it may cross a fork."""
     return sqlite_engine(location) if isinstance(location, Path) else postgres_engine(location.url)
 
 
 def reserve_beside(location: LedgerLocation) -> Reserve | None:
-    """Room beside the file for the rows of a draw that was begun; None in PostgreSQL, whose server sees to its own disk."""
-    return (
-        Reserve(location.with_name(f"{location.stem}.reserve"), _RESERVED_BYTES) if isinstance(location, Path) else None
-    )
+    """Return the room reserved next to the file for the rows of a draw that was begun.
+
+    None in PostgreSQL, whose server takes care of its disk.
+    """
+    if not isinstance(location, Path):
+        return None
+    return Reserve(location.with_name(f"{location.stem}.reserve"), _RESERVED_BYTES)
 
 
 @lru_cache(maxsize=_ENGINES)
 def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
-    """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers.
+    """Return an engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers.
 
-    `still` reads a file that nobody can write now, without the two files beside it.
+    `still` reads a file that nobody can write during that time, without SQLite's two files next to it.
     """
 
     def connect() -> sqlite3.Connection:
@@ -73,13 +76,13 @@ def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
 
 @lru_cache(maxsize=_ENGINES)
 def postgres_engine(url: URL) -> Engine:
-    """An engine for the database at `url`: writers hold one advisory lock to the end, readers see one snapshot.
+    """Return an engine for the database at `url`: writers hold one advisory lock to the end, readers see one snapshot.
 
     A writer reads after it has the lock, and READ COMMITTED lets it see what the writer before it has committed. A commit
     returns when the server has it on disk, whatever the database's default is.
     """
-    given = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
-    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=given)
+    arguments = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=arguments)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -100,10 +103,10 @@ def postgres_engine(url: URL) -> Engine:
 def connected(
     engine: Engine, location: LedgerLocation, *, writing: bool, patient: bool = False
 ) -> Iterator[Connection]:
-    """One transaction, committed at the end of the block and undone by an exception in it.
+    """Yield a connection in one transaction, committed at the end of the block and undone by an exception in it.
 
-    Who is `patient`, as every writer is, tries again where the server cannot be reached, a few times: nothing was asked of it
-    yet. On a full disk a writer gives up the reserve; whoever only reads needs none, or the same where rows are in the log.
+    A `patient` caller, as every writer is, tries a few times if the server cannot be reached: no statement was sent to it yet.
+    On a full disk a writer gives up the reserve. A reader does so only if there are rows in the log.
 
     Raises:
         DamagedLedger: the bytes of the database are not what was written.
@@ -111,14 +114,15 @@ def connected(
         FullDisk: there is no room, and none was set aside.
         BudgetError: it cannot be read or written (missing, busy, read-only).
     """
-    connection, begun = _begun(engine, location, writing=writing, patient=patient or writing)
-    with _translated(engine, location), connection, begun:
+    connection, begun = _begin_patiently(engine, location, writing=writing, patient=patient or writing)
+    with _translated_errors(engine, location), connection, begun:
         yield connection
 
 
-def _begun(
+def _begin_patiently(
     engine: Engine, location: LedgerLocation, *, writing: bool, patient: bool
 ) -> tuple[Connection, RootTransaction]:
+    """Begin a transaction; try again after a pause if `patient`, and with less need of room on a full disk."""
     for pause in PAUSES if patient else ():
         try:
             return _begin(engine, location, writing=writing)
@@ -128,7 +132,7 @@ def _begun(
             break
     try:
         return _begin(engine, location, writing=writing)
-    except FullDisk:  # read without the two files that there is no room for; else there may be what was set aside
+    except FullDisk:  # there is no room for the two files: read without them, or give up the reserve
         if isinstance(location, Path) and not writing and not _log_bytes(location):
             return _begin(sqlite_engine(location, still=True), location, writing=False)
         reserve = reserve_beside(location)
@@ -138,7 +142,8 @@ def _begun(
 
 
 def _begin(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[Connection, RootTransaction]:
-    with _translated(engine, location):
+    """Connect and begin a transaction."""
+    with _translated_errors(engine, location):
         connection = engine.connect().execution_options(writing=writing)
         try:
             return connection, connection.begin()
@@ -148,16 +153,18 @@ def _begin(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[
 
 
 @contextmanager
-def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
-    """What the database says, as errors of the ledger."""
+def _translated_errors(engine: Engine, location: LedgerLocation) -> Iterator[None]:
+    """Raise the errors of the database as errors of the ledger."""
+    damaged = DamagedLedger(
+        f"the ledger {location} is damaged: its bytes are not those that were written; restore it from its backup"
+    )
     try:
         yield
-    except (UnicodeDecodeError, DBAPIError) as error:
-        # The former is of a message of SQLite's that quotes the damaged bytes.
-        if isinstance(error, UnicodeDecodeError) or getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
-            raise DamagedLedger(
-                f"the ledger {location} is damaged: its bytes are not those that were written; restore it from its backup"
-            ) from None
+    except UnicodeDecodeError:  # SQLite's message quotes the damaged bytes
+        raise damaged from None
+    except DBAPIError as error:
+        if _sqlite_code(error) in _DAMAGE:
+            raise damaged from None
         if _is_full(error, location):
             raise FullDisk(
                 f"the disk of the ledger {location} is full: nothing can be charged until there is room again"
@@ -166,8 +173,15 @@ def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
         raise kind(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None
 
 
+def _sqlite_code(error: DBAPIError) -> int:
+    """Return SQLite's primary error code; 0 for another database."""
+    code: int = getattr(error.orig, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
 def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
-    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    """Return whether the error says that the disk is full, or may say so and the disk has no room."""
+    code = _sqlite_code(error)
     if code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == "53100":
         return True
     if code not in _MAYBE_FULL or not isinstance(location, Path):
@@ -176,11 +190,13 @@ def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
         room = os.statvfs(location.parent)
     except OSError:  # there is no such folder
         return False
-    return room.f_bavail * room.f_frsize < _FULL_BYTES or (room.f_files > 0 and not room.f_favail)
+    has_no_bytes = room.f_bavail * room.f_frsize < _FULL_BYTES
+    has_no_files = room.f_files > 0 and not room.f_favail
+    return has_no_bytes or has_no_files
 
 
 def _is_lost(error: DBAPIError, engine: Engine) -> bool:
-    """Whether the server went away, shuts down, or was never reached: then it has given no code."""
+    """Return whether the server went away, shuts down, or was never reached: then it has given no code."""
     if engine.dialect.name == "sqlite":
         return False
     code = getattr(error.orig, "sqlstate", None)
@@ -188,16 +204,17 @@ def _is_lost(error: DBAPIError, engine: Engine) -> bool:
 
 
 def _words(error: DBAPIError, url: URL) -> str:
-    """The database's first line on what is wrong, without a password, wherever the URL has it."""
+    """Return the first line of the database's message, without the passwords of the URL."""
     lines = str(error.orig).splitlines()
     text = lines[0] if lines else type(error.orig).__name__
-    for secret in (url.password, *(url.query.get(name) for name in ("password", "sslpassword"))):
-        text = text.replace(str(secret), "***") if secret else text
+    for secret in (url.password, url.query.get("password"), url.query.get("sslpassword")):
+        if secret:
+            text = text.replace(str(secret), "***")
     return text
 
 
 def _log_bytes(file: Path) -> int:
-    """The size of the write-ahead log of a database file; 0 where there is none."""
+    """Return the size of the write-ahead log of a database file; 0 if there is none."""
     try:
         return file.with_name(f"{file.name}-wal").stat().st_size
     except OSError:
@@ -205,12 +222,12 @@ def _log_bytes(file: Path) -> int:
 
 
 def database_uri(file: Path, *, still: bool = False) -> str:
-    """The URI under which SQLite opens `file`, which it never creates.
+    """Return the URI under which SQLite opens `file`, which it never creates.
 
-    SQLite reads a database with a write-ahead log through the log and its index, which it makes where the folder lets it. In
-    a folder that cannot be written it needs both to be there, or a promise that nothing changes (`immutable`), which leaves
-    the log out: it is given only where the log is empty. So it does where the disk is full (`still`). A read-only mount counts
-    for root, too.
+    SQLite reads a database with a write-ahead log through the log and its index, which it makes if it can write to the folder.
+    In a folder that it cannot write to, both must be there, or the URI must promise that nothing changes (`immutable`). SQLite
+    then ignores the log, so that the promise is made only if the log is empty. The same holds if the disk is full (`still`).
+    A read-only mount counts for root, too.
 
     Raises:
         BudgetError: newer rows are in a log that cannot be read here.

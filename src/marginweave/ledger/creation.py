@@ -1,4 +1,4 @@
-"""The tables of a ledger and its key: made together, and checked when it is opened.
+"""Makes the tables of a ledger together with its key, and checks them when the ledger is opened.
 
 A ledger is made complete or not at all, and never in the place of a lost one.
 """
@@ -27,7 +27,7 @@ from marginweave.ledger.tables import ACCOUNTS, EVENTS, FORMATS, METADATA, state
 
 
 def has_tables(connection: Connection) -> bool:
-    """Whether the tables of a ledger are there, of whatever format."""
+    """Return whether the tables of a ledger are there, in any format."""
     return inspect(connection).has_table(EVENTS.name)
 
 
@@ -41,12 +41,12 @@ def check_format(connection: Connection, location: LedgerLocation, command: str 
     if not has_tables(connection):
         raise BudgetError(f"there is no ledger at {location}; open an account: {command}")
     is_numbered = inspect(connection).has_table(FORMATS.name)
-    found = connection.scalar(select(FORMATS.c.number)) if is_numbered else None
-    refuse_older(f"the ledger {location}", found, LEDGER_FORMAT)
-    if found != LEDGER_FORMAT:
+    number = connection.scalar(select(FORMATS.c.number)) if is_numbered else None
+    refuse_older(f"the ledger {location}", number, LEDGER_FORMAT)
+    if number != LEDGER_FORMAT:
         raise BudgetError(
-            f"the ledger {location} has format {found}, and this program knows {LEDGER_FORMAT}; use the version of marginweave "
-            "that made it"
+            f"the ledger {location} has format {number}, and this program knows {LEDGER_FORMAT}; use the version of "
+            "marginweave that made it"
         )
 
 
@@ -78,7 +78,7 @@ def create_tables(location: LedgerLocation, environment: Mapping[str, str], *, w
 
 
 def _let_append(connection: Connection, role: str) -> None:
-    """INSERT and SELECT on both tables and SELECT on their format, and nothing else, for a role of PostgreSQL."""
+    """Grant a role of PostgreSQL INSERT and SELECT on both tables and SELECT on their format, and revoke all else."""
     name = connection.dialect.identifier_preparer.quote_identifier(role)
     tables = f"{ACCOUNTS.name}, {EVENTS.name}"
     connection.exec_driver_sql(f"REVOKE ALL ON {tables}, {FORMATS.name} FROM {name}")
@@ -89,7 +89,7 @@ def _let_append(connection: Connection, role: str) -> None:
 def create_ledger(location: LedgerLocation, environment: Mapping[str, str], first: Event) -> None:
     """Make the ledger with `first` as its first row, and its key where the environment has none.
 
-    An existing ledger is left as it is. An interrupted creation is simply done again.
+    An existing ledger is left as it is. An interrupted creation is done again.
 
     Raises:
         BudgetError: the key is there and the ledger is not (it was lost), or the place cannot be written.
@@ -108,13 +108,14 @@ def create_ledger(location: LedgerLocation, environment: Mapping[str, str], firs
 
 
 def _build(location: Path, environment: Mapping[str, str], first: Event) -> None:
-    """The database (0600), built under another name and renamed last."""
+    """Make the database (0600) under another name and rename it last."""
     staged = location.with_name(f"{location.name}.new")
-    needs_file, present = environment_key(environment) is None, key_file(location).exists()
-    if needs_file and present and not staged.exists():
-        raise _lost(location)
-    _empty(staged)
-    if needs_file and not present:
+    needs_key_file = environment_key(environment) is None
+    has_key_file = key_file(location).exists()
+    if needs_key_file and has_key_file and not staged.exists():
+        raise _lost_ledger_error(location)
+    _make_empty_database(staged)
+    if needs_key_file and not has_key_file:
         make_key_file(key_file(location))
     key = load_key(location, environment)
     with connected(sqlite_engine(staged), staged, writing=True) as connection:
@@ -125,7 +126,10 @@ def _build(location: Path, environment: Mapping[str, str], first: Event) -> None
 
 
 def _fill(location: PostgresLocation, environment: Mapping[str, str], first: Event) -> None:
-    """Tables, made by their owner where there are none, and the first row, sealed with the environment's key or a fresh one."""
+    """Make the tables as their owner if there are none, and append the first row if there is no row.
+
+    It is sealed with the environment's key or a new one in a file.
+    """
     engine = postgres_engine(location.url)
     with connected(engine, location, writing=False) as connection:
         missing = not has_tables(connection)
@@ -144,17 +148,17 @@ def _fill(location: PostgresLocation, environment: Mapping[str, str], first: Eve
 
 
 def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
-    """The first row of tables that are empty, sealed with a fresh key in a file.
+    """Append the first row to empty tables, sealed with a new key in a file.
 
-    The key is written under another name before the row is committed and gets its own after it: whichever step is the last,
-    the row is not there, or its key is under one of the names.
+    The key is written under another name before the row is committed, and renamed after it. Wherever this is interrupted, the
+    row is not there, or its key is under one of the two names.
     """
     place = location.key_file
     staged = place.with_name(f"{place.name}.new")
     with connected(postgres_engine(location.url), location, writing=True) as connection:
         empty = _is_empty(connection)
         if empty and place.exists():
-            raise _lost(location)
+            raise _lost_ledger_error(location)
         if place.exists() or not (empty or staged.exists()):
             return
         if empty:
@@ -171,30 +175,35 @@ def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
 
 
 def _is_empty(connection: Connection) -> bool:
-    """Whether there is no row at all, also where the first one was removed."""
+    """Return whether there is no row at all, also if the first one was removed."""
     return connection.scalar(select(EVENTS.c.seq).limit(1)) is None
 
 
-def _lost(location: LedgerLocation) -> BudgetError:
-    what, other = (
-        (location.name, "an empty folder") if isinstance(location, Path) else (str(location), "another key file")
-    )
+def _lost_ledger_error(location: LedgerLocation) -> BudgetError:
+    """Return the refusal of a key whose ledger is gone."""
+    name = str(location)
+    alternative = "another key file"
+    if isinstance(location, Path):
+        name = location.name
+        alternative = "an empty folder"
     return BudgetError(
-        f"the key {key_file(location)} has no ledger beside it: restore {what} from its backup, or choose {other} for a new "
-        "ledger"
+        f"the key {key_file(location)} has no ledger beside it: restore {name} from its backup, or choose {alternative} for a "
+        "new ledger"
     )
 
 
-def _empty(staged: Path) -> None:
+def _make_empty_database(staged: Path) -> None:
+    """Make an empty SQLite database (0600) with a write-ahead log, in the place of an unfinished one."""
     for suffix in ("-wal", "-shm", "-journal"):
         staged.with_name(staged.name + suffix).unlink(missing_ok=True)
     os.close(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     with closing(sqlite3.connect(staged)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")  # stays with the file
+        connection.execute("PRAGMA journal_mode=WAL")  # the setting is stored in the file
 
 
 @contextmanager
 def _locked_folder(folder: Path) -> Iterator[None]:
+    """Make the folder (0700) if it is missing, and hold a lock on it during the block."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a folder that was there keeps its mode: it is not ours
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Draws in the ledger: begun, committed, lost or returned, each by a row that compares state and lease in one transaction."""
+"""Begins, commits, loses and returns draws in the ledger; each row is appended after a check of state and lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marginweave.ledger.session import Session
 
 @dataclass(frozen=True, kw_only=True)
 class Expired:
-    """Releases of which something was returned, and those left alone because their runs are not below the home."""
+    """Releases of which draws were returned, and those that were skipped because their runs are not below the home."""
 
     returned: tuple[str, ...]
     elsewhere: tuple[str, ...]
@@ -22,16 +22,16 @@ class Expired:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of a ledger's releases. A move that is repeated under its own lease finds its row and does nothing."""
+    """The draws of a ledger's releases. A move that is repeated under the same lease finds its row and does nothing."""
 
     session: Session
 
     def release(self, release_id: str) -> ReleaseRecord | None:
-        """The release of this id with its draws, or None if it was never reserved."""
+        """Return the release of this id with its draws, or None if it was never reserved."""
         return self.session.find(release_id)
 
     def take_lease(self, release_id: str, lease: str) -> None:
-        """Make `lease`, a fresh name, the one attempt at the release: every earlier one is shut out from here on.
+        """Make `lease`, a new name, the lease of the only valid attempt at the release: every earlier attempt is refused.
 
         Raises:
             BudgetError: no such release, one that is published or was submitted for approval, or a lease that was used before.
@@ -49,7 +49,7 @@ class Draws:
             journal.append(Event(kind=EventKind.LEASED, account=record.dataset, release=release_id, lease=lease))
 
     def check_lease(self, release_id: str, lease: str) -> None:
-        """Refuse an attempt that was taken over.
+        """Refuse an attempt whose lease another attempt has taken over.
 
         Raises:
             BudgetError: no such release, or another lease is the current one.
@@ -58,7 +58,7 @@ class Draws:
             check_lease(journal.release(release_id), lease)
 
     def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str] | None = None) -> None:
-        """RESERVED → DRAWN: the intent to draw, before any noise is made. One lease succeeds, ever; its row has the `facts`.
+        """Record RESERVED → DRAWN, before any noise is made. Only one lease ever succeeds; its row has the `facts`.
 
         Raises:
             BudgetError: the draw is in any other state, was begun by this lease with other facts, or the lease is not the
@@ -68,7 +68,7 @@ class Draws:
             _move(journal, release_id, name, State.DRAWN, lease=lease, facts=facts)
 
     def commit(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
-        """DRAWN → COMMITTED, by the current lease, which has drawn or adopts; `digest` is the stored draw's keyed digest.
+        """Record DRAWN → COMMITTED, by the current lease, which has drawn or adopts; `digest` is keyed, of the stored draw.
 
         Raises:
             BudgetError: another state, a lease that is not the current one, or a tainted draw (from a test's generator).
@@ -81,7 +81,7 @@ class Draws:
             _move(journal, release_id, name, State.COMMITTED, lease=lease, digest=digest)
 
     def lose(self, release_id: str, name: str, lease: str) -> None:
-        """DRAWN → CHARGED_LOST, by the current lease: the draw is gone and its charge stays.
+        """Record DRAWN → CHARGED_LOST, by the current lease: the draw is gone and its charge stays.
 
         Raises:
             BudgetError: another state, or a lease that is not the current one.
@@ -90,7 +90,7 @@ class Draws:
             _move(journal, release_id, name, State.CHARGED_LOST, lease=lease)
 
     def return_unused(self, release_id: str, names: Sequence[str]) -> None:
-        """RESERVED → RETURNED for draws that were never begun; all of them or none.
+        """Record RESERVED → RETURNED for draws that were never begun; all of them or none.
 
         Raises:
             BudgetError: one of them is in another state.
@@ -100,12 +100,12 @@ class Draws:
                 _move(journal, release_id, name, State.RETURNED)
 
     def expire(self, older_than: timedelta, release: str | None = None) -> Expired:
-        """Return what is RESERVED in releases of which nothing was written for so long.
+        """Return the RESERVED draws of releases whose newest row is older than `older_than` to their accounts.
 
-        What was begun stays charged: expiry is from RESERVED only, where it is certain that no noise was drawn. Only releases
-        of which nothing was begun expire, as their runs can reserve them again; one that was begun could never be finished
-        afterwards, so it has to be named as `release`, and then no other is looked at. So has one whose run is not below the
-        home that is a witness: the run may have seen more than this ledger knows.
+        Draws that were begun stay charged: only RESERVED draws expire, of which it is certain that no noise was drawn. Only
+        releases without a begun draw expire, as their runs can reserve them again. A release with a begun draw could never be
+        finished afterwards: it must be named as `release`, and then no other release expires. The same holds for a release
+        whose run is not below the home that is the witness: the run may have seen more than this ledger has.
 
         Raises:
             InputError: a negative age.
@@ -116,13 +116,15 @@ class Draws:
         home = self.session.witness
         with self.session.writing() as journal:
             view = self.session.view(journal)
-            newest = {event.release: event.created for event in journal.all_events()}  # when each was last written of
+            newest_row_time = {event.release: event.created for event in journal.all_events()}
             chosen = view.releases.values() if release is None else [journal.release(release)]
-            returned, elsewhere = [], []
+            returned = []
+            elsewhere = []
             for record in chosen:
                 reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
-                begun = any(draw.state not in {State.RESERVED, State.RETURNED} for draw in record.draws)
-                if not reserved or (begun and release is None) or newest[record.release] >= now() - older_than:
+                if not reserved or (release is None and _has_begun(record)):
+                    continue
+                if newest_row_time[record.release] >= now() - older_than:
                     continue
                 if release is None and home is not None and not home.has(record.run):
                     elsewhere.append(record.release)
@@ -131,6 +133,11 @@ class Draws:
                     _move(journal, record.release, name, State.RETURNED)
                 returned.append(record.release)
         return Expired(returned=tuple(returned), elsewhere=tuple(elsewhere))
+
+
+def _has_begun(record: ReleaseRecord) -> bool:
+    """Return whether a draw of the release was begun."""
+    return any(draw.state not in {State.RESERVED, State.RETURNED} for draw in record.draws)
 
 
 def check_lease(record: ReleaseRecord, lease: str | None) -> None:
@@ -155,7 +162,7 @@ def _move(
     digest: str | None = None,
     facts: Mapping[str, str] | None = None,
 ) -> None:
-    """Append the row that brings draw `name` to `target`; only returning needs no lease.
+    """Append the row that brings draw `name` to the state `target`; only RETURNED needs no lease.
 
     The row keeps the lease under which the draw was begun, which names its file; `by` in its body is the lease that adopts
     the draw. A repetition of the draw's newest row appends nothing.
@@ -169,7 +176,9 @@ def _move(
         raise BudgetError(f"release {release_id} has no draw {name}")
     if target != State.RETURNED:
         check_lease(record, lease)
-    adopted = lease is not None and target != State.DRAWN and draw.lease != lease
+    body: dict[str, str | None] = dict(facts or {})
+    if lease is not None and target != State.DRAWN and draw.lease != lease:
+        body["by"] = lease
     entry = Event(
         kind=target,
         account=record.dataset,
@@ -177,7 +186,7 @@ def _move(
         draw=name,
         lease=lease if target == State.DRAWN else draw.lease,
         digest=digest,
-        body={**(facts or {}), **({"by": lease} if adopted else {})},
+        body=body,
     )
     newest = [event for event in journal.release_events(release_id) if event.draw == name][-1]
     if newest == replace(entry, created=newest.created):

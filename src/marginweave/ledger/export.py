@@ -1,8 +1,8 @@
-"""The ledger for readers outside: all events as JSON Lines and CSV, and one record a release for the public registry.
+"""Exports the ledger: all events as JSON Lines and CSV, and one record per release for the public registry.
 
 The shape of a record follows the schema of the Differential Privacy Deployments Registry (OpenDP and others; repository
-opendp/deployments-registry-data, its deployments-schema.yaml as of commit 057e5d8). What only the curator knows stays an
-empty text, and the record a draft.
+opendp/deployments-registry-data, its deployments-schema.yaml as of commit 057e5d8). Entries that only the curator
+knows are empty texts, and the record is a draft.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ COMPOSITION = (
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked."""
-    return "".join(f"{json.dumps(_exported(row), ensure_ascii=False)}\n" for row in rows).encode()
+    """Return one JSON object per row, its body as an object; with the columns and hashes by which the chain is checked."""
+    lines = [json.dumps(_exported(row), ensure_ascii=False) for row in rows]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """The same as CSV with a header, the body as JSON in one cell."""
+    """Return the rows as CSV with a header, the body as JSON in one cell."""
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
@@ -47,7 +48,7 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: str) -> dict[str, Any]:
-    """One published release in the shape of the registry. DP: nothing but what was public before the data was seen.
+    """Return one published release in the shape of the registry. DP: nothing but what was public before the data was seen.
 
     Epsilon and delta are the planned ones, by which the release was admitted. The number of records is left out: the ledger
     does not know it.
@@ -90,6 +91,7 @@ def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: 
 
 
 def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
+    """Return the parts of a record about the variant of privacy and its parameters."""
     lost = sum(draw.state == State.CHARGED_LOST for draw in record.draws)
     details = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
     if lost:
@@ -97,7 +99,7 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
     unit = unit_noun(record.unit)
     size = "" if record.neighbors == "add-remove" else f"Under replace-one the number of {unit}s is not protected. "
     column = record.unit.removeprefix(SUBJECT_PREFIX)
-    whose = "row" if unit == "row" else f"subject: all rows with one value of column {column!r}"
+    protected = "row" if unit == "row" else f"subject: all rows with one value of column {column!r}"
     return {
         "dp_variant": {
             "variant_name": "Approximate DP" if record.delta else "Pure DP",
@@ -106,7 +108,7 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
         },
         "privacy_loss": {
             "privacy_unit": record.unit,
-            "privacy_unit_details": f"One {whose}. {_NEIGHBORS[record.neighbors].format(unit=unit)} ({record.neighbors})",
+            "privacy_unit_details": f"One {protected}. {_NEIGHBORS[record.neighbors].format(unit=unit)} ({record.neighbors})",
             "privacy_parameters": {"epsilon": float(record.epsilon), "delta": float(record.delta)},
             "privacy_parameters_details": details,
         },
@@ -114,16 +116,20 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
 
 
 def _mechanism(draw: DrawRecord) -> str:
-    known = MECHANISMS.get(draw.mechanism)
-    how = draw.mechanism if known is None else known.words
-    text = how if draw.parameter is None else how.format(parameter=draw.parameter)
+    """Return the sentence about one draw: state, mechanism with its parameter, and cost."""
+    mechanism = MECHANISMS.get(draw.mechanism)
+    words = draw.mechanism if mechanism is None else mechanism.words
+    text = words if draw.parameter is None else words.format(parameter=draw.parameter)
     return f"{draw.name} ({draw.state}): {text}; {draw.cost}"
 
 
 def _list(items: Iterable[str]) -> str:
+    """Return the items as a Markdown list."""
     return "".join(f"- {item}\n" for item in items)
 
 
 def _exported(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as it leaves the house, its body as an object."""
-    return {**{name: row[name] for name in _COLUMNS}, "body": json.loads(row["body"])}
+    """Return the row as it is exported: its body as an object."""
+    columns = {name: row[name] for name in _COLUMNS}
+    columns["body"] = json.loads(row["body"])
+    return columns

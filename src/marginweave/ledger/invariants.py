@@ -1,7 +1,7 @@
-"""What holds between the runs of a home and their ledger.
+"""Checks invariants between the runs of a home and their ledger.
 
-Runs and `ledger verify` go through one table of invariants, each with its own sentence on what to do where one does not hold.
-Reconciliation and the witness use the conditions behind it.
+Runs and `ledger verify` check one table of invariants, and each has its own sentences on what to do if one does not hold.
+Reconciliation and the witness use the conditions behind the table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_BEGUN = frozenset({State.RESERVED, State.RETURNED})
 
 
 class HomeInvariant(StrEnum):
-    """What holds of a run and of what the ledger has of its release, in the order in which it is looked at."""
+    """An invariant of a run and its release in the ledger, in the order in which they are checked."""
 
     KNOWN = "the ledger has the release of a run that was charged"
     SAME = "manifest and ledger have the same run, dataset, configuration and source"
@@ -31,7 +31,7 @@ class HomeInvariant(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RunAndRelease:
-    """A run, by its folder and manifest, and what the ledger has of its release; None where it has nothing."""
+    """A run, by its folder and manifest, and the ledger's record of its release, or None if there is none."""
 
     folder: RunFolder
     manifest: Manifest
@@ -40,57 +40,67 @@ class RunAndRelease:
 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
-    """The first invariant that does not hold, and what of the run contradicts it: a field, a draw or a file."""
+    """The first invariant that does not hold, and the part of the run that contradicts it: a field, a draw or a file."""
 
     invariant: HomeInvariant
-    what: str
+    contradiction: str
 
 
 def first_misfit(run: RunAndRelease) -> Misfit | None:
-    """Return the first invariant that does not hold of a run; None where home and ledger fit each other."""
-    for invariant, contradiction in _TABLE.items():
-        what = contradiction(run)
-        if what is not None:
-            return Misfit(invariant=invariant, what=what)
+    """Return the first invariant that does not hold of a run; None if home and ledger agree."""
+    for invariant, find_contradiction in _TABLE.items():
+        contradiction = find_contradiction(run)
+        if contradiction is not None:
+            return Misfit(invariant=invariant, contradiction=contradiction)
     return None
 
 
 def was_charged(manifest: Manifest) -> bool:
-    """Whether a run has drawn something, by its manifest."""
+    """Return whether a run has made a draw, by its manifest."""
     return bool(manifest.outputs or manifest.charged)
 
 
 def uncharged_draws(manifest: Manifest, record: ReleaseRecord) -> tuple[str, ...]:
-    """The draws that a run has made, by its manifest, and that the ledger has as not begun: it is an older copy of itself."""
-    return tuple(draw.name for draw in record.draws if draw.state in _NOT_BEGUN and draw.name in manifest.charged)
+    """Return the draws that a run has made, by its manifest, and that were not begun by the ledger.
+
+    If there are any, the ledger is an older copy of itself.
+    """
+    not_begun = [draw.name for draw in record.draws if draw.state in _NOT_BEGUN]
+    return tuple(name for name in not_begun if name in manifest.charged)
 
 
 def uncharged_file(folder: RunFolder, record: ReleaseRecord) -> Path | None:
-    """A draw on disk that the ledger never charged, or None.
+    """Return the file of a draw that the ledger never charged, or None.
 
     A draw gets its name after its DRAWN row is durable, so there is one only under a ledger that has lost rows.
     """
     begun = {f"{draw.name}.{draw.lease}.draw" for draw in record.draws if draw.lease and draw.state in BEGUN}
-    return next((path for path in draw_files(folder) if path.name not in begun), None)
+    for path in draw_files(folder):
+        if path.name not in begun:
+            return path
+    return None
 
 
 def draw_files(folder: RunFolder) -> list[Path]:
-    """The draws that a run has on disk."""
+    """Return the files of the draws that a run has made."""
     return sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else []
 
 
 def is_missing(head: Mapping[str, Any], hashes: Mapping[int, str]) -> bool:
-    """Whether a ledger with rows of these `hashes`, by number, lacks the row `head` that a run has seen."""
+    """Return whether a ledger with rows of these `hashes`, by number, lacks the row `head` that a run has seen."""
     return hashes.get(head["seq"]) != head["row_hash"]
 
 
 def _unknown(run: RunAndRelease) -> str | None:
+    """Return the release of a charged run that the ledger does not have."""
     charged = was_charged(run.manifest) or bool(draw_files(run.folder))
     return run.manifest.release if run.record is None and charged else None
 
 
 def _other_facts(run: RunAndRelease) -> str | None:
-    manifest, record = run.manifest, run.record
+    """Return the first fact in which manifest and ledger differ."""
+    manifest = run.manifest
+    record = run.record
     if record is None:
         return None
     pairs = {
@@ -99,10 +109,14 @@ def _other_facts(run: RunAndRelease) -> str | None:
         "configuration": (manifest.plan_digest, record.plan_digest),
         "source": (manifest.source_digest, record.source_digest),
     }
-    return next((name for name, (written, booked) in pairs.items() if written != booked), None)
+    for name, (in_manifest, in_ledger) in pairs.items():
+        if in_manifest != in_ledger:
+            return name
+    return None
 
 
 def _uncharged(run: RunAndRelease) -> str | None:
+    """Return the draws that the run has made and the ledger has not begun: their names, or the path of one."""
     if run.record is None:
         return None
     names = ", ".join(uncharged_draws(run.manifest, run.record))
@@ -111,11 +125,14 @@ def _uncharged(run: RunAndRelease) -> str | None:
 
 
 def _unpublished(run: RunAndRelease) -> str | None:
-    booked = None if run.record is None else dict(run.record.outputs)
-    return "release" if run.manifest.state == RunState.FINISHED and booked != run.manifest.outputs else None
+    """Return "release" if the run is finished with other files than those in the ledger."""
+    in_ledger = None if run.record is None else dict(run.record.outputs)
+    differs = run.manifest.state == RunState.FINISHED and in_ledger != run.manifest.outputs
+    return "release" if differs else None
 
 
 def _unsubmitted(run: RunAndRelease) -> str | None:
+    """Return "proposed" if the run awaits a decision, or was rejected, and the ledger has no submission."""
     decided = run.manifest.state in {RunState.AWAITING, RunState.REJECTED}
     return "proposed" if decided and (run.record is None or not run.record.proposed) else None
 

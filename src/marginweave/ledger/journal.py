@@ -1,4 +1,4 @@
-"""Transactions on a ledger, authenticated and sealed."""
+"""Reads and appends rows in transactions: what is read is authenticated, and what is written is sealed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marginweave.ledger.location import LedgerLocation
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
 from marginweave.ledger.verified import VerifiedRelease
 
-# What every transaction of a run asks, made once: to make a statement takes longer than to run it.
+# Statements of every transaction of a run, built once: to build one takes longer than to run it.
 _COLUMNS = tuple(EVENTS.columns.keys())
 _OF_RELEASE = select(EVENTS).where(EVENTS.c.release == bindparam("release")).order_by(EVENTS.c.seq)
 _NEWEST = select(EVENTS).order_by(EVENTS.c.seq.desc()).limit(1)
@@ -29,7 +29,7 @@ _NEWEST_CHECKPOINT = select(func.max(EVENTS.c.seq)).where(
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed.
+    """The ledger inside one transaction. All rows that are read are authenticated, and all that are written are sealed.
 
     `verified` has the releases that were read before, in this transaction or in earlier ones of the same process.
     """
@@ -40,47 +40,49 @@ class Journal:
     written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
 
     def release(self, release: str) -> ReleaseRecord:
-        """The release of this id.
+        """Return the release of this id.
 
         Raises:
             BudgetError: it was never reserved, or as `release_events`.
         """
-        if (record := self.find(release)) is None:
+        record = self.find(release)
+        if record is None:
             raise BudgetError(f"release {release} is not in the ledger")
         return record
 
     def find(self, release: str) -> ReleaseRecord | None:
-        """The release of this id, or None if it was never reserved; raises as `release_events`."""
-        return self._release(release).record
+        """Return the release of this id, or None if it was never reserved; raises as `release_events`."""
+        return self._verified_release(release).record
 
     def release_events(self, release: str) -> tuple[Event, ...]:
-        """All events of one release, oldest first, each checked by its own seal.
+        """Return all events of one release, oldest first, each checked by its seal.
 
         Raises:
             BudgetError: a row was changed, or the key is wrong.
         """
-        return self._release(release).events
+        return self._verified_release(release).events
 
     def release_rows(self, release: str) -> list[dict[str, Any]]:
-        """The rows of one release, oldest first, as they were sealed."""
+        """Return the rows of one release, oldest first, unchecked."""
         return self._read(_OF_RELEASE, release=release)
 
     def all_rows(self) -> list[dict[str, Any]]:
-        """All rows, oldest first, with the whole chain checked; raises as `all_events`."""
+        """Return all rows, oldest first, with the whole chain checked; raises as `all_events`."""
         rows = self.rows_from(0)
         check_chain(rows, self.key)
         return rows
 
     def identity(self) -> str:
-        """The hash of the first row, which no two ledgers have in common; empty where there is none."""
+        """Return the hash of the first row, which no two ledgers have in common; empty if there is none."""
         return self.hashes([1]).get(1, "")
 
     def hashes(self, numbers: Sequence[int]) -> dict[int, str]:
-        """The hashes of the rows of these numbers, as far as they are there."""
-        return {row.seq: row.row_hash for row in self.connection.execute(_HASHES, {"numbers": list(numbers)})}
+        """Return the hashes of the rows with these numbers, without those that are missing."""
+        rows = self.connection.execute(_HASHES, {"numbers": list(numbers)})
+        return {row.seq: row.row_hash for row in rows}
 
     def all_events(self) -> tuple[Event, ...]:
-        """All events, oldest first, with the whole chain checked.
+        """Return all events, oldest first, with the whole chain checked.
 
         Raises:
             BudgetError: a row was changed, removed, inserted or moved, or the key is wrong.
@@ -88,15 +90,15 @@ class Journal:
         return tuple(map(event_of, self.all_rows()))
 
     def length(self) -> int:
-        """The number of the newest row, as it is; 0 where there is none."""
+        """Return the number of the newest row, unchecked; 0 if there is none."""
         return self.connection.scalar(select(func.max(EVENTS.c.seq))) or 0
 
     def rows_at(self, position: Position) -> list[dict[str, Any]]:
-        """The row at a position, as it is, if it is there."""
+        """Return the row at a position, unchecked, as a list that is empty if it is missing."""
         return self._rows(select(EVENTS).where(EVENTS.c.seq == position.seq))
 
     def rows_since(self, releases: Collection[str]) -> list[dict[str, Any]]:
-        """The rows from the first of these releases on, of everything, with their part of the chain checked.
+        """Return all rows from the reservation of the first of these releases on, with their part of the chain checked.
 
         Raises:
             BudgetError: a row was changed, removed, inserted or moved since the first of these was reserved.
@@ -109,57 +111,68 @@ class Journal:
         return rows
 
     def rows_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of these numbers, oldest first, each checked by its own seal.
+        """Return the rows with these numbers, oldest first, each checked by its seal.
 
         Raises:
             BudgetError: one was changed or removed.
         """
         rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
-        lost = sorted({*numbers} - {row["seq"] for row in rows})
-        if lost:
-            raise BudgetError(f"the ledger is broken: row {lost[0]} is missing")
+        present = {row["seq"] for row in rows}
+        missing = sorted({*numbers} - present)
+        if missing:
+            raise BudgetError(f"the ledger is broken: row {missing[0]} is missing")
         return self._checked(rows)
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """The newest checkpoint, or None where there is none.
+        """Return the newest checkpoint, or None if there is none.
 
         Raises:
             BudgetError: it was changed.
         """
         number = self.checkpoint_number()
-        return self.rows_of([number])[0] if number else None
+        if not number:
+            return None
+        return self.rows_of([number])[0]
 
     def checkpoint_number(self) -> int:
-        """The number of the newest checkpoint, as it is; 0 where there is none."""
+        """Return the number of the newest checkpoint, unchecked; 0 if there is none."""
         return self.connection.scalar(_NEWEST_CHECKPOINT) or 0
 
     def account_rows(
         self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
     ) -> list[dict[str, Any]]:
-        """The rows of these kinds on these accounts and their releases, and no draw, each checked by its own seal.
+        """Return the rows of these kinds about these accounts and their releases, but no draw, each checked by its seal.
 
         Raises:
             BudgetError: one was changed.
         """
-        about = EVENTS.c.account.in_(accounts), EVENTS.c.kind.in_(kinds), EVENTS.c.draw.is_(None), EVENTS.c.seq > after
-        return self._checked(self._rows(select(EVENTS).where(*about)))
+        conditions = (
+            EVENTS.c.account.in_(accounts),
+            EVENTS.c.kind.in_(kinds),
+            EVENTS.c.draw.is_(None),
+            EVENTS.c.seq > after,
+        )
+        rows = self._rows(select(EVENTS).where(*conditions))
+        return self._checked(rows)
 
     def newest_of(self, account: str, kinds: Collection[EventKind]) -> int:
-        """The number of the newest row of these kinds on an account, its releases and draws; 0 for none."""
-        about = EVENTS.c.account == account, EVENTS.c.kind.in_(kinds)
-        return self.connection.scalar(select(func.max(EVENTS.c.seq)).where(*about)) or 0
+        """Return the number of the newest row of these kinds about an account, its releases and draws; 0 for none."""
+        newest = select(func.max(EVENTS.c.seq))
+        newest = newest.where(EVENTS.c.account == account, EVENTS.c.kind.in_(kinds))
+        return self.connection.scalar(newest) or 0
 
     def newest_releases(self, account: str, most: int) -> list[ReleaseRecord]:
-        """The newest releases of an account, at most so many, in order of reservation; raises as `release_events`."""
-        rows = self.rows_of(self._numbers(account, EventKind.RESERVED, newest=most))
+        """Return the newest releases of an account, at most `most`, in order of reservation; raises as `release_events`."""
+        numbers = self._newest_numbers(account, EventKind.RESERVED, most)
+        rows = self.rows_of(numbers)
         return [self.release(row["release"]) for row in rows]
 
     def rows_from(self, seq: int) -> list[dict[str, Any]]:
-        """The rows from number `seq` on, oldest first, as they are."""
+        """Return the rows from number `seq` on, oldest first, unchecked."""
         return self._rows(select(EVENTS).where(EVENTS.c.seq >= seq))
 
     def newest_row(self) -> dict[str, Any]:
-        """The newest row, which the key verifies.
+        """Return the newest row, checked by its seal.
 
         Raises:
             BudgetError: wrong key, changed row, or an empty ledger.
@@ -176,60 +189,72 @@ class Journal:
             BudgetError: the key does not verify the newest row.
         """
         newest = self._newest()
-        seq, previous = (0, GENESIS) if newest is None else (newest["seq"], newest["row_hash"])
+        seq = 0 if newest is None else newest["seq"]
+        previous = GENESIS if newest is None else newest["row_hash"]
         rows = []
         for number, entry in enumerate(entries, start=seq + 1):
-            rows.append(seal(entry, seq=number, prev_hash=previous, key=self.key))
-            previous = rows[-1]["row_hash"]
+            row = seal(entry, seq=number, prev_hash=previous, key=self.key)
+            rows.append(row)
+            previous = row["row_hash"]
         if rows:
             self._insert(EVENTS, rows)
 
     def add_account(self, entry: Event) -> None:
         """Add an account and its OPENED event."""
-        self._insert(ACCOUNTS, [{"dataset": entry.account, "opened": self.newest_row()["seq"] + 1}])
+        number = self.newest_row()["seq"] + 1
+        self._insert(ACCOUNTS, [{"dataset": entry.account, "opened": number}])
         self.append(entry)
 
     @property
     def written_events(self) -> list[dict[str, Any]]:
-        """The rows that this transaction has written, in order."""
-        return [row for table, own in self.written if table is EVENTS for row in own]
+        """Rows that this transaction has written, in order."""
+        event_rows = []
+        for table, rows in self.written:
+            if table is EVENTS:
+                event_rows += rows
+        return event_rows
 
     def _insert(self, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Insert rows into a table, and note them as `written`."""
         self.written.append((table, rows))
         self.connection.execute(insert(table), rows)
 
     def _newest(self) -> dict[str, Any] | None:
+        """Return the newest row, checked by its seal, or None if there is none."""
         rows = self._read(_NEWEST)
         if not rows:
             return None
         check_row(rows[0], self.key)
         return rows[0]
 
-    def _release(self, release: str) -> VerifiedRelease:
-        """A release as its rows now are, each checked by its own seal."""
+    def _verified_release(self, release: str) -> VerifiedRelease:
+        """Return a release by its present rows, each checked by its seal."""
         before = self.verified.get(release, VerifiedRelease())
         present = before.with_rows(self.release_rows(release), self.key)
         self.verified[release] = present
         return present
 
-    def _numbers(self, account: str, kind: EventKind, *, newest: int) -> list[int]:
-        """The numbers of the newest rows of a kind on an account and its releases, and no draw."""
-        about = EVENTS.c.account == account, EVENTS.c.kind == kind, EVENTS.c.draw.is_(None)
-        return [
-            *self.connection.scalars(select(EVENTS.c.seq).where(*about).order_by(EVENTS.c.seq.desc()).limit(newest))
-        ]
+    def _newest_numbers(self, account: str, kind: EventKind, most: int) -> list[int]:
+        """Return the numbers of the newest rows of a kind about an account and its releases, but no draw, at most `most`."""
+        numbers = select(EVENTS.c.seq)
+        numbers = numbers.where(EVENTS.c.account == account, EVENTS.c.kind == kind, EVENTS.c.draw.is_(None))
+        numbers = numbers.order_by(EVENTS.c.seq.desc()).limit(most)
+        return [*self.connection.scalars(numbers)]
 
     def _checked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return `rows`, each checked by its seal."""
         for row in rows:
             check_row(row, self.key)
         return rows
 
     def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
+        """Return the rows that a query of whole rows finds, oldest first."""
         return self._read(query.order_by(EVENTS.c.seq))
 
     def _read(self, query: Select[Any], **values: str) -> list[dict[str, Any]]:
-        """The rows that a query of whole rows finds, in its order."""
-        return [dict(zip(_COLUMNS, row, strict=True)) for row in self.connection.execute(query, values).all()]
+        """Return the rows that a query of whole rows finds, in its order."""
+        rows = self.connection.execute(query, values).all()
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
 
 
 @contextmanager
@@ -241,10 +266,11 @@ def transaction(
     writing: bool,
     verified: dict[str, VerifiedRelease] | None = None,
 ) -> Iterator[Journal]:
-    """The ledger inside one transaction of `connected`; `verified` is what earlier ones have read, and is added to.
+    """Yield the ledger inside one transaction of `connected`.
 
-    Where the answer to its commit is lost, the rows are looked up, and written if they are missing: so they are there once, and
-    the caller notices nothing. Where the disk is full at the commit, the reserve is given up for them.
+    `verified` has the releases that were read before, and those that are read are added to it.
+    If the answer to its commit is lost, the rows are looked up, and written if they are missing: they are there once, and the
+    caller notices nothing. If the disk is full at the commit, the reserve is given up for them.
 
     Raises:
         BudgetError: as `connected`.
@@ -256,19 +282,22 @@ def transaction(
             yield journal
             ended = journal
     except (LostConnection, FullDisk) as error:
-        reserve = reserve_beside(location)
-        if ended is None or (isinstance(error, FullDisk) and (reserve is None or not reserve.give_up())):
+        if ended is None:
             raise
+        if isinstance(error, FullDisk):
+            reserve = reserve_beside(location)
+            if reserve is None or not reserve.give_up():
+                raise
         if ended.written:
             _write_once(engine, location, ended, error)
 
 
 def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
-    """Write the rows of `journal`, unless the commit that was lost has written them.
+    """Write the rows of `journal`, unless its commit, whose answer was `lost`, has written them.
 
-    Sealed rows have the hash of the row before them: where that is still the newest, nothing was written since, every rule that
-    was checked for them holds, and they are inserted as they are. A writer has the lock, so a commit still under way ends
-    before.
+    Sealed rows have the hash of the row before them. If that row is still the newest, nothing was written since, every rule
+    that was checked for them holds, and they are inserted as they are. A writer holds the lock, so that a commit under way
+    ends first.
 
     Raises:
         LostConnection: the server does not come back, or others have written meanwhile: then the rows are not there.
@@ -278,12 +307,14 @@ def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost
         try:
             with connected(engine, location, writing=True) as connection:
                 hashes = select(EVENTS.c.row_hash).order_by(EVENTS.c.seq.desc())
-                if connection.scalar(hashes.where(EVENTS.c.seq == rows[-1]["seq"])) == rows[-1]["row_hash"]:
+                last = hashes.where(EVENTS.c.seq == rows[-1]["seq"])
+                if connection.scalar(last) == rows[-1]["row_hash"]:
                     return
-                if (connection.scalar(hashes.limit(1)) or GENESIS) != rows[0]["prev_hash"]:
+                newest_hash = connection.scalar(hashes.limit(1)) or GENESIS
+                if newest_hash != rows[0]["prev_hash"]:
                     break
-                for table, own in journal.written:
-                    connection.execute(insert(table), own)
+                for table, table_rows in journal.written:
+                    connection.execute(insert(table), table_rows)
         except LostConnection as error:
             lost = error
         else:

@@ -1,4 +1,4 @@
-"""The key that seals a ledger: from the environment, or from a file that only `create` makes; never in the database."""
+"""Loads the key that seals a ledger: from the environment, or from a file that only `create` makes; never in the database."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){32,}")
 
 
 def subkey(key: bytes, purpose: str) -> bytes:
-    """A key for one purpose: HMAC-SHA256(key, "marginweave:" + purpose); 32 bytes."""
+    """Return a key for one purpose: HMAC-SHA256(key, "marginweave:" + purpose); 32 bytes."""
     return hmac.digest(key, f"marginweave:{purpose}".encode(), hashlib.sha256)
 
 
 @dataclass(frozen=True)
 class LedgerKey:
-    """The key of a ledger: it seals rows, and digests of sources and checkpoints hang on it.
+    """The key of a ledger: it seals rows, and the keys for digests of sources and checkpoints are derived from it.
 
     Without its `secret` it seals nothing and verifies no seal.
     """
@@ -37,7 +37,7 @@ class LedgerKey:
 
     @property
     def material(self) -> bytes:
-        """The secret itself.
+        """Secret of the key.
 
         Raises:
             BudgetError: it is missing.
@@ -48,25 +48,27 @@ class LedgerKey:
 
     @cached_property
     def name(self) -> str:
-        """The public name of the key: the first 16 hex digits of a digest from which the key cannot be found."""
+        """Public name of the key: the first 16 hex digits of a digest from which the key cannot be found."""
         return subkey(self.material, "id").hex()[:_ID_DIGITS]
 
     def seal(self, hash_hex: str) -> str:
-        """The seal `<name of the key>:<HMAC-SHA256(key, hash), hex>`; raises BudgetError where the secret is missing."""
+        """Return the seal `<name of the key>:<HMAC-SHA256(key, hash), hex>`; raises BudgetError if the secret is missing."""
         return f"{self.name}:{hmac.digest(self.material, hash_hex.encode(), hashlib.sha256).hex()}"
 
     def has_sealed(self, seal: str, hash_hex: str) -> bool | None:
-        """Whether `seal` is that of `hash_hex` under this key; None where the secret is missing."""
-        return None if self.secret is None else hmac.compare_digest(self.seal(hash_hex).encode(), seal.encode())
+        """Return whether `seal` is that of `hash_hex` under this key; None if the secret is missing."""
+        if self.secret is None:
+            return None
+        return hmac.compare_digest(self.seal(hash_hex).encode(), seal.encode())
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceDigest:
-    """HMAC-SHA256 of the bytes of a source under a key of the ledger: in memory alone, as it is equal for equal bytes.
+    """HMAC-SHA256 of the bytes of a source under a key of the ledger: only in memory, as it is equal for equal bytes.
 
-    What is stored of it is `mark`, another one for each release, so that what is stored of two releases does not tell whether
-    they have the same source. "The same" means byte for byte: one more newline makes another source. Of a data
-    frame they are the bytes of all its cells (`frame_chunks`).
+    Only its `mark` is stored, which differs for each release: two marks do not reveal whether two releases have the same
+    source. "The same" means byte for byte: one more newline makes another source. The bytes of a data frame are those of all
+    its cells (`frame_chunks`).
     """
 
     base: bytes = field(repr=False)
@@ -74,28 +76,30 @@ class SourceDigest:
 
     @classmethod
     def of(cls, root: bytes, chunks: Iterable[bytes]) -> SourceDigest:
-        """The digest of the concatenated chunks, keyed with what hangs on the key of a ledger, `root`."""
+        """Return the digest of the concatenated chunks, under a key derived from the key of a ledger, `root`."""
         digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)
         for chunk in chunks:
             digest.update(chunk)
         return cls(base=digest.digest(), key=subkey(root, "source of a release"))
 
     def mark(self, release_id: str) -> str:
-        """What manifest and ledger keep: HMAC-SHA256(key, release id || digest), hex."""
+        """Return the mark that manifest and ledger keep: HMAC-SHA256(key, release id || digest), hex."""
         return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()
 
     def matches(self, release_id: str, stored: str) -> bool:
-        """Whether `stored` is the mark of these bytes for the release."""
+        """Return whether `stored` is the mark of these bytes for the release."""
         return hmac.compare_digest(self.mark(release_id), stored)
 
 
 def key_file(location: LedgerLocation) -> Path:
-    """The key file of the ledger at `location`: beside a file, or where the location of a database says."""
-    return location.key_file if isinstance(location, PostgresLocation) else location.with_name("ledger.key")
+    """Return the path of the ledger's key file: next to a database file, or as the location of a database has it."""
+    if isinstance(location, PostgresLocation):
+        return location.key_file
+    return location.with_name("ledger.key")
 
 
 def environment_key(environment: Mapping[str, str]) -> LedgerKey | None:
-    """The key in MARGINWEAVE_LEDGER_KEY, or None where it is not set.
+    """Return the key in MARGINWEAVE_LEDGER_KEY, or None if it is not set.
 
     Raises:
         InputError: it is not hexadecimal, or shorter than 32 bytes.
@@ -108,15 +112,15 @@ def environment_key(environment: Mapping[str, str]) -> LedgerKey | None:
 
 
 def load_key(location: LedgerLocation, environment: Mapping[str, str], command: str = opening_command()) -> LedgerKey:
-    """The key of the ledger at `location`; nothing is created.
+    """Return the key of the ledger at `location`; nothing is created.
 
     Raises:
         BudgetError: no key, a key others can read, or a key file that holds no key.
         InputError: MARGINWEAVE_LEDGER_KEY is malformed.
     """
-    given = environment_key(environment)
-    if given is not None:
-        return given
+    key = environment_key(environment)
+    if key is not None:
+        return key
     place = key_file(location)
     try:
         mode = place.stat().st_mode
@@ -136,7 +140,7 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
 
 
 def make_key_file(place: Path) -> None:
-    """Write a fresh random key of 32 bytes to `place`, mode 0600; never over another one."""
+    """Write a new random key of 32 bytes to `place`, mode 0600; never over another file."""
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as stream:
         stream.write(secrets.token_hex(KEY_BYTES) + "\n")
@@ -145,7 +149,7 @@ def make_key_file(place: Path) -> None:
 
 
 def _key(text: str, malformed: MarginweaveError) -> LedgerKey:
-    """The key that a hexadecimal `text` says; raises `malformed` where it says none."""
+    """Return the key in a hexadecimal `text`; raises `malformed` if there is none."""
     if not _HEX.fullmatch(text):
         raise malformed
     return LedgerKey(bytes.fromhex(text))

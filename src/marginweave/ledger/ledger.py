@@ -1,4 +1,4 @@
-"""The budget ledger: the only authority on what may be drawn. Append-only, sealed, and closed where anything is missing."""
+"""Opens the budget ledger, the only authority on what may be drawn: append-only, sealed, and refused if a part is missing."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from marginweave.ledger.witness import Witness
 
 @dataclass(frozen=True)
 class Keys:
-    """What a ledger derives from its key."""
+    """The keys and digests that a ledger derives from its key."""
 
     session: Session
 
     @property
     def checkpoint_key(self) -> bytes:
-        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from that of the ledger."""
+        """Key for checkpoints and draws of runs under this ledger; 32 bytes derived from that of the ledger."""
         return subkey(self.session.key.material, "checkpoint")
 
     def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
-        """The digest of the concatenated chunks, keyed with the ledger's key: never stored, only its mark for a release is."""
+        """Return the digest of the concatenated chunks, keyed with the ledger's key; only its mark for a release is stored."""
         return SourceDigest.of(self.session.key.material, chunks)
 
 
 class Ledger:
-    """A ledger that is open, by its parts; made by `open` or `create`. Every method of a part is one transaction."""
+    """An open ledger and its parts; made by `open` or `create`. Every method of a part is one transaction."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -61,13 +61,13 @@ class Ledger:
         command: str = opening_command(),
         witness: Witness | None = None,
     ) -> Ledger:
-        """The ledger that exists at `location`; nothing is created.
+        """Return the ledger that exists at `location`; nothing is created.
 
         Args:
-            location: the database file, or where in PostgreSQL.
+            location: the database file, or the place of a PostgreSQL database.
             environment: may have MARGINWEAVE_LEDGER_KEY.
             command: the command that would open what is missing (`opening_command`), for the end of a refusal.
-            witness: what a home has seen of it; every command that draws, returns or publishes has one.
+            witness: the rows of it that a home has seen; every command that draws, returns or publishes has one.
 
         Raises:
             BudgetError: no database, no key, a key that does not verify the newest row, tables of a newer version, a file
@@ -90,7 +90,7 @@ class Ledger:
     def create(
         cls, location: LedgerLocation, *, environment: Mapping[str, str] = os.environ, witness: Witness | None = None
     ) -> Ledger:
-        """The ledger at `location`, made (database, key 0600, a new folder 0700) if it does not exist.
+        """Return the ledger at `location`; make it (database, key 0600, a new folder 0700) if it does not exist.
 
         Raises:
             BudgetError: the database was lost while its key is there, or as `open`.
@@ -100,7 +100,7 @@ class Ledger:
         return cls.open(location, environment=environment, witness=witness)
 
     def follow(self, run: Path, release: str) -> None:
-        """Note in the folder `run`, from now on, what happens to its release, and what was not noted of it before.
+        """Note the rows of `release` in the folder `run`: all that are not noted there yet, and every later one.
 
         Raises:
             BudgetError: what was seen is damaged, or the ledger cannot be read.
@@ -109,19 +109,20 @@ class Ledger:
             self.session.witness.follow(run, release, self.session.reading)
 
     def verify(self) -> int:
-        """Check every row and its place in the chain; the number of rows.
+        """Check every row and its place in the chain; return the number of rows.
 
         Raises:
             BudgetError: names the first row that does not fit.
         """
         return len(self.session.events())
 
-    def reconcile(self, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
-        """Add what the runs below `homes` have seen and the ledger, restored from an old copy, lacks (`reconciliation`)."""
-        return reconcile(self.session, homes, others, actor=actor)
+    def reconcile(self, homes: Sequence[Path], other_homes: OtherHomes | None = None, *, actor: str) -> Outcome:
+        """Add the rows that the runs below `homes` have seen and the ledger, an old copy, lacks (`reconciliation`)."""
+        return reconcile(self.session, homes, other_homes, actor=actor)
 
 
 def _check_file(location: Path, command: str) -> None:
+    """Refuse a location without a file, or on a network file system."""
     check_local(location)
     try:
         exists = location.is_file()

@@ -1,4 +1,4 @@
-"""Where a ledger lives: fixed per user or by the environment, never by the working directory or on a network disk."""
+"""Locates the ledger: by the user or the environment, never by the working directory or on a network disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCHEME = "postgresql"
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresLocation:
-    """A ledger in a PostgreSQL database, and the file on this machine that its key is in. Its words have no password."""
+    """A ledger in a PostgreSQL database, and the file on this machine with its key. As text it has no password."""
 
     url: URL = field(repr=False)
     key_file: Path
@@ -42,7 +42,7 @@ LedgerLocation: TypeAlias = Path | PostgresLocation
 
 
 def ledger_location(environment: Mapping[str, str]) -> LedgerLocation:
-    """The place of the ledger: MARGINWEAVE_LEDGER, or a file in the user's data directory.
+    """Return the location of the ledger: MARGINWEAVE_LEDGER, or a file in the user's data directory.
 
     Raises:
         InputError: MARGINWEAVE_LEDGER is neither an absolute path nor postgresql://…, or MARGINWEAVE_LEDGER_KEY_FILE no
@@ -52,7 +52,8 @@ def ledger_location(environment: Mapping[str, str]) -> LedgerLocation:
     if not declared:
         return _user_folder() / FILE_NAME
     if "://" in declared:
-        url, key_file = _database_url(LEDGER_VARIABLE, declared), environment.get(KEY_FILE_VARIABLE, "")
+        url = _database_url(LEDGER_VARIABLE, declared)
+        key_file = environment.get(KEY_FILE_VARIABLE, "")
         if key_file and not Path(key_file).is_absolute():
             raise InputError(f"{KEY_FILE_VARIABLE} ({key_file}) must be an absolute path")
         return PostgresLocation(url=url, key_file=Path(key_file or _user_folder() / "postgresql-ledger.key"))
@@ -62,7 +63,7 @@ def ledger_location(environment: Mapping[str, str]) -> LedgerLocation:
 
 
 def owner_url(location: PostgresLocation, environment: Mapping[str, str]) -> URL:
-    """The URL under which tables are made: MARGINWEAVE_LEDGER_OWNER, or the ledger's own.
+    """Return the URL under which tables are made: MARGINWEAVE_LEDGER_OWNER, or that of the ledger.
 
     Raises:
         InputError: MARGINWEAVE_LEDGER_OWNER is no URL of a PostgreSQL database.
@@ -72,7 +73,7 @@ def owner_url(location: PostgresLocation, environment: Mapping[str, str]) -> URL
 
 
 def example_ledger_location(home: Path) -> Path:
-    """The place of the ledger of `example:` sources, which are public data: inside the home."""
+    """Return the location of the ledger of `example:` sources, which are public data: inside the home."""
     return home / ".marginweave" / "example-ledger" / FILE_NAME
 
 
@@ -84,7 +85,7 @@ def opening_command(
     unit: str = "row",
     neighbors: str = "add-remove",
 ) -> str:
-    """The command that opens an account, for the end of a refusal."""
+    """Return the command that opens an account, for the end of a refusal."""
     command = f"marginweave ledger open {shlex.quote(dataset)} --epsilon {epsilon} --delta {delta}"
     if unit != "row":
         command += f" --unit {shlex.quote(unit)}"
@@ -92,19 +93,23 @@ def opening_command(
 
 
 def opening_for(dataset: str, plan: ChargedPlan, configuration: Path | None = None) -> str:
-    """The command that opens an account that holds a release of `plan`, which `configuration` has, for the end of a refusal."""
+    """Return the command that opens an account for a release of `plan`, for the end of a refusal.
+
+    `configuration` is the file that has the plan, if there is one.
+    """
     if configuration is not None:
         return f"marginweave ledger open {shlex.quote(dataset)} --for {shlex.quote(str(configuration))}"
     return opening_command(dataset, plan.epsilon, plan.delta, unit=plan.unit, neighbors=plan.neighbors)
 
 
 def raising_command(dataset: str, cap: BasicAmount) -> str:
-    """The command that raises the cap of an account, for the end of a refusal."""
+    """Return the command that raises the cap of an account, for the end of a refusal."""
     numbers = f"--epsilon {cap.epsilon:f} --delta {float(cap.delta)!r}"
     return f'marginweave ledger cap {shlex.quote(dataset)} {numbers} --reason "…"'
 
 
 def _database_url(variable: str, text: str) -> URL:
+    """Return the URL of a PostgreSQL database in an environment variable, or refuse another text."""
     scheme = text.partition("://")[0]
     if scheme != _SCHEME:  # the rest of a URL may hold a password
         raise InputError(f"{variable} ({scheme}://…) must be an absolute path or {_SCHEME}://…")
@@ -118,11 +123,12 @@ def _database_url(variable: str, text: str) -> URL:
 
 
 def _user_folder() -> Path:
+    """Return the user's data directory."""
     return platformdirs.user_data_path("marginweave", appauthor=False)
 
 
 MOUNTS = Path("/proc/self/mounts")
-# What "fuse." names a program serves, most often over a network; the two that are excepted are local disks.
+# A program serves "fuse." file systems, most often over a network; the two exceptions are local disks.
 _NETWORK = re.compile(
     r"9p|afs|beegfs|ceph|cifs|coda|davfs|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|prl_fs|smb3|smbfs|vboxsf"
     r"|fuse\.(?!fuse-overlayfs$|ntfs).*"
@@ -130,7 +136,7 @@ _NETWORK = re.compile(
 
 
 def check_local(file: Path) -> None:
-    """Refuse a database file that would lie on a network file system. Where the system lists no mounts, nothing is known.
+    """Refuse a database file on a network file system. If the system lists no mounts, no file is refused.
 
     Raises:
         BudgetError: names the kind of file system and the way out.
@@ -148,11 +154,16 @@ def check_local(file: Path) -> None:
 
 
 def file_system(folder: Path, mounts: str) -> str:
-    """Type of the file system that the absolute `folder` is on, from the lines of /proc/self/mounts; the newest mount wins."""
-    kind, depth = "", -1
+    """Return the type of the file system of the absolute `folder`, from the lines of /proc/self/mounts.
+
+    Of several mounts on the same folder the newest counts.
+    """
+    kind = ""
+    depth = -1
     for line in mounts.splitlines():
         _, place, name, *_ = line.split(" ")
         point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place))
         if folder.is_relative_to(point) and len(point.parts) >= depth:
-            kind, depth = name, len(point.parts)
+            kind = name
+            depth = len(point.parts)
     return kind

@@ -1,4 +1,4 @@
-"""What a plan must say to be believed, at a reservation and at an audit, and whether it is the plan that was reserved."""
+"""Checks that a plan is consistent, at a reservation and at an audit, and that it is the plan that was reserved."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from marginweave.released.program import Program
 _SLACK = 1e-9
 # Far above any plan's: squares and exponentials of more than this leave the floats.
 _LARGEST_AMOUNT = Decimal(10) ** 12
-# Another library may compute another last digit; no rule of the program changes a number by so little.
+# Another library may compute other last digits; no rule of the program changes a number by so little.
 _LAST_DIGITS = 1e-9
 
 
 def check_cap(cap: BasicAmount) -> None:
-    """Refuse a cap that is no (epsilon, delta).
+    """Refuse a cap that is not a valid (epsilon, delta).
 
     Raises:
         InputError: epsilon is not positive and finite, or delta not inside [0, 1).
     """
-    epsilon, delta = float(cap.epsilon), float(cap.delta)
+    epsilon = float(cap.epsilon)
+    delta = float(cap.delta)
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InputError(f"epsilon ({epsilon}) must be positive and finite")
     if not 0 <= delta < 1:
@@ -36,24 +37,25 @@ def check_cap(cap: BasicAmount) -> None:
 
 
 def check_plan(plan: ChargedPlan) -> None:
-    """Refuse a plan whose statement and draws do not fit each other.
+    """Refuse a plan whose draws cost more than it states, or that is malformed.
 
     Raises:
         InputError: what is wrong, by the rules that an auditor applies to the rows.
     """
     check_cap(plan.statement)
-    fault = stated_fault(plan.statement, [draw.name for draw in plan.charges])
-    fault = fault or draws_fault(plan.statement, plan.charges)
+    names = [draw.name for draw in plan.charges]
+    fault = stated_fault(plan.statement, names) or draws_fault(plan.statement, plan.charges)
     if fault is not None:
         raise InputError(f"plan: {fault}")
 
 
 def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
-    """What is wrong with the statement of a plan or the `names` of its draws; None for nothing.
+    """Return the fault of a plan's statement or of the `names` of its draws, or None.
 
     DP: arithmetic on public numbers.
     """
-    epsilon, delta = statement.epsilon, statement.delta
+    epsilon = statement.epsilon
+    delta = statement.delta
     if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 <= delta < 1):
         return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside [0, 1)"
     if not names or len(set(names)) != len(names):
@@ -62,22 +64,22 @@ def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
 
 
 def draws_fault(statement: BasicAmount, draws: Sequence[PricedDraw]) -> str | None:
-    """Why the prices of `draws` do not fit what was stated, or None.
+    """Return why the prices of `draws` do not fit what was stated, or None.
 
     Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
-    `release_delta`. Prices may be below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws
-    cost each is not asked where they are charged, in plain, all that is stated, as on a subsample, whose rate no row has.
+    `release_delta`. Prices may be lower by 1e-9 of their value, for rounding; those in plain epsilon not at all. The price of
+    each draw is not checked if the plain charges together are all that is stated, as on a subsample, whose rate no row has.
     DP: arithmetic on public numbers.
     """
     from marginweave.accounting.selection_composition import release_delta
 
-    whole = sum((draw.cost for draw in draws), Cost())
-    all_stated = statement.within(whole.plain)
+    total = sum((draw.cost for draw in draws), Cost())
+    all_stated = statement.within(total.plain)
     for draw in draws:
         fault = _price_fault(draw, all_stated=all_stated)
         if fault is not None:
             return f"draw {draw.name} {fault}"
-    spent, _ = composed_epsilon(whole, statement.delta)
+    spent, _ = composed_epsilon(total, statement.delta)
     stated = float(statement.epsilon) * (1 + _SLACK)
     if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
         return (
@@ -87,17 +89,20 @@ def draws_fault(statement: BasicAmount, draws: Sequence[PricedDraw]) -> str | No
 
 
 def reserved_plan(record: ReleaseRecord, plan: ChargedPlan) -> ChargedPlan:
-    """The plan as it was reserved, which is what is drawn: all numbers are the rows'.
+    """Return the plan as it was reserved and is drawn: all numbers are those in the rows.
 
     Raises:
         InputError: the release has a draw that is not in `plan`, the plan of its configuration.
     """
+    charges = []
     for row in record.draws:
-        if row.name not in plan.by_name or row.mechanism != plan.by_name[row.name].mechanism:
+        charge = plan.by_name.get(row.name)
+        if charge is None or row.mechanism != charge.mechanism:
             raise InputError(
                 f"release {record.release} has the draw {row.name}, which this version does not plan for its configuration; "
                 f"use marginweave {record.program}"
             )
+        charges.append(_reserved_charge(charge, row))
     return replace(
         plan,
         epsilon=float(record.epsilon),
@@ -105,26 +110,31 @@ def reserved_plan(record: ReleaseRecord, plan: ChargedPlan) -> ChargedPlan:
         neighbors=record.neighbors,
         delta_threshold=record.delta_threshold,
         spent_epsilon=record.spent_epsilon,
-        charges=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
+        charges=tuple(charges),
         unit=record.unit,
     )
 
 
 def check_same_plan(record: ReleaseRecord, plan: ChargedPlan, program: Program | None) -> tuple[str, ...]:
-    """The names of floats that differ from the reserved plan in their last digits; any other difference is refused.
+    """Refuse a plan that differs from the reserved one; return the names of floats that differ in their last digits.
 
-    What is drawn is what the rows have, those digits included.
+    These are accepted: the numbers in the rows are drawn, with their last digits.
 
     Raises:
         InputError: what differs, and what to do.
     """
-    compared = [each for pair in _pairs(record, plan) for each in _flat(*pair)]
-    other = [(name, was, now) for name, was, now in compared if was != now]
-    close = {name for name, was, now in other if _close(was, now)}
-    differences = [f"{name} ({now}) was reserved as {was}" for name, was, now in other if name not in close]
+    changed = []
+    for pair in _pairs(record, plan):
+        changed += [(name, reserved, planned) for name, reserved, planned in _flat(*pair) if reserved != planned]
+    close = {name for name, reserved, planned in changed if _close(reserved, planned)}
+    differences = []
+    for name, reserved, planned in changed:
+        if name not in close:
+            differences.append(f"{name} ({planned}) was reserved as {reserved}")
     if differences:
-        more = len(differences) - 3
-        first = "; ".join(differences[:3]) + (f"; and {more} more" if more > 0 else "")
+        first = "; ".join(differences[:3])
+        if len(differences) > 3:
+            first += f"; and {len(differences) - 3} more"
         raise InputError(
             f"run {record.run} was reserved by marginweave {record.program} with another plan than {program} would draw: "
             f"{first}. This attempt drew nothing: "
@@ -134,7 +144,7 @@ def check_same_plan(record: ReleaseRecord, plan: ChargedPlan, program: Program |
 
 
 def _pairs(record: ReleaseRecord, plan: ChargedPlan) -> Iterator[tuple[str, object, object]]:
-    """What the rows of a release have and what `plan` has, by name, in every field that the rows hold. DP: public numbers."""
+    """Yield (name, value in the rows, value in `plan`) for every field of a plan that rows hold. DP: public numbers."""
     yield "epsilon", record.epsilon, Decimal(repr(plan.epsilon))
     yield "delta", record.delta, Decimal(repr(plan.delta))
     for name in ("neighbors", "unit"):
@@ -149,7 +159,9 @@ def _pairs(record: ReleaseRecord, plan: ChargedPlan) -> Iterator[tuple[str, obje
 
 
 def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
-    cost, parameter = draw.cost, draw.parameter
+    """Return why the cost of a draw is invalid or, unless `all_stated`, less than its mechanism's, or None."""
+    cost = draw.cost
+    parameter = draw.parameter
     amounts = (cost.mu2, cost.rho, cost.delta, cost.plain.epsilon, cost.plain.delta)
     if not all(amount.is_finite() and 0 <= amount <= _LARGEST_AMOUNT for amount in amounts):
         return "has no cost: every amount must be finite and not negative"
@@ -163,17 +175,20 @@ def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
         return f"has a mechanism ({draw.mechanism}) without a price"
     try:
         price = MECHANISMS[draw.mechanism].price(parameter)
-    except (ArithmeticError, ValueError):  # so much that it is no float
+    except (ArithmeticError, ValueError):  # the price is beyond the floats
         price = None
-    fits = price and _covers(cost.mu2, price.mu2) and _covers(cost.rho, price.rho) and price.plain.within(cost.plain)
-    return None if fits else f"costs less than {draw.mechanism} with parameter {parameter:.6g} does"
+    if price and _covers(cost.mu2, price.mu2) and _covers(cost.rho, price.rho) and price.plain.within(cost.plain):
+        return None
+    return f"costs less than {draw.mechanism} with parameter {parameter:.6g} does"
 
 
 def _covers(charged: Decimal, price: Decimal) -> bool:
+    """Return whether what was charged is at least the price, but for rounding."""
     return float(charged) >= float(price) * (1 - _SLACK)
 
 
 def _draw_pairs(row: DrawRecord, charge: Charge) -> Iterator[tuple[str, object, object]]:
+    """Yield the pairs of one draw, as `_pairs` does."""
     for name in ("mechanism", "length", "parameter"):
         yield f"{name} of {row.name}", getattr(row, name), getattr(charge, name)
     for name, text in charge.cost.texts.items():
@@ -182,22 +197,25 @@ def _draw_pairs(row: DrawRecord, charge: Charge) -> Iterator[tuple[str, object, 
         yield f"{name} of {row.name}", row.terms.get(name), charge.terms.get(name)
 
 
-def _flat(name: str, was: object, now: object) -> Iterator[tuple[str, object, object]]:
-    if isinstance(was, dict) and isinstance(now, dict):
-        for key in sorted({*was, *now}):
-            yield from _flat(f"{key} in {name}", was.get(key), now.get(key))
+def _flat(name: str, reserved: object, planned: object) -> Iterator[tuple[str, object, object]]:
+    """Yield a pair, or, of a pair of objects, the pairs of their entries."""
+    if isinstance(reserved, dict) and isinstance(planned, dict):
+        for key in sorted({*reserved, *planned}):
+            yield from _flat(f"{key} in {name}", reserved.get(key), planned.get(key))
     else:
-        yield name, was, now
+        yield name, reserved, planned
 
 
-def _close(was: object, now: object) -> bool:
+def _close(reserved: object, planned: object) -> bool:
+    """Return whether both are numbers that differ at most in their last digits."""
     try:
-        numbers = [float(value) for value in (was, now) if isinstance(value, float | Decimal | str)]
+        numbers = [float(value) for value in (reserved, planned) if isinstance(value, float | Decimal | str)]
     except ValueError:
         return False
     return len(numbers) == 2 and math.isclose(*numbers, rel_tol=_LAST_DIGITS)
 
 
-def _reserved(charge: Charge, row: DrawRecord) -> Charge:
+def _reserved_charge(charge: Charge, row: DrawRecord) -> Charge:
+    """Return the charge with the parameter, cost and terms that were reserved."""
     assert row.parameter is not None
     return replace(charge, parameter=row.parameter, cost=row.cost, terms=row.terms)

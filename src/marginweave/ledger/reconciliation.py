@@ -1,4 +1,4 @@
-"""A ledger that was restored from an old copy, brought up to what homes have seen of it: charges are added, none is taken."""
+"""Reconciles a ledger that was restored from an old copy with the rows that homes have seen: it only adds charges."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AFTER_THE_DRAWS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class OtherHomes:
-    """What a steward states about homes that were not looked at: that there are none, and why, or what they may have drawn."""
+    """The statement of a steward about other homes: the reason why there are none, or what they may have drawn."""
 
     reason: str | None = None
     unaccounted: BasicAmount | None = None
@@ -45,7 +45,7 @@ class OtherHomes:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As (part of) the body of a RECONCILED row."""
+        """Part of the body of a RECONCILED row."""
         if self.unaccounted is None:
             return {"no_other_home": self.reason}
         return {"unaccounted": cap_body(self.unaccounted.epsilon, self.unaccounted.delta)}
@@ -53,7 +53,7 @@ class OtherHomes:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a reconciliation has added, and which accounts are frozen, opened, or charged for other homes."""
+    """The result of a reconciliation: numbers of added rows and runs, and the accounts frozen, opened or charged."""
 
     adopted: int
     lost: int
@@ -63,57 +63,73 @@ class Outcome:
     runs: int
 
 
-def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
-    """Adopt what the runs below `homes` have seen and the ledger lacks; a second time does nothing.
+def reconcile(session: Session, homes: Sequence[Path], other_homes: OtherHomes | None = None, *, actor: str) -> Outcome:
+    """Add the rows that the runs below `homes` have seen and the ledger lacks; a second time adds nothing.
 
-    Signed rows become rows of today at the price that they had. Where there are any, or a run has lost its own, the ledger
-    may be an old copy: everything in it that is still RESERVED becomes CHARGED_LOST, for it may have been drawn, and every
-    account admits nothing until `others` is given. What `others` charges is charged each time. DP: adds charges only.
+    Signed rows become rows of today, at the price that they had. If there are any, or a run has lost its file, the ledger may
+    be an old copy: every draw that is still RESERVED becomes CHARGED_LOST, as it may have been drawn, and no account admits a
+    release until `other_homes` is stated. The charge in `other_homes` is added at every call. DP: adds charges only.
 
     Raises:
         BudgetError: a row that this ledger did not sign, a damaged file, or a row of an account that is not open.
     """
-    charging = others is not None and others.unaccounted is not None
+    charging = other_homes is not None and other_homes.unaccounted is not None
     with session.writing() as journal:
         ledger = journal.identity()
-        # without a usable file
-        blind = [run for home in homes for run in blind_runs(journal, unseen_charges(home, ledger))]
-        seen = [sighting for home in homes for sighting in sightings(home, ledger)]
-        missing = _missing(journal, [*seen, *(run.sighting for run in blind if run.sighting.path.is_file())])
+        blind: list[BlindRun] = []  # runs without a usable file
+        seen: list[Sighting] = []
+        for home in homes:
+            blind += blind_runs(journal, unseen_charges(home, ledger))
+        for home in homes:
+            seen += sightings(home, ledger)
+        blind_files = [run.sighting for run in blind if run.sighting.path.is_file()]
+        missing = _missing_rows(journal, [*seen, *blind_files])
         view = session.view(journal)
         _check_accounts(missing, view.accounts)
         additions = _Additions(moment=now(), releases=dict(view.releases))
         if missing or blind:
-            by_release: defaultdict[str, list[Row]] = defaultdict(list)  # each in the order in which it was
+            by_release: defaultdict[str, list[Row]] = defaultdict(list)  # oldest first
             for row in missing:
                 by_release[str(row["release"])].append(row)
             additions.adopt(chain.from_iterable(by_release.values()))
-            additions.lose(blind)
+            additions.charge_as_lost(blind)
             additions.adopt(missing, ends=True)
         everyone = bool(missing or blind or charging)
         concerned = [account for account in view.accounts.values() if everyone or account.frozen]
-        for account in concerned if everyone or others is not None else ():
-            additions.close(account, others, missing, len(homes), actor)
+        for account in concerned if everyone or other_homes is not None else ():
+            additions.add_reconciled_row(account, other_homes, missing, len(homes), actor)
         journal.append(*additions.rows)
         newest = journal.newest_row()
-        # In this transaction: a run that goes on behind it notes rows that are not in `present`.
-        heads = {sighting: head for sighting in seen if (head := sighting.head()) is not None}
+        # In this transaction: a run that continues after it notes rows that are not in `present`.
+        heads = _heads(seen)
         present = journal.hashes([head["seq"] for head in heads.values()])
-    _settle(ledger, [sighting for sighting, head in heads.items() if is_missing(head, present)], blind, newest)
+    behind = [sighting for sighting, head in heads.items() if is_missing(head, present)]
+    _note_newest(ledger, behind, blind, newest)
     datasets = tuple(account.dataset for account in concerned)
+    paths = {sighting.path for sighting in seen} | {run.sighting.path for run in blind}
     return Outcome(
         adopted=additions.adopted.total(),
         lost=additions.lost.total(),
-        frozen=datasets if others is None else (),
-        opened=() if others is None else datasets,
+        frozen=datasets if other_homes is None else (),
+        opened=() if other_homes is None else datasets,
         charged=datasets if charging else (),
-        runs=len({each.path for each in [*seen, *(run.sighting for run in blind)]}),
+        runs=len(paths),
     )
+
+
+def _heads(seen: Iterable[Sighting]) -> dict[Sighting, Row]:
+    """Return the newest row in each file that has one."""
+    heads = {}
+    for sighting in seen:
+        head = sighting.head()
+        if head is not None:
+            heads[sighting] = head
+    return heads
 
 
 @dataclass
 class _Additions:
-    """The rows that a reconciliation adds, every release as it is with them, and their numbers by account."""
+    """The rows that a reconciliation adds, every release with them, and the numbers of rows by account."""
 
     moment: datetime
     releases: dict[str, ReleaseRecord]
@@ -122,53 +138,59 @@ class _Additions:
     lost: Counter[str] = field(default_factory=Counter)
 
     def adopt(self, rows: Iterable[Row], *, ends: bool = False) -> None:
-        """What was reserved, begun and ended of draws; or, with `ends`, what followed: submitted, decided, published."""
+        """Add the missing rows of draws; or, with `ends`, those that follow the draws: submitted, decided, published."""
         for row in rows:
             event = event_of(row)
             record = self.releases.get(event.release or "")
             if (event.kind in _AFTER_THE_DRAWS) == ends and _is_missing(record, event):
-                self._add(replace(event, created=self.moment, body={**event.body, "adopted": row["row_hash"]}))
+                body = {**event.body, "adopted": row["row_hash"]}
+                self._add(replace(event, created=self.moment, body=body))
                 self.adopted[event.account or ""] += 1
 
-    def lose(self, runs: Iterable[BlindRun]) -> None:
-        """Everything that is still RESERVED becomes CHARGED_LOST: nobody knows whether it was drawn.
+    def charge_as_lost(self, runs: Iterable[BlindRun]) -> None:
+        """Bring every RESERVED draw to CHARGED_LOST: nobody knows whether it was drawn.
 
-        So does what one of `runs` has drawn, and an old copy of the ledger has given back.
+        So are the draws that one of `runs` has made, and that an old copy of the ledger has returned.
         """
         for record in list(self.releases.values()):
             self._lose(record, [draw.name for draw in record.draws if draw.state == State.RESERVED])
         for run in runs:
-            drawn = self.releases.get(run.manifest.release)
-            if drawn is not None:
-                returned = [draw.name for draw in drawn.draws if draw.state == State.RETURNED]
-                self._lose(drawn, [name for name in returned if name in run.forgotten])
+            record = self.releases.get(run.manifest.release)
+            if record is not None:
+                returned = [draw.name for draw in record.draws if draw.state == State.RETURNED]
+                self._lose(record, [name for name in returned if name in run.forgotten])
 
-    def close(
-        self, account: Account, others: OtherHomes | None, missing: Iterable[Row], homes: int, actor: str
+    def add_reconciled_row(
+        self, account: Account, other_homes: OtherHomes | None, missing: Iterable[Row], homes: int, actor: str
     ) -> None:
-        """The row that says what was added to an account, and the charge for what nobody has seen."""
+        """Add the row that says what was added to an account, after the charge for homes that are lost."""
         name = account.dataset
-        taken = {event.body.get("adopted") for event in self.rows}
-        passed = [row["row_hash"] for row in missing if row["account"] == name and row["row_hash"] not in taken]
-        if others is not None and others.unaccounted is not None:
-            self._charge(account, others.unaccounted)
-        body = {
+        adopted = {event.body.get("adopted") for event in self.rows}
+        account_hashes = [row["row_hash"] for row in missing if row["account"] == name]
+        passed = [row_hash for row_hash in account_hashes if row_hash not in adopted]
+        if other_homes is not None and other_homes.unaccounted is not None:
+            self._charge(account, other_homes.unaccounted)
+        body: dict[str, Any] = {
             "adopted": self.adopted[name],
             "lost": self.lost[name],
             "homes": homes,
-            "frozen": others is None,
-            **({"passed": passed} if passed else {}),
-            **({} if others is None else others.facts),
+            "frozen": other_homes is None,
         }
+        if passed:
+            body["passed"] = passed
+        if other_homes is not None:
+            body |= other_homes.facts
         self._add(Event(kind=EventKind.RECONCILED, actor=actor, created=self.moment, account=name, body=body))
 
     def _lose(self, record: ReleaseRecord, draws: Iterable[str]) -> None:
+        """Bring these draws of a release to CHARGED_LOST."""
         entry = self._event(EventKind.CHARGED_LOST, record.dataset, record.release)
         for draw in draws:
             self._add(replace(entry, draw=draw))
             self.lost[record.dataset] += 1
 
     def _charge(self, account: Account, unaccounted: BasicAmount) -> None:
+        """Add a release of one lost draw, which charges the account what other homes may have drawn."""
         body = {
             **cap_body(unaccounted.epsilon, unaccounted.delta),
             "reconciled": True,
@@ -188,34 +210,36 @@ class _Additions:
         self._add(replace(draw, kind=EventKind.CHARGED_LOST))
 
     def _add(self, entry: Event) -> None:
+        """Add a row, and bring its release up to date."""
         self.rows.append(entry)
         record = release_with(self.releases.get(entry.release or ""), entry)
         if record is not None:
             self.releases[record.release] = record
 
     def _event(self, kind: EventKind, account: str, release: str) -> Event:
+        """Return a row of this reconciliation about a release."""
         return Event(kind=kind, created=self.moment, account=account, release=release, body={"reconciled": True})
 
 
-def _missing(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]:
-    """The rows that were seen, and are neither in the ledger nor accounted for in it; each once, oldest first."""
-    known: set[str] = set()
-    for present in journal.all_rows():
-        body = event_of(present).body
-        known |= {present["row_hash"], str(body.get("adopted")), *body.get("passed", ())}
-    found: dict[str, Row] = {}
+def _missing_rows(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]:
+    """Return the rows that were seen, and that the ledger does not have, or adopted or passed; each once, oldest first."""
+    hashes: set[str] = set()
+    for ledger_row in journal.all_rows():
+        body = event_of(ledger_row).body
+        hashes |= {ledger_row["row_hash"], str(body.get("adopted")), *body.get("passed", ())}
+    missing: dict[str, Row] = {}
     for sighting in seen:
         for row in sighting.rows():
             _check_signed(row, journal.key, sighting)
-            if row["row_hash"] not in known and row["kind"] != EventKind.CHECKPOINT:  # adds nothing
-                found[row["row_hash"]] = row
-    return tuple(sorted(found.values(), key=lambda row: (row["seq"], row["row_hash"])))
+            if row["row_hash"] not in hashes and row["kind"] != EventKind.CHECKPOINT:  # a checkpoint charges nothing
+                missing[row["row_hash"]] = row
+    return tuple(sorted(missing.values(), key=lambda row: (row["seq"], row["row_hash"])))
 
 
-def _settle(ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row) -> None:
-    """Let the files of runs go on from the `newest` row, once the rows that were added are durable.
+def _note_newest(ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row) -> None:
+    """Let the files of runs continue from the `newest` row, once the rows that were added are durable.
 
-    Those `behind` end with a row that the ledger has in another form now; what `blind` runs have drawn is adopted, or charged.
+    Files `behind` end with a row that the ledger has in another form; the draws of `blind` runs are adopted, or charged.
     """
     for run in blind:
         run.sighting.restart(ledger, newest)
@@ -224,6 +248,7 @@ def _settle(ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], 
 
 
 def _check_signed(row: Row, key: LedgerKey, sighting: Sighting) -> None:
+    """Refuse a row in a file that this ledger did not seal."""
     try:
         check_row(row, key)
         event_of(row)
@@ -235,6 +260,7 @@ def _check_signed(row: Row, key: LedgerKey, sighting: Sighting) -> None:
 
 
 def _check_accounts(missing: Iterable[Row], accounts: Iterable[str]) -> None:
+    """Refuse missing rows of an account that is not open."""
     unknown = sorted({str(row["account"]) for row in missing} - set(accounts))
     if unknown:
         raise BudgetError(
@@ -244,10 +270,12 @@ def _check_accounts(missing: Iterable[Row], accounts: Iterable[str]) -> None:
 
 
 def _is_missing(record: ReleaseRecord | None, event: Event) -> bool:
-    """Whether a signed row still has to be added to a release as it is."""
+    """Return whether the row of a signed event still has to be added to a release."""
     if record is None:
         return event.kind == EventKind.RESERVED and event.draw is None
-    draw, kind, ended = record.draw(event.draw or ""), event.kind, not record.pending
+    draw = record.draw(event.draw or "")
+    kind = event.kind
+    ended = not record.pending
     moves = draw is not None and (draw.state, kind) in TRANSITIONS | RECONCILING
     undecided = ended and bool(record.proposed) and record.decision is None
     missing = {

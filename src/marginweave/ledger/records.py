@@ -1,4 +1,4 @@
-"""Accounts and releases as the events of the ledger leave them, one event after the other; pure functions of the rows."""
+"""Computes accounts and releases from the events of the ledger, one event after the other; pure functions of the rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACCOUNT_ROWS = frozenset({EventKind.OPENED, EventKind.CAP_CHANGED, EventKind.REC
 
 
 def account_body(account: Account) -> dict[str, Any]:
-    """The facts of an account as the body of its OPENED event."""
+    """Return the facts of an account as the body of its OPENED event."""
     optional = {
         "for": account.kind_of_plan and account.kind_of_plan.texts,
         "weak_delta": account.weak_delta,
@@ -48,23 +48,23 @@ def account_body(account: Account) -> dict[str, Any]:
 
 
 def box_body(box: Box) -> dict[str, str]:
-    """A box as exact texts, as the body of a row has it."""
+    """Return a box as the exact texts in the body of a row."""
     return {name: format(value, "f") for name, value in zip(_BOX, box.amounts, strict=True)}
 
 
 def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
-    """A cap as (part of) the body of an event."""
+    """Return a cap as (part of) the body of an event."""
     return {"epsilon": str(stated(epsilon)), "delta": str(stated(delta))}
 
 
 def policy_body(policy: Policy | None) -> dict[str, Any] | None:
-    """A policy as the body of a row has it."""
+    """Return a policy as it is in the body of a row."""
     return None if policy is None else {"per": policy.per, **cap_body(policy.epsilon, policy.delta)}
 
 
-def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = None) -> dict[str, Account]:
-    """All accounts by dataset, in order of opening, with their present caps: those `known` before, and of `events`."""
-    accounts = dict(known or {})
+def accounts_of(events: Iterable[Event], earlier: Mapping[str, Account] | None = None) -> dict[str, Account]:
+    """Return all accounts by dataset, in order of opening, after `events`; `earlier` are the accounts before them."""
+    accounts = dict(earlier or {})
     for event in events:
         if event.account is not None and event.kind in ACCOUNT_ROWS:
             before = None if event.kind == EventKind.OPENED else accounts[event.account]
@@ -73,7 +73,7 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
 
 
 def account_with(account: Account | None, event: Event) -> Account:
-    """An account as `event`, which is about it, leaves it; None before it is opened."""
+    """Return an account after an event about it; `account` is None before it is opened."""
     body = event.body
     if account is not None:
         return replace(account, **_changed(account, event))
@@ -92,7 +92,7 @@ def account_with(account: Account | None, event: Event) -> Account:
 
 
 def _changed(account: Account, event: Event) -> dict[str, Any]:
-    """The fields of an account that is open that a row about it sets."""
+    """Return the fields that an event about an open account sets."""
     body = event.body
     if event.kind == EventKind.CAP_CHANGED:
         return {
@@ -114,26 +114,32 @@ def _changed(account: Account, event: Event) -> dict[str, Any]:
 
 
 def _pair(texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return epsilon and delta in a body."""
     return {name: Decimal(texts[name]) for name in ("epsilon", "delta")}
 
 
 def _box(body: Mapping[str, Any]) -> Box:
+    """Return the box in a body."""
     mu2, delta_add, epsilon, delta = (Decimal(body["box"][name]) for name in _BOX)
-    return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))
+    allowance = BasicAmount(epsilon=epsilon, delta=delta)
+    return Box(mu2=mu2, delta_add=delta_add, allowance=allowance)
 
 
 def _policy(body: Mapping[str, Any]) -> Policy | None:
-    found = body.get("policy")
-    if found is None:
+    """Return the policy in a body, or None."""
+    policy = body.get("policy")
+    if policy is None:
         return None
-    if found["per"] not in PERIODS:
-        raise ValueError(f"per ({found['per']}) must be one of {', '.join(PERIODS)}")
-    return Policy(per=found["per"], **_pair(found))
+    if policy["per"] not in PERIODS:
+        raise ValueError(f"per ({policy['per']}) must be one of {', '.join(PERIODS)}")
+    return Policy(per=policy["per"], **_pair(policy))
 
 
-def releases_of(events: Iterable[Event], known: Mapping[str, ReleaseRecord] | None = None) -> dict[str, ReleaseRecord]:
-    """All releases that were ever reserved, by id, in order of reservation: those `known` before, and of `events`."""
-    releases = dict(known or {})
+def releases_of(
+    events: Iterable[Event], earlier: Mapping[str, ReleaseRecord] | None = None
+) -> dict[str, ReleaseRecord]:
+    """Return all releases that were ever reserved, by id, in order of reservation; `earlier` are those before `events`."""
+    releases = dict(earlier or {})
     for event in events:
         if event.release is not None:
             record = release_with(releases.get(event.release), event)
@@ -143,14 +149,14 @@ def releases_of(events: Iterable[Event], known: Mapping[str, ReleaseRecord] | No
 
 
 def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
-    """The release that the events of one id describe, or None if it was never reserved."""
+    """Return the release that the events of one id describe, or None if it was never reserved."""
     return reduce(release_with, events, None)
 
 
 def release_with(record: ReleaseRecord | None, event: Event) -> ReleaseRecord | None:
-    """A release as `event`, which is of it, leaves it; None before it is reserved. A refused one is no release."""
+    """Return a release after an event about it; `record` is None before it is reserved. A refused one is not a release."""
     if event.kind == EventKind.RESERVED and event.draw is None:
-        return record or _reserved(event)
+        return record or _reserved_release(event)
     if record is None:
         return None
     if event.draw is not None:
@@ -159,7 +165,7 @@ def release_with(record: ReleaseRecord | None, event: Event) -> ReleaseRecord | 
 
 
 def _fields(event: Event) -> dict[str, Any]:
-    """The fields of a release that a row about it, and none of its draws, sets."""
+    """Return the fields of a release that an event sets which is about no draw."""
     match event.kind:
         case EventKind.LEASED:
             return {"lease": event.lease}
@@ -175,7 +181,8 @@ def _fields(event: Event) -> dict[str, Any]:
             return {}
 
 
-def _reserved(event: Event) -> ReleaseRecord | None:
+def _reserved_release(event: Event) -> ReleaseRecord | None:
+    """Return the release that a RESERVED event begins."""
     if event.release is None or event.account is None:
         return None
     body = event.body
@@ -197,7 +204,7 @@ def _reserved(event: Event) -> ReleaseRecord | None:
 
 
 def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
-    """`record` with a draw reserved, or moved to another state."""
+    """Return `record` with a draw reserved, or moved to another state."""
     if event.kind == EventKind.RESERVED:
         plan = record.planned[event.draw or ""]
         draw = DrawRecord(
@@ -208,21 +215,17 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
             **{name: plan[name] for name in ("mechanism", "length", "parameter", "terms")},
         )
         return replace(record, draws=(*record.draws, draw))
-    known = record.draw(event.draw or "")
-    if known is None or event.kind not in MOVES:
+    before = record.draw(event.draw or "")
+    if before is None or event.kind not in MOVES:
         return record
-    drawing = event.kind == EventKind.DRAWN  # its row has the bound inputs, and the program
-    moved = replace(
-        known,
-        state=event.kind,
-        lease=event.lease,
-        digest=event.digest,
-        facts={name: str(event.body[name]) for name in _FACTS if name in event.body} if drawing else known.facts,
-    )
-    return replace(record, draws=tuple(moved if draw is known else draw for draw in record.draws))
+    facts = before.facts
+    if event.kind == EventKind.DRAWN:  # its row has the bound inputs, and the program
+        facts = {name: str(event.body[name]) for name in _FACTS if name in event.body}
+    after = replace(before, state=event.kind, lease=event.lease, digest=event.digest, facts=facts)
+    return replace(record, draws=tuple(after if draw is before else draw for draw in record.draws))
 
 
 def decision_of(event: Event) -> Decision:
-    """What an APPROVED or REJECTED row says."""
-    approved, reason = event.kind == EventKind.APPROVED, str(event.body["reason"])
-    return Decision(approved=approved, by=event.actor, reason=reason, created=event.created)
+    """Return the decision in an APPROVED or REJECTED row."""
+    approved = event.kind == EventKind.APPROVED
+    return Decision(approved=approved, by=event.actor, reason=str(event.body["reason"]), created=event.created)

@@ -1,4 +1,4 @@
-"""Releases in the ledger: reserved, refused, approved, published; and internal evaluations, which no decision follows."""
+"""Reserves, refuses, approves and publishes releases in the ledger, and records internal evaluations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Releases:
     session: Session
 
     def of(self, dataset: str) -> tuple[ReleaseRecord, ...]:
-        """The releases of one account, in order of reservation.
+        """Return the releases of one account, in order of reservation.
 
         Raises:
             BudgetError: no such account.
@@ -39,7 +39,7 @@ class Releases:
         return tuple(record for record in view.releases.values() if record.dataset == dataset)
 
     def newest(self, dataset: str, most: int) -> tuple[ReleaseRecord, ...]:
-        """The newest releases of one account, at most so many, in order of reservation.
+        """Return the newest releases of one account, at most `most`, in order of reservation.
 
         Raises:
             BudgetError: no such account.
@@ -49,14 +49,14 @@ class Releases:
             return tuple(journal.newest_releases(dataset, most))
 
     def find(self, release_id: str) -> ReleaseRecord | None:
-        """The release of this id, or None if it was never reserved."""
+        """Return the release of this id, or None if it was never reserved."""
         return self.session.find(release_id)
 
     def reserve(self, request: ReleaseRequest) -> ReleaseRecord:
         """Charge the whole plan before anything is drawn, or return the release that this id was reserved for before.
 
-        One RESERVED row for the release and one for each draw. A refusal is a row, too, once, and depends on the plan, the
-        ledger, the clock and the keyed digest of the source (`SourceDigest`) only.
+        The release and each draw get a RESERVED row. A refusal is recorded once, and depends only on the plan, the ledger, the
+        clock and the keyed digest of the source (`SourceDigest`).
 
         Raises:
             BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
@@ -67,13 +67,15 @@ class Releases:
         check_plan(request.plan)
         dataset = request.dataset
         with self.session.writing(charging=True) as journal:
-            sums, moment = self.session.sums(journal), now()
+            sums = self.session.sums(journal)
+            moment = now()
             account = account_in(sums.accounts, dataset, opening_for(dataset, request.plan))
-            if (known := journal.find(request.release)) is not None:
-                journal.rows_since([request.release])  # nothing that it has drawn is missing
-                check_identity(request, known)
-                check_same_plan(known, request.plan, request.program)
-                return known
+            record = journal.find(request.release)
+            if record is not None:
+                journal.rows_since([request.release])  # checks that no row of a draw is missing
+                check_identity(request, record)
+                check_same_plan(record, request.plan, request.program)
+                return record
             check_correction(dataset, request.supersedes, journal.find)
             refused = refusal(request, account, sums, journal, moment)
             if refused is None:
@@ -81,7 +83,7 @@ class Releases:
                 journal.append(*reservation(request, how, moment))
                 return journal.release(request.release)
             record_refusal(journal, request, refused, moment)
-        raise BudgetError(refused.message)  # outside the transaction, which keeps the refusal
+        raise BudgetError(refused.message)  # after the transaction, so that the row of the refusal is committed
 
     def check_admission(self, request: ReleaseRequest) -> None:
         """Refuse a release that could not be reserved now, before a row of its table is read; nothing is charged.
@@ -91,7 +93,8 @@ class Releases:
         """
         check_plan(request.plan)
         with self.session.writing() as journal:
-            sums, moment = self.session.sums(journal), now()
+            sums = self.session.sums(journal)
+            moment = now()
             account = account_in(sums.accounts, request.dataset, opening_for(request.dataset, request.plan))
             refused = refusal(request, account, sums, journal, moment)
             if refused is None:
@@ -100,7 +103,7 @@ class Releases:
         raise BudgetError(refused.message)
 
     def publish(self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR) -> None:
-        """Write down the publication of `outputs` (released file → SHA-256), once, however often they are published.
+        """Record the publication of `outputs` (released file → SHA-256), once, however often they are published.
 
         Raises:
             BudgetError: no such release, a lease that is not the current one, a draw that is neither committed, returned
@@ -119,12 +122,12 @@ class Releases:
 
 @dataclass(frozen=True)
 class Approvals:
-    """The releases of a ledger that need an approval: what was submitted, and the one decision that is ever made on it."""
+    """The releases of a ledger that need an approval: the submitted files, and the one decision that is ever made on them."""
 
     session: Session
 
     def submit(self, release_id: str, lease: str, outputs: Mapping[str, str]) -> None:
-        """Write down what awaits approval: `outputs` (released file → SHA-256), fixed from here on; once, however often.
+        """Record the files that await approval, `outputs` (released file → SHA-256): once, and no other files after that.
 
         Raises:
             BudgetError: no such release, one that needs no approval, a lease that is not the current one, a draw that is
@@ -143,9 +146,9 @@ class Approvals:
                 journal.append(Event(kind=EventKind.SUBMITTED, account=record.dataset, release=release_id, body=body))
 
     def decide(self, release_id: str, *, approved: bool, by: str, reason: str) -> Decision:
-        """Write down the decision on a submitted release, and with an approval its publication, in one transaction.
+        """Record the decision on a submitted release, and with an approval its publication, in one transaction.
 
-        The first decision is final: a later one writes nothing and gets the first one back. What was charged stays charged
+        The first decision is final: a later call writes nothing and returns the first one. What was charged stays charged
         either way.
 
         Raises:
@@ -161,28 +164,30 @@ class Approvals:
             if record.decision is not None:
                 return record.decision
             kind = EventKind.APPROVED if approved else EventKind.REJECTED
-            first = Event(kind=kind, actor=by, account=record.dataset, release=release_id, body={"reason": reason})
-            more = publication(record, record.proposed, journal.find, by, first.created) if approved else []
-            journal.append(first, *more)
-            return decision_of(first)
+            row = Event(kind=kind, actor=by, account=record.dataset, release=release_id, body={"reason": reason})
+            rows = [row]
+            if approved:
+                rows += publication(record, record.proposed, journal.find, by, row.created)
+            journal.append(*rows)
+            return decision_of(row)
 
     def awaited(self, dataset: str) -> ReleaseRecord | None:
-        """A release that awaits approval, of the account; None where nothing does."""
+        """Return a release of the account that awaits approval, or None."""
         return _awaiting(self.session.view(), dataset)
 
 
 @dataclass(frozen=True)
 class Evaluations:
-    """The internal evaluations in a ledger: who looks at the sensitive table is written down."""
+    """The internal evaluations in a ledger, which records who looks at the sensitive table."""
 
     session: Session
 
     def record(self, dataset: str, release_id: str, *, actor: str = LEDGER_ACTOR) -> None:
-        """Write down that somebody compared a release of this account with the sensitive table.
+        """Record that somebody compared a release of this account with the sensitive table.
 
         Raises:
-            BudgetError: no such release in this account; or one about the same people awaits approval, and whoever decides on
-                it must have seen nothing that it was made from.
+            BudgetError: no such release in this account; or one about the same people awaits approval, and the person who
+                decides must have seen nothing that it was made from.
         """
         with self.session.writing() as journal:
             if journal.release(release_id).dataset != dataset:
@@ -196,40 +201,43 @@ class Evaluations:
             journal.append(Event(kind=EventKind.EVALUATED_INTERNALLY, actor=actor, account=dataset, release=release_id))
 
     def precede(self, dataset: str, release: str | None) -> bool:
-        """Whether an internal evaluation precedes the reservation of `release` (None: precedes now).
+        """Return whether an internal evaluation precedes the reservation of `release` (None: there is any).
 
         Raises:
             BudgetError: no such release in this account.
         """
         with self.session.reading() as journal:
-            self.session.view(journal)  # every row is there, and fits
+            self.session.view(journal)  # checks that every row is there and unchanged
             rows = journal.release_rows(release) if release is not None else []
-            own = [row for row in rows if row["kind"] == EventKind.RESERVED]
-            if release is not None and (not own or own[0]["account"] != dataset):
+            reserved = [row for row in rows if row["kind"] == EventKind.RESERVED]
+            if release is not None and (not reserved or reserved[0]["account"] != dataset):
                 raise BudgetError(f"account {dataset} has no release {release}")
-            looks = journal.account_rows([dataset], {EventKind.EVALUATED_INTERNALLY})
-        return any(not own or look["seq"] < own[0]["seq"] for look in looks)
+            evaluations = journal.account_rows([dataset], {EventKind.EVALUATED_INTERNALLY})
+        return any(not reserved or row["seq"] < reserved[0]["seq"] for row in evaluations)
 
 
-def check_words(what: str, text: str) -> None:
-    """Refuse a name or reason that says nothing, or could not be printed in a line.
+def check_words(field: str, text: str) -> None:
+    """Refuse a `text` for a `field` (a name or reason) that is blank, or cannot be printed in a line.
 
     Raises:
         InputError: it is blank, too long, or has characters that do not print.
     """
     if not text.strip():
-        raise InputError(f"{what} must not be empty: it stays in the ledger")
+        raise InputError(f"{field} must not be empty: it stays in the ledger")
     if len(text) > _LONGEST or not text.isprintable():
-        raise InputError(f"{what} must be one line of at most {_LONGEST} characters")
+        raise InputError(f"{field} must be one line of at most {_LONGEST} characters")
 
 
 def _awaiting(view: View, dataset: str) -> ReleaseRecord | None:
-    undecided = (record for record in view.releases.values() if record.proposed and record.decision is None)
-    return next((record for record in undecided if record.dataset == dataset), None)
+    """Return the first release of the account that was submitted and is not decided on, or None."""
+    for record in view.releases.values():
+        if record.proposed and record.decision is None and record.dataset == dataset:
+            return record
+    return None
 
 
 def check_draws_ended(record: ReleaseRecord) -> None:
-    """Refuse a release with draws that may still be made.
+    """Refuse a release with draws that can still be made.
 
     Raises:
         BudgetError: a draw is neither committed, returned nor lost.
@@ -241,7 +249,7 @@ def check_draws_ended(record: ReleaseRecord) -> None:
 
 
 def check_correction(dataset: str, supersedes: str | None, find: Find) -> None:
-    """Refuse a correction of what is not there to be corrected, as far as `find` finds it; None corrects nothing.
+    """Refuse a correction of a release that `find` does not return as published and not corrected; None corrects nothing.
 
     Raises:
         InputError: no such published release in the account, or one that is corrected already.
@@ -259,16 +267,23 @@ def check_correction(dataset: str, supersedes: str | None, find: Find) -> None:
 def publication(
     record: ReleaseRecord, outputs: Mapping[str, str], find: Find, actor: str, moment: datetime
 ) -> list[Event]:
-    """The PUBLISHED row of a release with `outputs`, and that of the release that it supersedes, if there is one.
+    """Return the PUBLISHED row of a release with `outputs`, and the row of the release that it supersedes, if it does.
 
-    Two corrections of one release may be begun: what `find` finds in this transaction says which one was first.
+    Two corrections of one release may be begun: `find`, which reads in this transaction, shows whether another was first.
 
     Raises:
         InputError: another correction was published before.
     """
-    about = Event(kind=EventKind.PUBLISHED, actor=actor, created=moment, account=record.dataset, release=record.release)
-    row = replace(about, body={"outputs": dict(outputs)})
+    row = Event(
+        kind=EventKind.PUBLISHED,
+        actor=actor,
+        created=moment,
+        account=record.dataset,
+        release=record.release,
+        body={"outputs": dict(outputs)},
+    )
     if record.outputs or record.supersedes is None:
         return [row]
     check_correction(record.dataset, record.supersedes, find)
-    return [row, replace(row, kind=EventKind.SUPERSEDED, release=record.supersedes, body={"by": record.release})]
+    body = {"by": record.release}
+    return [row, replace(row, kind=EventKind.SUPERSEDED, release=record.supersedes, body=body)]

@@ -1,4 +1,4 @@
-"""One transaction at a time on a ledger, under the eyes of its witness."""
+"""Runs transactions on a ledger, one at a time, and compares the ledger with its witness."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from marginweave.ledger.witness import Witness
 class Session:
     """The database of a ledger and the key that seals it: each `with` block is one transaction.
 
-    `witness` is what a home has seen of the ledger: it is compared before anything is written, and added to after.
+    `witness` has the rows that a home has seen: they are compared with the ledger before a row is written, and then updated.
     """
 
     location: LedgerLocation
@@ -36,12 +36,12 @@ class Session:
     _releases: dict[str, VerifiedRelease] = field(default_factory=dict, init=False)
 
     def reading(self) -> AbstractContextManager[Journal]:
-        """A transaction that only reads."""
+        """Return a transaction that only reads."""
         return self._transaction(writing=False)
 
     @contextmanager
     def writing(self, *, charging: bool = False) -> Iterator[Journal]:
-        """The one way to write; `charging` refuses a disk without room for the rows that a draw needs later.
+        """Begin a transaction that writes; if `charging`, refuse a disk without room for the rows that a draw needs later.
 
         Raises:
             BudgetError: no room, the ledger cannot be written, or it lacks what the home has seen of it.
@@ -54,24 +54,27 @@ class Session:
             due = self._sums.of(journal) if is_due(journal) else None
             if due is not None:
                 journal.append(due.row)
-        self._sums = due or self._sums  # now that its rows are durable
+        self._sums = due or self._sums  # only after its rows are durable
         if self.witness is not None:
             self.witness.keep(journal.written_events)
 
     def _transaction(self, *, writing: bool) -> AbstractContextManager[Journal]:
+        """Return a transaction, which shares the verified releases of this session."""
         return transaction(self.engine, self.location, self.key, writing=writing, verified=self._releases)
 
     def _set_room_aside(self, *, charging: bool) -> None:
+        """Reserve room on the disks of ledger and run; if `charging`, refuse a disk without room."""
         reserve = reserve_beside(self.location)
-        rooms = [reserve is None or reserve.make(), self.witness is None or self.witness.has_room()]
-        if charging and not all(rooms):
+        ledger_has_room = reserve is None or reserve.make()
+        run_has_room = self.witness is None or self.witness.has_room()
+        if charging and not (ledger_has_room and run_has_room):
             raise BudgetError(
                 f"the disk of the ledger {self.location}, or that of the run, is full or cannot be written: nothing is charged "
                 "until there is room for what a draw has to book; make room and run the same command again"
             )
 
     def view(self, journal: Journal | None = None) -> View:
-        """The whole ledger as it is now, or inside the transaction of `journal`, before anything is appended to it."""
+        """Return the whole present ledger, in the transaction of `journal` if given, before a row is appended to it."""
         if journal is None:
             with self.reading() as reading:
                 return self.view(reading)
@@ -79,7 +82,7 @@ class Session:
         return self._verified
 
     def sums(self, journal: Journal | None = None) -> Sums:
-        """Accounts and what is spent of them, as `view` has them, without reading what a checkpoint has added up."""
+        """Return accounts and their sums, as `view` has them, without reading the rows that a checkpoint has added up."""
         if journal is None:
             with self.reading() as reading:
                 return self.sums(reading)
@@ -87,11 +90,11 @@ class Session:
         return self._sums
 
     def events(self) -> tuple[Event, ...]:
-        """All events, oldest first, with the whole chain checked."""
+        """Return all events, oldest first, with the whole chain checked."""
         with self.reading() as journal:
             return journal.all_events()
 
     def find(self, release_id: str) -> ReleaseRecord | None:
-        """The release of this id, or None if it was never reserved."""
+        """Return the release of this id, or None if it was never reserved."""
         with self.reading() as journal:
             return journal.find(release_id)

@@ -103,7 +103,7 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         raise StageError(f"run {folder.run} has lost private/key and cannot be resumed; {NEW_NAME}")
     misfit = first_misfit(RunAndRelease(folder=folder, manifest=present, record=release))
     if misfit is not None:
-        raise BudgetError(f"run {folder.run} {_REFUSALS[misfit.invariant].format(what=misfit.what)}")
+        raise BudgetError(f"run {folder.run} {_REFUSALS[misfit.invariant].format(what=misfit.contradiction)}")
 
 
 _RESTORE = "restore the ledger that the run was charged in"

@@ -108,7 +108,7 @@ def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit
     record = audited.releases.get(manifest.release)
     misfit = first_misfit(RunAndRelease(folder=folder, manifest=manifest, record=record))
     if misfit is not None:
-        raise AuditError(f"{folder.manifest_file}: {_FAULTS[misfit.invariant].format(what=misfit.what)}")
+        raise AuditError(f"{folder.manifest_file}: {_FAULTS[misfit.invariant].format(what=misfit.contradiction)}")
     if record is None:
         return 0
     checked = _check_released(folder, manifest, record, statements)

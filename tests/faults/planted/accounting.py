@@ -85,7 +85,7 @@ FAULTS = (
     Fault(
         name="the delta of thresholds is not taken off the delta that mu^2 is converted at",
         file="src/marginweave/ledger/boxes.py",
-        text="delta = rounded(EXACT.subtract(cap.delta, EXACT.add(delta_add, allowance.delta)), up=False)",
+        text="delta = rounded(EXACT.subtract(cap.delta, delta_set_aside), up=False)",
         instead="delta = rounded(cap.delta, up=False)",
         killed_by=("tests/laws/test_filter.py::test_no_strategy_gets_past_the_box",),
     ),
@@ -99,8 +99,8 @@ FAULTS = (
     Fault(
         name="the second release of an account is admitted by its statement, too",
         file="src/marginweave/ledger/boxes.py",
-        text='"statement" if spent.ever_reserved == 0 and statement.within(account.cap)',
-        instead='"statement" if statement.within(account.cap)',
+        text="if spent.ever_reserved == 0 and statement.within(account.cap):",
+        instead="if statement.within(account.cap):",
         killed_by=("tests/unit/ledger/test_boxes.py::test_only_the_first_release_is_admitted_by_its_statement",),
     ),
     Fault(

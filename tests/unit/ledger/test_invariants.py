@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_named(fitting: RunAndRelease, case: str) -> None:
     misfit = first_misfit(change(fitting))
     assert isinstance(misfit, Misfit)
     assert misfit.invariant == invariant
-    assert misfit.what.endswith(what)
+    assert misfit.contradiction.endswith(what)
 
 
 def test_every_invariant_is_broken_by_a_case_and_has_words() -> None:
