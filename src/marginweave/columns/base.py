@@ -106,7 +106,12 @@ class ColumnValues(ABC, Generic[Kind]):
         return self.column.labels
 
     @abstractmethod
-    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
+    def decode(
+        self,
+        codes: Codes,
+        labels: tuple[str, ...],
+        uniform: Uniform,
+    ) -> pa.Array:
         """Return clean values that are encoded into `codes`, none of which is read back as missing."""
 
     @abstractmethod
@@ -135,7 +140,7 @@ class ColumnValues(ABC, Generic[Kind]):
         """Return declared values of every label: the first sample of each, and then the last."""
         codes = np.arange(len(labels))
         first = self.declare(self.decode(codes, labels, np.zeros))
-        last = self.declare(self.decode(codes, labels, lambda number: np.full(number, 1 - 2**-53)))
+        last = self.declare(self.decode(codes, labels, _largest_samples))
         return pa.concat_arrays([first, last])
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
@@ -147,16 +152,25 @@ class ColumnValues(ABC, Generic[Kind]):
         return values
 
 
+def _largest_samples(number: int) -> Floats:
+    return np.full(number, 1 - 2**-53)
+
+
 def nulls(values: pa.Array) -> Flags:
     """Return which values are null."""
     is_null: Flags = values.is_null().to_numpy(zero_copy_only=False)
     return is_null
 
 
-def binned(values: pa.Array, points: np.ndarray, edges: Sequence[float]) -> Codes:
+def binned(
+    values: pa.Array,
+    points: np.ndarray,
+    edges: Sequence[float],
+) -> Codes:
     """Return the bin [edges[i], edges[i+1]) of each point, the last one closed; null becomes the number of bins."""
     bins = len(edges) - 1
-    codes = np.clip(np.searchsorted(np.asarray(edges), points, side="right") - 1, 0, bins - 1)
+    place = np.searchsorted(np.asarray(edges), points, side="right") - 1
+    codes = np.clip(place, 0, bins - 1)
     return np.where(nulls(values), bins, codes)
 
 
@@ -195,7 +209,8 @@ def _has_year(values: pa.Array) -> pa.Array:
         ticks_of_day = DAY * UNITS[values.type.unit]
     else:
         ticks_of_day = 1 if pa.types.is_date32(values.type) else DAY * UNITS["ms"]
-    ticks = values.cast(pa.int32() if ticks_of_day == 1 else pa.int64()).cast(pa.int64())
+    kind = pa.int32() if ticks_of_day == 1 else pa.int64()
+    ticks = values.cast(kind).cast(pa.int64())
     low = day_number(date.min) * ticks_of_day
     high = (day_number(date.max) + 1) * ticks_of_day - 1
     if high >= 2**63:  # 64 bits of nanoseconds end before the year 9999

@@ -44,18 +44,25 @@ class CategoryValues(ColumnValues[Kind]):
         matcher = ValueMatcher(self.missing)
         labels, mapping = label_codes(self.column, texts, lambda text: matcher.index(text) >= 0)
         codes = np.array(mapping, np.int32)[positions]
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(labels, pa.string()))
+        indices = pa.array(codes, mask=codes < 0)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """Return the positions in the dictionary."""
-        codes: Codes = values.indices.fill_null(len(self.labels(values))).to_numpy(zero_copy_only=False)
+        missing = len(self.labels(values))
+        codes: Codes = values.indices.fill_null(missing).to_numpy(zero_copy_only=False)
         return codes
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:
         """Return the declared labels, or those of the dictionary of a private domain."""
         return labels_in(self.column, values.dictionary)
 
-    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:  # noqa: ARG002 - no draw
+    def decode(
+        self,
+        codes: Codes,
+        labels: tuple[str, ...],
+        uniform: Uniform,  # noqa: ARG002 - no draw
+    ) -> pa.Array:
         """Return the label of each code."""
         indices = pa.array(codes.astype(np.int32), mask=codes == len(labels))
         return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
@@ -189,7 +196,9 @@ class SetValues(ColumnValues[SetColumn]):
 
         labels, mapping = label_codes(self.column, texts, is_missing)
         if self.column.marks_undeclared:
-            mapping = [len(labels) if text and code < 0 else code for text, code in zip(texts, mapping, strict=True)]
+            undeclared = len(labels)
+            codes = zip(texts, mapping, strict=True)
+            mapping = [undeclared if text and code < 0 else code for text, code in codes]
             labels = (*labels, NOT_DECLARED)
         code_of_text = np.array([*mapping, -1], np.int64)
         return labels, code_of_text[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -212,7 +221,12 @@ class SetValues(ColumnValues[SetColumn]):
             dictionary = dictionary[: len(self.column.labels)]
         return labels_in(self.column, dictionary)
 
-    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:  # noqa: ARG002 - no draw
+    def decode(
+        self,
+        codes: Codes,
+        labels: tuple[str, ...],
+        uniform: Uniform,  # noqa: ARG002 - no draw
+    ) -> pa.Array:
         """Return cells of their values in the order of the labels, whatever slots are empty; a cell without any is null."""
         present = codes != len(labels)
         return list_array(codes[present], present.sum(axis=1), labels)
@@ -236,7 +250,12 @@ class ColumnWords:
         return self.words.words_of(records, np.asarray(slots) + (self.column << _COLUMN))
 
 
-def set_codes(values: pa.ListArray, size: int, cap: int | None, words: CellWords | None) -> Integers:
+def set_codes(
+    values: pa.ListArray,
+    size: int,
+    cap: int | None,
+    words: CellWords | None,
+) -> Integers:
     """Return codes of sets, shape (records, width): a cell's values in increasing order and then the missing code `size`.
 
     A code `size` of a clean cell, that of values that are not declared, is left out. The width is `cap`; of a cell with more
@@ -262,7 +281,13 @@ def _owned_codes(values: pa.ListArray) -> tuple[Integers, Integers]:
     return np.repeat(np.arange(len(lengths)), lengths), codes
 
 
-def pad_sets(owners: Integers, codes: Integers, lengths: Integers, width: int, size: int) -> Integers:
+def pad_sets(
+    owners: Integers,
+    codes: Integers,
+    lengths: Integers,
+    width: int,
+    size: int,
+) -> Integers:
     """Return concatenated values as rows of `width` codes, padded with `size`; `owners` has the row of each value."""
     first_places = np.cumsum(lengths) - lengths
     places = np.arange(len(owners)) - np.repeat(first_places, lengths)
@@ -279,7 +304,8 @@ def cut_sets(
     if not len(over):
         return owners, codes, lengths
     is_chosen = np.ones(len(owners), np.bool_)
-    is_chosen[over] = lowest_words(owners[over], words.words_of(owners[over], codes[over]), cap)
+    words_over = words.words_of(owners[over], codes[over])
+    is_chosen[over] = lowest_words(owners[over], words_over, cap)
     return owners[is_chosen], codes[is_chosen], np.minimum(lengths, cap)
 
 
@@ -292,14 +318,25 @@ def lowest_words(owners: Integers, words: Words, most: int) -> Flags:
     return is_low
 
 
-def list_array(codes: Codes, lengths: Integers, labels: Sequence[str]) -> pa.ListArray:
+def list_array(
+    codes: Codes,
+    lengths: Integers,
+    labels: Sequence[str],
+) -> pa.ListArray:
     """Return cells of `lengths` consecutive `codes` each, over a dictionary of `labels`; an empty cell is null."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    flat = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(labels, pa.string()))
-    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pa.array(lengths == 0))
+    indices = pa.array(codes.astype(np.int32))
+    values = pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
+    is_empty = pa.array(lengths == 0)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=is_empty)
 
 
-def distinct_sets(owners: Integers, codes: Integers, cells: int, labels: Sequence[str]) -> pa.ListArray:
+def distinct_sets(
+    owners: Integers,
+    codes: Integers,
+    cells: int,
+    labels: Sequence[str],
+) -> pa.ListArray:
     """Return `cells` sets, each of the codes that it owns, once each and in increasing order."""
     size = max(1, len(labels))
     pairs = np.unique(owners * size + codes)

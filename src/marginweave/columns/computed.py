@@ -16,7 +16,11 @@ from marginweave.configuration.rules.computed import ComputedColumn, DeterminedC
 from marginweave.configuration.values import ValueMatcher
 
 
-def difference_values(minuend: pa.Array, subtrahend: pa.Array, column: Column) -> pa.Array:
+def difference_values(
+    minuend: pa.Array,
+    subtrahend: pa.Array,
+    column: Column,
+) -> pa.Array:
     """Return clean numbers of a column that is a difference, inside its bounds; null where a clean value is.
 
     DP: 1-stable preprocessing; a row looks at its own two cells and public constants.
@@ -44,15 +48,22 @@ def computed_values(
     return values_like(total, arrays[0])
 
 
-def _determined(by: pa.Array, rule: DeterminedColumn, columns: Mapping[str, Column]) -> pa.Array:
+def _determined(
+    by: pa.Array,
+    rule: DeterminedColumn,
+    columns: Mapping[str, Column],
+) -> pa.Array:
     source = columns[rule.by]
-    keys = [source.labels[source.code_of(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
+    keys = list(rule.mapping)
+    if isinstance(source, BooleanColumn):
+        keys = [source.labels[source.code_of(key)] for key in keys]
     matcher = ValueMatcher(keys)
     mapped_texts = list(rule.mapping.values())
     distinct, positions = distinct_texts(values_of(source, ()).declare(by))
     places = [matcher.index(text) for text in distinct.to_pylist()]
-    mapped = pa.array([mapped_texts[i] if i >= 0 else rule.default for i in places], pa.string())
-    texts = pc.if_else(by.is_valid(), mapped.take(pa.array(positions)), None)
+    mapped = [mapped_texts[i] if i >= 0 else rule.default for i in places]
+    mapped_cells = pa.array(mapped, pa.string()).take(pa.array(positions))
+    texts = pc.if_else(by.is_valid(), mapped_cells, None)
     return values_of(columns[rule.column], ()).clean(texts)
 
 
@@ -60,7 +71,8 @@ def points_of(array: pa.Array) -> Floats:
     """Return clean numbers, or dates as days or seconds from 1970-01-01; NaN for null."""
     if pa.types.is_floating(array.type):
         return np.asarray(array.fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
-    units = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()).cast(pa.float64())
+    integer = pa.int32() if pa.types.is_date(array.type) else pa.int64()
+    units = array.cast(integer).cast(pa.float64())
     return np.asarray(units.fill_null(np.nan).to_numpy(zero_copy_only=False))
 
 
@@ -69,5 +81,8 @@ def values_like(points: Floats, like: pa.Array) -> pa.Array:
     missing: Flags = np.isnan(points)
     if pa.types.is_floating(like.type):
         return pa.array(points, mask=missing)
-    units = pa.array(np.where(missing, 0, points).astype(np.int64), mask=missing)
-    return units.cast(pa.int32()).cast(like.type) if pa.types.is_date(like.type) else units.cast(like.type)
+    numbers = np.where(missing, 0, points).astype(np.int64)
+    units = pa.array(numbers, mask=missing)
+    if pa.types.is_date(like.type):
+        units = units.cast(pa.int32())
+    return units.cast(like.type)

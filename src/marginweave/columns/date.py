@@ -47,8 +47,9 @@ class DateValues(ColumnValues[DateColumn]):
             parsed, unknown = _parse(distinct, column.format, self.missing)
             seconds = parsed[positions]
             absent = unknown[positions]
-        units = np.clip(seconds // column.seconds, column.edges[0], column.edges[-1] - 1)
-        return self._array(units, absent)
+        units = seconds // column.seconds
+        bounded = np.clip(units, column.edges[0], column.edges[-1] - 1)
+        return self._array(bounded, absent)
 
     def judge(self, values: pa.Array) -> Judged:
         """Return the judgement of `ColumnValues.judge`; values beyond the bounds are those that `clean` clamps. Private."""
@@ -79,12 +80,18 @@ class DateValues(ColumnValues[DateColumn]):
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """Return the bin of each date, or its weekday."""
         edges = self.column.edges
-        units = self._units(values).fill_null(edges[0]).to_numpy(zero_copy_only=False).astype(np.int64)
+        filled = self._units(values).fill_null(edges[0])
+        units = filled.to_numpy(zero_copy_only=False).astype(np.int64)
         if self.column.bins != "weekday":
             return binned(values, units, edges)
         return np.where(nulls(values), 7, (units // self.column.per_day + EPOCH_WEEKDAY) % 7)
 
-    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
+    def decode(
+        self,
+        codes: Codes,
+        labels: tuple[str, ...],
+        uniform: Uniform,
+    ) -> pa.Array:
         """Return days, or seconds, of the bin; of a weekday, those within the bounds."""
         column = self.column
         runs = column.runs(self.missing)
@@ -102,7 +109,8 @@ class DateValues(ColumnValues[DateColumn]):
             return values
         encoded = values.dictionary_encode()
         units = self._units(encoded.dictionary).to_pylist()
-        texts = [moment_of(unit * self.column.seconds).strftime(self.column.format) for unit in units]
+        moments = [moment_of(unit * self.column.seconds) for unit in units]
+        texts = [moment.strftime(self.column.format) for moment in moments]
         return pa.array(texts, pa.string()).take(encoded.indices)
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
@@ -111,7 +119,8 @@ class DateValues(ColumnValues[DateColumn]):
             return self.clean(values).cast(pa.timestamp(cell.unit)).cast(cell)
         if pa.types.is_date(cell) and self.column.type == "date":
             return self.clean(values).cast(cell)
-        return super()._cells(values, cell) if (self.column.format or "").startswith("%Y") else values
+        has_year_first = (self.column.format or "").startswith("%Y")
+        return super()._cells(values, cell) if has_year_first else values
 
     def spelled(self, values: pa.Array) -> pa.Array:
         """Return texts in the format of the column, or in ISO 8601."""
@@ -148,13 +157,18 @@ def _native(values: pa.Array) -> tuple[Integers, Flags]:
     """Return seconds from 1970-01-01 of native dates, and where there is none."""
     absent = nulls(values)
     if pa.types.is_date(values.type):
-        days = pc.fill_null(pc.cast(values, pa.date32()).cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
+        numbers = pc.cast(values, pa.date32()).cast(pa.int32())
+        days = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
         return days.astype(np.int64) * DAY, absent
     ticks = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return ticks // UNITS[values.type.unit], absent
 
 
-def _parse(distinct: pa.Array, format_: str | None, missing: Sequence[str]) -> tuple[Integers, Flags]:
+def _parse(
+    distinct: pa.Array,
+    format_: str | None,
+    missing: Sequence[str],
+) -> tuple[Integers, Flags]:
     """Return seconds from 1970-01-01 of distinct texts, and which of them are missing or no date."""
     if format_ is None:
         texts = pc.utf8_trim_whitespace(distinct)
@@ -173,10 +187,12 @@ def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
     parts = pc.extract_regex(texts, _ISO)
     unmatched = parts.is_null().to_numpy(zero_copy_only=False)
     year, month, day, hour, minute, second = (_number_at(parts, place) for place in range(6))
-    months = (np.clip(year, 1, 9999) - 1970) * 12 + np.clip(month, 1, 12) - 1
+    years = np.clip(year, 1, 9999) - 1970
+    months = years * 12 + np.clip(month, 1, 12) - 1
     first_day = _first_day(months)
     days_of_month = _first_day(months + 1) - first_day
-    wrong = (year < 1) | (month < 1) | (month > 12) | (day < 1) | (day > days_of_month)
+    wrong = (year < 1) | (month < 1) | (month > 12)
+    wrong |= (day < 1) | (day > days_of_month)
     wrong |= (hour > 23) | (minute > 59) | (second > 59)
     return (first_day + day - 1) * DAY + hour * 3600 + minute * 60 + second, unmatched | wrong
 
@@ -189,5 +205,6 @@ def _first_day(months: Integers) -> Integers:
 def _number_at(parts: pa.StructArray, place: int) -> Integers:
     digits = parts.field(place)
     digits = pc.if_else(pc.equal(digits, ""), "0", digits)
-    numbers: Integers = pc.fill_null(pc.cast(digits, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    filled = pc.fill_null(pc.cast(digits, pa.int64()), 0)
+    numbers: Integers = filled.to_numpy(zero_copy_only=False)
     return numbers

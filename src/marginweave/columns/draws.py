@@ -28,7 +28,13 @@ Shape: TypeAlias = BelowCurve | Literal["midpoint"] | None
 """Distribution of values inside bins; None is uniform."""
 
 
-def draw_inside(first: Floats, last: Floats, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
+def draw_inside(
+    first: Floats,
+    last: Floats,
+    codes: Codes,
+    shape: Shape,
+    uniform: Uniform,
+) -> Floats:
     """Return a whole number of [first, last] of each code's bin, shape (n,), float64.
 
     Without a shape each has equal probability; `midpoint` is the middle one. A distribution with the distribution function F
@@ -53,10 +59,17 @@ def draw_inside(first: Floats, last: Floats, codes: Codes, shape: Shape, uniform
     high = np.interp(last + 1, shape.edges, shape.below)
     aim = low[codes] + shares * (high - low)[codes]
     samples = np.floor(np.interp(aim, shape.below, shape.edges))
-    return np.where((high > low)[codes], np.clip(samples, first[codes], last[codes]), even)
+    inside = np.clip(samples, first[codes], last[codes])
+    return np.where((high > low)[codes], inside, even)
 
 
-def draw_among(runs: Sequence[Run], middle: Floats, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
+def draw_among(
+    runs: Sequence[Run],
+    middle: Floats,
+    codes: Codes,
+    shape: Shape,
+    uniform: Uniform,
+) -> Floats:
     """Return samples of bins in which only the points of `runs` can be drawn; every bin has at least one run.
 
     A run is chosen in proportion to its points, or to its weight under the distribution, and a point inside the run
@@ -81,11 +94,14 @@ def draw_among(runs: Sequence[Run], middle: Floats, codes: Codes, shape: Shape, 
         return point
     weight = last - first + 1
     if isinstance(shape, BelowCurve):
-        mass = np.interp(last + 1, shape.edges, shape.below) - np.interp(first, shape.edges, shape.below)
-        weight = np.where((np.add.reduceat(mass, start) > 0)[owner], mass, weight)
+        below_first = np.interp(first, shape.edges, shape.below)
+        mass = np.interp(last + 1, shape.edges, shape.below) - below_first
+        has_mass = np.add.reduceat(mass, start) > 0
+        weight = np.where(has_mass[owner], mass, weight)
     stop = np.append(start[1:], len(owner))
     below = np.concatenate([[0.0], np.cumsum(weight)])
     mass_of_bin = below[stop] - below[start]
     aim = below[start][codes] + uniform(len(codes)) * mass_of_bin[codes]
-    run = np.clip(np.searchsorted(below, aim, side="right") - 1, start[codes], stop[codes] - 1)
+    place = np.searchsorted(below, aim, side="right") - 1
+    run = np.clip(place, start[codes], stop[codes] - 1)
     return draw_inside(first, last, run, shape, uniform)

@@ -21,7 +21,8 @@ def keeps(rule: Rule, values: pa.Array) -> bool:
         is_kept = pc.or_(values.is_null(), _is_value(rule, values))
         return bool(pc.all(is_kept, min_count=0).as_py())
     texts, _ = distinct_texts(values.drop_null())
-    return bool(kept_texts(rule, [text.strip() for text in texts.to_pylist()]).all())
+    trimmed = [text.strip() for text in texts.to_pylist()]
+    return bool(kept_texts(rule, trimmed).all())
 
 
 def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
@@ -49,7 +50,9 @@ def _is_value(rule: Rule, values: pa.Array) -> pa.Array:
     """Return which cells are within the limits, or are one of the values; for a null cell true, false or null."""
     if pa.types.is_integer(values.type):  # limits have decimals
         values = values.cast(pa.float64(), safe=False)
-    among = None if rule.values is None else pc.is_in(values, value_set=pa.array(rule.values, values.type))
+    among = None
+    if rule.values is not None:
+        among = pc.is_in(values, value_set=pa.array(rule.values, values.type))
     if rule.limits is None:
         return among
     low, high = (pa.scalar(limit, values.type) for limit in rule.limits)

@@ -49,7 +49,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         if self.column.special:
             # A number that is rounded to a code is no code and keeps its decimals. A number that is clamped to a code remains
             # inside by the smallest step.
-            bounded = np.where(np.isin(bounded, self.column.special), np.clip(array, *self.column.clamp), bounded)
+            unrounded = np.clip(array, *self.column.clamp)
+            bounded = np.where(np.isin(bounded, self.column.special), unrounded, bounded)
             inside = np.nextafter(bounded, np.mean(self.column.clamp))
             bounded = np.where(np.isin(bounded, self.column.special), inside, bounded)
         return pa.array(np.where(special, array, bounded), mask=np.isnan(array))
@@ -70,11 +71,13 @@ class NumberValues(ColumnValues[NumberColumn]):
             has_code = ValueMatcher(self.missing).index("") >= 0
             missing = coded | (gaps & has_code)
             unread = gaps & ~missing
-            return Judged(values, np.ones(len(values), np.int64), missing, unread, self._beyond(array, missing))
+            one_cell_each = np.ones(len(values), np.int64)
+            return Judged(values, one_cell_each, missing, unread, self._beyond(array, missing))
         texts, positions = distinct_texts(values)
         array, coded = self._read(texts)
         missing = coded | _among(pc.utf8_trim_whitespace(texts), self.missing).to_numpy(zero_copy_only=False)
-        return Judged.of_texts(texts, positions, missing, np.isnan(array) & ~missing, self._beyond(array, missing))
+        unread = np.isnan(array) & ~missing
+        return Judged.of_texts(texts, positions, missing, unread, self._beyond(array, missing))
 
     def _beyond(self, numbers: Floats, missing: Flags) -> Flags:
         """Return which numbers are outside the bounds; none where the bins are open."""
@@ -105,13 +108,19 @@ class NumberValues(ColumnValues[NumberColumn]):
         codes = np.where(special[place] == points, bins + place, codes)
         return np.where(nulls(values), bins + len(special), codes)
 
-    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
+    def decode(
+        self,
+        codes: Codes,
+        labels: tuple[str, ...],
+        uniform: Uniform,
+    ) -> pa.Array:
         """Return samples of {g / 10^resolution : first <= g <= last}, the bin's grid: the float64 closest to the decimal."""
         column = self.column
         runs = column.runs(self.missing, self.resolution)
         number = len(column.bin_labels)
         bins = np.where(codes < number, codes, 0)
-        first, last = np.array([column.grid(i, self.resolution) for i in range(number)], np.float64).T
+        grids = [column.grid(i, self.resolution) for i in range(number)]
+        first, last = np.array(grids, np.float64).T
         shape = number_shape(column, self.counts, self.resolution)
         if runs is None:
             points = draw_inside(first, last, bins, shape, uniform)
@@ -120,10 +129,13 @@ class NumberValues(ColumnValues[NumberColumn]):
         # The quotient of two integers below 2^53 is the correctly rounded decimal; beyond, doubles are coarser than the grid,
         # and the clip keeps a rounded number inside the bin.
         scale = 10**self.resolution
-        numbers = np.clip(points / scale, (first / scale)[bins], (last / scale)[bins])
+        lowest = (first / scale)[bins]
+        highest = (last / scale)[bins]
+        numbers = np.clip(points / scale, lowest, highest)
         if column.special:
-            place = np.clip(codes.astype(np.int64) - number, 0, len(column.special) - 1)
-            numbers = np.where(codes >= number, np.array(column.special)[place], numbers)
+            place = codes.astype(np.int64) - number
+            special = np.array(column.special)[np.clip(place, 0, len(column.special) - 1)]
+            numbers = np.where(codes >= number, special, numbers)
         return pa.array(numbers + 0.0, mask=codes == len(labels))  # a negative zero is 0
 
     def declare(self, values: pa.Array) -> pa.Array:
@@ -135,7 +147,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         """Decimals of a sample: the column's, or as few as the source's type has if every bin has such a value."""
         column = self.column
         kind = pa.float64() if self.kind is None else cell_type(self.kind)
-        if column.decimals is not None or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        is_exact = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+        if column.decimals is not None or not is_exact:
             return column.resolution
         resolution = min(getattr(kind, "scale", 0), column.resolution)
         grids = [(i, *column.grid(i, resolution)) for i in range(len(column.bin_labels))]
@@ -150,7 +163,8 @@ class NumberValues(ColumnValues[NumberColumn]):
             return cells
         numbers = values.to_numpy(zero_copy_only=False)
         single = cells.to_numpy(zero_copy_only=False)
-        moved = self.encode(cells.cast(pa.float64()), None) != self.encode(values.cast(pa.float64()), None)
+        bins = self.encode(values.cast(pa.float64()), None)
+        moved = self.encode(cells.cast(pa.float64()), None) != bins
         toward = np.where(single < numbers, np.inf, -np.inf).astype(np.float32)
         inside = np.nextafter(single, toward)
         return pa.array(np.where(moved, inside, single), mask=nulls(values))
@@ -158,7 +172,9 @@ class NumberValues(ColumnValues[NumberColumn]):
     def spelled(self, values: pa.Array) -> pa.Array:
         """Return numbers with as many decimals as are declared."""
         decimals = self.column.decimals
-        return values.cast(pa.float64()).cast(pa.decimal128(_DIGITS, decimals)) if decimals else values
+        if not decimals:
+            return values
+        return values.cast(pa.float64()).cast(pa.decimal128(_DIGITS, decimals))
 
 
 def _parse(values: pa.Array, missing: Sequence[str]) -> pa.Array:
@@ -172,7 +188,8 @@ def _parse(values: pa.Array, missing: Sequence[str]) -> pa.Array:
 
 def _among(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
     """Return which of the trimmed texts are those of missing values."""
-    return pc.is_in(texts, value_set=pa.array([text.strip() for text in missing], pa.string()))
+    trimmed = [text.strip() for text in missing]
+    return pc.is_in(texts, value_set=pa.array(trimmed, pa.string()))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -12,6 +12,7 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.binned import Histogram
 from marginweave.configuration.columns.scales import LogBins
 
+Curve = Callable[[Floats, Floats], tuple[Floats, Floats]]
 # Number of straight pieces of a curve in a bin, and at most in all bins.
 _PIECES = 32
 _ALL_PIECES = 1 << 16
@@ -36,7 +37,8 @@ def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -
         return "midpoint"
     if isinstance(draw, Histogram):
         edges = np.asarray(draw.edges) / unit
-        return BelowCurve(edges=edges, below=np.concatenate([[0.0], np.cumsum(draw.weights)]))
+        below = np.concatenate([[0.0], np.cumsum(draw.weights)])
+        return BelowCurve(edges=edges, below=below)
     if draw == "uniform" or (draw == "smooth" and (counts is None or not counts.any())):
         return None
     if draw == "log-uniform":
@@ -45,7 +47,14 @@ def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -
     return smooth(column.edges, counts, column.zero, unit, is_log=isinstance(column.bins, LogBins))
 
 
-def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float, *, is_log: bool) -> BelowCurve:
+def smooth(
+    edges: Sequence[float],
+    counts: Floats,
+    zero: int | None,
+    unit: float,
+    *,
+    is_log: bool,
+) -> BelowCurve:
     """Return a distribution that has the share of every bin, and a monotone cubic curve between the edges of each.
 
     Through the points (edge, records below it) goes the monotone piecewise cubic of Fritsch and Butland (1984), as implemented
@@ -63,13 +72,18 @@ def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float
         abscissa = np.sign(place) * np.log1p(np.abs(place) / scale) if scale else place
         fine = _pieces(abscissa)
         x = np.sign(fine) * np.expm1(np.abs(fine)) * scale if scale else fine
-        y = np.clip(PchipInterpolator(abscissa, under)(fine), under[0], under[-1])
+        interpolated = PchipInterpolator(abscissa, under)(fine)
+        y = np.clip(interpolated, under[0], under[-1])
         return x, np.maximum.accumulate(y)
 
     return _joined(edges, below, zero, unit, curve)
 
 
-def log_uniform(edges: Sequence[float], zero: int | None, unit: float) -> BelowCurve:
+def log_uniform(
+    edges: Sequence[float],
+    zero: int | None,
+    unit: float,
+) -> BelowCurve:
     """Return density proportional to 1 / |x| in every bin of one sign, uniform in others; the bin `zero` is the number 0."""
 
     def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
@@ -77,7 +91,8 @@ def log_uniform(edges: Sequence[float], zero: int | None, unit: float) -> BelowC
         high = place[1:, None]
         y = _pieces(under)
         pieces_of_bin = (len(y) - 1) // (len(under) - 1)
-        share = (y[:-1] - np.repeat(under[:-1], pieces_of_bin)).reshape(len(low), -1)
+        below_bin = np.repeat(under[:-1], pieces_of_bin)
+        share = (y[:-1] - below_bin).reshape(len(low), -1)
         one_sign = low * high > 0
         ratio = np.where(one_sign, high / np.where(one_sign, low, 1.0), 1.0)
         x = np.where(one_sign, low * ratio**share, low + (high - low) * share)
@@ -91,7 +106,7 @@ def _joined(
     below: Floats,
     zero: int | None,
     unit: float,
-    curve: Callable[[Floats, Floats], tuple[Floats, Floats]],
+    curve: Curve,
 ) -> BelowCurve:
     """Return the curve of all bins, or of those on either side of the bin `zero`, whose records are on the point 0 of the grid.
 
@@ -99,16 +114,24 @@ def _joined(
     """
     place = np.array([*edges[:-1], edges[-1] + unit])
     if zero is None:
-        x, y = curve(place, below) if len(place) > 1 else (place, below)
+        x, y = _curve_of(curve, place, below)
     else:
         point = np.array([0.0, min(unit, place[zero + 1])])
         cut = zero + 1
-        sides = [(place[:cut], below[:cut]), (place[cut:], below[cut:])]
-        (left_x, left_y), (right_x, right_y) = (curve(x, y) if len(x) > 1 else (x, y) for x, y in sides)
+        left_x, left_y = _curve_of(curve, place[:cut], below[:cut])
+        right_x, right_y = _curve_of(curve, place[cut:], below[cut:])
         x = np.concatenate([left_x, point, right_x])
         y = np.concatenate([left_y, below[zero : zero + 2], right_y])
     increases = np.append(True, np.diff(x) > 0)
     return BelowCurve(edges=x[increases] / unit, below=y[increases])
+
+
+def _curve_of(
+    curve: Curve,
+    place: Floats,
+    below: Floats,
+) -> tuple[Floats, Floats]:
+    return curve(place, below) if len(place) > 1 else (place, below)
 
 
 def _pieces(values: Floats) -> Floats:

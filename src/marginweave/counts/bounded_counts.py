@@ -187,7 +187,12 @@ class _BoundedCounts(_Pass):
             flags[over] = kernels.choose(flags[over], choice)
 
 
-def _divided(blocks: Blocks, candidates: CandidateSet, engine: Engine, memory: MemoryBudget) -> tuple[Layout, int]:
+def _divided(
+    blocks: Blocks,
+    candidates: CandidateSet,
+    engine: Engine,
+    memory: MemoryBudget,
+) -> tuple[Layout, int]:
     """Return the layout of a pass and its number of parts: one for each core, if memory has space for their dense cells.
 
     The number of cells is private at length 1: there each core has its share of memory, and the number of parts is that

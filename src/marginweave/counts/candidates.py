@@ -52,7 +52,14 @@ class Universe:
     before: Integers
 
     @classmethod
-    def join(cls, left: Integers, right: Integers, *, middle: int, radix: int) -> Universe:
+    def join(
+        cls,
+        left: Integers,
+        right: Integers,
+        *,
+        middle: int,
+        radix: int,
+    ) -> Universe:
         """Return the pairs of sorted keys; `middle` is the product of the radices of the columns in the middle."""
         shared = left % middle * radix
         start = np.searchsorted(right, shared)
@@ -191,7 +198,12 @@ class CandidateSet:
         """Sum of all `counts`."""
         return sum(self.counts.values())
 
-    def _holds(self, columns: Columns, values: Integers, left_out: Iterable[int]) -> Mask:
+    def _holds(
+        self,
+        columns: Columns,
+        values: Integers,
+        left_out: Iterable[int],
+    ) -> Mask:
         """Return whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
         contained = np.ones(len(values), np.bool_)
         for position in left_out:

@@ -86,14 +86,23 @@ class DaskEngine:
 
         yield from in_order(submit, list(enumerate(parts)), 2 * self.cores)
 
-    def _submit(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _submit(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+    ) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the function is large
             return self.client.submit(function, *arguments, key=key, pure=False)
 
 
 @contextmanager
-def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private: Path) -> Iterator[DaskEngine]:
+def dask_engine(
+    settings: EngineSettings,
+    certificates: Sequence[Path],
+    private: Path,
+) -> Iterator[DaskEngine]:
     """Yield the engine of the cluster that the settings name; a cluster of this machine lives as long as the engine.
 
     Args:
@@ -182,7 +191,11 @@ def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
             client.close()
 
 
-def _attempt(call: Callable[[], R], kind: type[MarginweaveError], text: str) -> R:
+def _attempt(
+    call: Callable[[], R],
+    kind: type[MarginweaveError],
+    text: str,
+) -> R:
     """Return the result of `call`; a failure is raised as `kind`, and Dask's exception is not even its context."""
     try:
         return call()
@@ -226,7 +239,11 @@ def _hold(function: _Hidden[Callable[[T], R]]) -> _Hidden[Callable[[T], R]]:
     return function
 
 
-def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) -> _Hidden[R] | _Fault:
+def _apply(
+    function: _Hidden[Callable[[T], R]],
+    part: _Hidden[T],
+    version: str,
+) -> _Hidden[R] | _Fault:
     """Apply the function on a worker, which must run the client's `version`: other code may count in another way.
 
     No exception is raised, for Dask would log it with its text.

@@ -13,7 +13,11 @@ from marginweave.configuration.release import Configuration
 
 
 @contextmanager
-def open_engine(settings: EngineSettings, certificates: Sequence[Path], private: Path) -> Iterator[Engine]:
+def open_engine(
+    settings: EngineSettings,
+    certificates: Sequence[Path],
+    private: Path,
+) -> Iterator[Engine]:
     """Yield the engine that a configuration declares, for as long as a stage needs it; it may write to the `private` folder.
 
     Raises:

@@ -45,7 +45,12 @@ class Choice(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def add_contributions(tile: Tile, steps: Steps, valid: Flags, contributions: Contributions) -> None:
+def add_contributions(
+    tile: Tile,
+    steps: Steps,
+    valid: Flags,
+    contributions: Contributions,
+) -> None:
     """Add to `contributions` how many of the candidates, the cells that are `valid`, each record has."""
     prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
@@ -55,7 +60,12 @@ def add_contributions(tile: Tile, steps: Steps, valid: Flags, contributions: Con
 
 
 @njit(cache=True, nogil=True)
-def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contributions) -> None:
+def add_counts(
+    tile: Tile,
+    steps: Steps,
+    cells: Integers,
+    contributions: Contributions,
+) -> None:
     """Add to `contributions` the candidates of each record, and count every record in its cells, without a bound.
 
     A cell is twice its count, and one more if it is a candidate: one access serves both.
@@ -71,7 +81,12 @@ def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contrib
 
 
 @njit(cache=True, nogil=True)
-def take_back(tile: Tile, steps: Steps, cells: Integers, choice: Choice) -> None:
+def take_back(
+    tile: Tile,
+    steps: Steps,
+    cells: Integers,
+    choice: Choice,
+) -> None:
     """Subtract the candidates that records over the bound drop from the counts; `choice` advances."""
     prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):

@@ -25,7 +25,11 @@ def cells(clique: Clique, sizes: Sequence[int]) -> int:
     return math.prod(sizes[a] for a in clique)
 
 
-def all_cliques(sizes: Sequence[int], length: int, cell_limit: int | None = None) -> tuple[Clique, ...]:
+def all_cliques(
+    sizes: Sequence[int],
+    length: int,
+    cell_limit: int | None = None,
+) -> tuple[Clique, ...]:
     """Return all sets of `length` attributes with at most `cell_limit` cells, in lexicographic order.
 
     DP: arithmetic on public sizes. Raises InputError unless 1 <= length <= number of attributes.
@@ -76,7 +80,11 @@ def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[
     return grouped(cliques, lambda clique: cells(clique, sizes), _CELLS_A_PASS)
 
 
-def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterator[list[T]]:
+def grouped(
+    items: Iterable[T],
+    weight: Callable[[T], int],
+    most: int,
+) -> Iterator[list[T]]:
     """Yield the items in their order, in groups that weigh at most `most`, apart from single items that weigh more."""
     group: list[T] = []
     group_weight = 0

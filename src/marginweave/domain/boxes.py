@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.rules.record_search import tied_parts
@@ -16,7 +17,11 @@ Box = Mapping[int, Integers]
 Table = tuple[Clique, Flags]
 
 
-def allowed_boxes(sizes: Sequence[int], masks: Sequence[StructuralZeros], most: int) -> Flags | None:
+def allowed_boxes(
+    sizes: Sequence[int],
+    masks: Sequence[StructuralZeros],
+    most: int,
+) -> Flags | None:
     """Return the boxes of all that the masks allow, shape (boxes, codes of all attributes); None for more than `most`.
 
     Codes that no mask tells apart remain in one box. A box of which a mask forbids a part is split by the attribute whose
@@ -26,19 +31,23 @@ def allowed_boxes(sizes: Sequence[int], masks: Sequence[StructuralZeros], most: 
     tied = sorted({a for mask in masks for a in mask.attributes})
     kinds = {a: alike(a, sizes[a], masks) for a in tied}
     first = {a: np.unique(kinds[a], return_index=True)[1] for a in tied}
-    waiting: list[Box] = [{a: np.arange(len(first[a])) for a in tied}]
+    everything: Box = {a: np.arange(len(first[a])) for a in tied}
+    waiting = [everything]
     tables: list[Table] = []
     for mask in masks:
         if isinstance(mask, Mask):
-            tables.append((mask.attributes, mask.table([first[a] for a in mask.attributes])))
+            first_codes = [first[a] for a in mask.attributes]
+            tables.append((mask.attributes, mask.table(first_codes)))
         else:
-            never = {a: int(kinds[a][code]) for a, code in zip(mask.attributes, mask.codes, strict=True)}
+            codes = zip(mask.attributes, mask.codes, strict=True)
+            never = {a: int(kinds[a][code]) for a, code in codes}
             waiting = [part for box in waiting for part in _without(box, never)]
     boxes: list[Box] = []
     while waiting:
         box = _shrunk(waiting.pop(), tables)
         if box is not None:
-            divided = [(clique, table) for clique, table in _tables_inside(box, tables) if not table.all()]
+            tables_of_box = _tables_inside(box, tables)
+            divided = [(clique, table) for clique, table in tables_of_box if not table.all()]
             if divided:
                 waiting.extend(_split(box, divided))
             else:
@@ -48,7 +57,11 @@ def allowed_boxes(sizes: Sequence[int], masks: Sequence[StructuralZeros], most: 
     return _flags(boxes, sizes, kinds)
 
 
-def _flags(boxes: Sequence[Box], sizes: Sequence[int], kinds: Mapping[int, Integers]) -> Flags:
+def _flags(
+    boxes: Sequence[Box],
+    sizes: Sequence[int],
+    kinds: Mapping[int, Integers],
+) -> Flags:
     """Return which codes each box has, shape (boxes, codes of all attributes)."""
     offsets = np.cumsum([0, *sizes])
     flags = np.ones((len(boxes), offsets[-1]), np.bool_)
@@ -86,7 +99,8 @@ def _shrunk(box: Box, tables: Sequence[Table]) -> Box | None:
         for clique, table in tables:
             for axis, a in enumerate(clique):
                 cells = np.moveaxis(_table_inside(shrunk, clique, table), axis, 0)
-                shrunk[a] = shrunk[a][cells.reshape(len(cells), -1).any(axis=1)]
+                is_allowed = cells.reshape(len(cells), -1).any(axis=1)
+                shrunk[a] = shrunk[a][is_allowed]
                 if not len(shrunk[a]):
                     return None
         if all(len(shrunk[a]) == number for a, number in before.items()):
@@ -97,16 +111,21 @@ def _split(box: Box, divided: Sequence[Table]) -> list[Box]:
     """Return the box in parts, by an attribute of the masks `divided`: in each part, they treat its codes alike."""
     ways: dict[int, Integers] = {}
     for a in sorted({a for clique, _ in divided for a in clique}):
-        tables = [(clique, table) for clique, table in divided if a in clique]
-        rows = [np.moveaxis(table, clique.index(a), 0).reshape(len(box[a]), -1) for clique, table in tables]
-        ways[a] = np.unique(np.hstack(rows), axis=0, return_inverse=True)[1].reshape(-1)
+        rows = []
+        for clique, table in divided:
+            if a in clique:
+                cells = np.moveaxis(table, clique.index(a), 0)
+                rows.append(cells.reshape(len(box[a]), -1))
+        _, way_of_code = np.unique(np.hstack(rows), axis=0, return_inverse=True)
+        ways[a] = way_of_code.reshape(-1)
     several = [a for a, way in ways.items() if way.max() > 0]
 
     def preference(a: int) -> tuple[int, int, int]:
         return ways[a].max(), -sum(a in clique for clique, _ in divided), a
 
     best = min(several, key=preference)
-    return [{**box, best: box[best][ways[best] == way]} for way in range(int(ways[best].max()) + 1)]
+    number = int(ways[best].max()) + 1
+    return [{**box, best: box[best][ways[best] == way]} for way in range(number)]
 
 
 # Where rules leave more boxes than _MOST_BOXES, or a pair has more cells, only the rules themselves exclude pairs.
@@ -126,7 +145,10 @@ def implied_pairs(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> tup
         boxes = allowed_boxes(sizes, masks_of_part, _MOST_BOXES) if len(part) > 2 else None
         if boxes is None or not len(boxes):
             continue
-        inside = {a: boxes[:, offsets[a] : offsets[a + 1]].astype(np.float32) for a in part}
+        inside: dict[int, NDArray[np.float32]] = {}
+        for a in part:
+            flags = boxes[:, offsets[a] : offsets[a + 1]]
+            inside[a] = flags.astype(np.float32)
         mask_of_clique = {mask.attributes: mask for mask in masks_of_part}
         for pair in itertools.combinations(sorted(part), 2):
             if sizes[pair[0]] * sizes[pair[1]] > _MOST_CELLS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -36,13 +37,18 @@ class Level:
         if not len(self):
             return
         change = np.any(self.columns[1:] != self.columns[:-1], axis=1)
-        starts = np.concatenate(([0], np.flatnonzero(change) + 1, [len(self)]))
-        for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        changes = np.flatnonzero(change) + 1
+        for start, stop in pairwise([0, *changes.tolist(), len(self)]):
             yield tuple(self.columns[start].tolist()), slice(start, stop)
 
     def select(self, rows: Flags | Integers) -> Level:
         """Return these rows: by flags, or by positions in the desired order."""
-        return replace(self, columns=self.columns[rows], values=self.values[rows], counts=self.counts[rows])
+        return replace(
+            self,
+            columns=self.columns[rows],
+            values=self.values[rows],
+            counts=self.counts[rows],
+        )
 
     def positive(self, counts: Integers) -> Level:
         """Return the same combinations with other counts, without those whose count is not positive."""

@@ -63,7 +63,8 @@ class Mask:
 
     def patterns(self, attribute: int) -> list[bytes]:
         """Return what it allows with each code of an attribute: equal bytes for codes that it does not tell apart."""
-        rows = [row.tobytes() for row in np.moveaxis(self.allowed, self.attributes.index(attribute), 0)]
+        axis = self.attributes.index(attribute)
+        rows = [row.tobytes() for row in np.moveaxis(self.allowed, axis, 0)]
         return [rows[kind] for kind in self.kinds_along(attribute).tolist()]
 
     def over(self, codes: Sequence[NDArray[np.integer]]) -> Mask:
@@ -108,7 +109,8 @@ class NeverTogether:
     def kinds_along(self, attribute: int) -> NDArray[np.int64]:
         """Return the kind of each code of an attribute: 1 for its forbidden code, else 0."""
         axis = self.attributes.index(attribute)
-        return (np.arange(self.sizes[axis]) == self.codes[axis]).astype(np.int64)
+        codes = np.arange(self.sizes[axis])
+        return (codes == self.codes[axis]).astype(np.int64)
 
     def project(self, attributes: Clique) -> NDArray[np.bool_]:
         """Return which kinds of codes of some attributes it allows, as `Mask.project` does."""
@@ -138,17 +140,26 @@ def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
         raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")
 
 
-def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[StructuralZeros]) -> NDArray[np.bool_]:
+def allowed_cells(
+    attributes: Clique,
+    shape: Sequence[int],
+    masks: Sequence[StructuralZeros],
+) -> NDArray[np.bool_]:
     """Return the cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
     allowed = np.ones(shape, np.bool_)
     for mask in masks:
         if set(mask.attributes) <= set(attributes):
             axes = zip(attributes, shape, strict=True)
-            allowed &= mask.table().reshape([size if a in mask.attributes else 1 for a, size in axes])
+            mask_shape = [size if a in mask.attributes else 1 for a, size in axes]
+            allowed &= mask.table().reshape(mask_shape)
     return allowed
 
 
-def alike(attribute: int, size: int, masks: Sequence[StructuralZeros]) -> NDArray[np.int64]:
+def alike(
+    attribute: int,
+    size: int,
+    masks: Sequence[StructuralZeros],
+) -> NDArray[np.int64]:
     """Return a number for each code of an attribute, the same for codes that no mask tells apart; shape (size,)."""
     patterns = [mask.patterns(attribute) for mask in masks if attribute in mask.attributes]
     numbers: dict[tuple[bytes, ...], int] = {}

@@ -18,7 +18,11 @@ RULE_ORDER = "combinations stand in canonical order, each once"
 RULE_COLUMNS = "the columns of a combination increase"
 
 
-def check_levels(levels: Iterable[Level], sizes: Sequence[int], stage: str) -> None:
+def check_levels(
+    levels: Iterable[Level],
+    sizes: Sequence[int],
+    stage: str,
+) -> None:
     """Check order, domain and sign of the counts of every length, over columns of `sizes`; raises as `refuse_broken`."""
     for level in levels:
         refuse_broken(stage, _broken_level(level, sizes))
@@ -27,10 +31,13 @@ def check_levels(levels: Iterable[Level], sizes: Sequence[int], stage: str) -> N
 def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
     """Return every broken rule of a level's combinations, with the column (column_1 …, value_1 …, count) or `table`."""
     is_column = (level.columns >= 0) & (level.columns < len(sizes))
-    size_of_column = np.asarray([*sizes, 0])[np.where(is_column, level.columns, -1)]
+    columns = np.where(is_column, level.columns, -1)
+    size_of_column = np.asarray([*sizes, 0])[columns]
     keys = np.concatenate([level.columns, level.values], axis=1)
-    in_order = (np.diff(np.lexsort(keys.T[::-1])) > 0).all()
-    each_once = (keys[1:] != keys[:-1]).any(axis=1).all()
+    order = np.lexsort(keys.T[::-1])
+    in_order = (np.diff(order) > 0).all()
+    differs = (keys[1:] != keys[:-1]).any(axis=1)
+    each_once = differs.all()
     rules = {
         **{(f"column_{i + 1}", RULE_DECLARED): is_column[:, i] for i in range(level.length)},
         **{(f"value_{i + 1}", RULE_CODES): level.values[:, i] >= 0 for i in range(level.length)},
@@ -49,12 +56,15 @@ def check_codes(
 
     Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `refuse_broken`.
     """
-    broken = {("table", RULE_CODES)} if len(set(map(len, codes))) > 1 else set()
+    broken: set[tuple[str, str]] = set()
+    if len(set(map(len, codes))) > 1:
+        broken.add(("table", RULE_CODES))
     for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
             broken.add((attribute.name, RULE_LABELS))
         largest = size + max(len(attribute.gaps), not complete) - 1
         slots = [values] if values.ndim == 1 else values.T
-        if len(slots) != attribute.width or not all(((slot >= 0) & (slot <= largest)).all() for slot in slots):
+        are_codes = all(((slot >= 0) & (slot <= largest)).all() for slot in slots)
+        if len(slots) != attribute.width or not are_codes:
             broken.add((attribute.name, RULE_CODES))
     refuse_broken(stage, broken)

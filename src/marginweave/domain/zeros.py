@@ -100,8 +100,8 @@ def unenforced_columns(configuration: Configuration) -> tuple[str, ...]:
     """Return the columns because of which some rules change no row: private domains, and sets of k-tuples."""
     enforced = {j for box in enforced_rules(configuration) for j, _ in box}
     unenforced = {j for box in configuration.forbidden for j, _ in box} - enforced
-    attributes = enumerate(configuration.attributes)
-    return tuple(a.name for j, a in attributes if j in unenforced and (a.private or a.is_set))
+    attributes = [configuration.attributes[j] for j in sorted(unenforced)]
+    return tuple(a.name for a in attributes if a.private or a.is_set)
 
 
 def synthetic_only(configuration: Configuration, labels: Labels) -> frozenset[Clique]:
@@ -158,7 +158,11 @@ def uncounted_codes(configuration: Configuration, labels: Labels) -> tuple[Forbi
     return tuple(sorted({*excluded_codes(configuration, labels)} - counted))
 
 
-def _listed(counted: Configuration, labels: Labels, rules: Sequence[Forbidden]) -> tuple[ForbiddenCodes, ...]:
+def _listed(
+    counted: Configuration,
+    labels: Labels,
+    rules: Sequence[Forbidden],
+) -> tuple[ForbiddenCodes, ...]:
     """Return the combinations of these rules and of the pairs that they imply."""
     masks = rule_masks(rules, counted.attributes, labels)
     listed = [*forbidden_codes(rules, labels)]
@@ -201,16 +205,26 @@ def _with_gaps(
     # codes that rules allow, but not in records without missing values
     ends = np.cumsum(sizes)
     unreleased = [ends[mask.attributes[0]] - 1 for mask in tied]
-    lost = np.delete(by_rules.any(axis=0) & ~never_missing.any(axis=0), unreleased)
+    is_lost = by_rules.any(axis=0) & ~never_missing.any(axis=0)
+    lost = np.delete(is_lost, unreleased)
     if not lost.any():
         return completed
-    return tuple(replace(a, optional=a.optional or (a.private and j in named)) for j, a in enumerate(completed))
+    attributes_with_gaps = []
+    for j, attribute in enumerate(completed):
+        optional = attribute.optional or (attribute.private and j in named)
+        attributes_with_gaps.append(replace(attribute, optional=optional))
+    return tuple(attributes_with_gaps)
 
 
 def _never_missing(attributes: Sequence[Attribute], labels: Labels) -> list[Mask]:
     """Return a mask for each private domain of which every record has a released value."""
-    always = [j for j, attribute in enumerate(attributes) if attribute.private and not attribute.optional]
-    return [Mask(attributes=(j,), allowed=np.arange(len(labels[j]) + 1) < len(labels[j])) for j in always]
+    masks = []
+    for j, attribute in enumerate(attributes):
+        if attribute.private and not attribute.optional:
+            missing = len(labels[j])
+            allowed = np.arange(missing + 1) < missing
+            masks.append(Mask(attributes=(j,), allowed=allowed))
+    return masks
 
 
 def rule_masks(
@@ -233,8 +247,8 @@ def rule_masks(
         else:
             boxes_of_clique[clique].append([codes for _, codes in box])
     for clique, boxes in boxes_of_clique.items():
-        lists_of_attribute = zip(*boxes, strict=True)
-        kinds = tuple(_kinds(sizes[a], lists) for a, lists in zip(clique, lists_of_attribute, strict=True))
+        lists_of_attributes = zip(clique, zip(*boxes, strict=True), strict=True)
+        kinds = tuple(_kinds(sizes[a], lists) for a, lists in lists_of_attributes)
         shape = [int(attribute_kinds.max()) + 1 for attribute_kinds in kinds]
         if math.prod(shape) > MAX_CELLS:
             names = ", ".join(attributes[a].name for a in clique)
@@ -242,7 +256,11 @@ def rule_masks(
                 f"structure ties {names} together, which have more than {MAX_CELLS} combinations that rules tell apart; use "
                 "fewer columns, rules or values"
             )
-        mask = Mask(attributes=clique, allowed=np.ones(shape, np.bool_), kinds=kinds)
+        mask = Mask(
+            attributes=clique,
+            allowed=np.ones(shape, np.bool_),
+            kinds=kinds,
+        )
         for codes in boxes:
             kinds_inside = map(np.unique, mask.kinds_of([np.array(attribute_codes) for attribute_codes in codes]))
             mask.allowed[np.ix_(*kinds_inside)] = False
@@ -270,13 +288,20 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[StructuralZeros]) -> 
         last = [size - 1 for size in mask.sizes]
         slots_of_attribute = [np.atleast_2d(codes[a].T) for a in mask.attributes]
         for slots in itertools.product(*slots_of_attribute):
-            is_inside = np.logical_and.reduce([slot <= end for slot, end in zip(slots, last, strict=True)])
-            places = tuple(np.minimum(slot, end) for slot, end in zip(slots, last, strict=True))
+            is_inside = np.ones(len(broken), np.bool_)
+            places = []
+            for slot, end in zip(slots, last, strict=True):
+                is_inside &= slot <= end
+                places.append(np.minimum(slot, end))
             broken |= is_inside & ~mask.allow(places)
     return broken
 
 
-def with_undeclared_code(codes: Sequence[Codes], configuration: Configuration, labels: Labels) -> tuple[Codes, ...]:
+def with_undeclared_code(
+    codes: Sequence[Codes],
+    configuration: Configuration,
+    labels: Labels,
+) -> tuple[Codes, ...]:
     """Return the records with the code of undeclared cells where a cell is missing and a rule wants a value; same shapes.
 
     `codes` are of records that keep all other rules; `configuration` says which attributes have both codes.
@@ -287,7 +312,8 @@ def with_undeclared_code(codes: Sequence[Codes], configuration: Configuration, l
         if len(attribute.gaps) > 1:
             missing = len(labels[j])
             wanted = broken_records(codes, [mask for mask in masks if j in mask.attributes])
-            changed[j] = np.where(wanted & (codes[j] == missing), missing + 1, codes[j])
+            is_undeclared = wanted & (codes[j] == missing)
+            changed[j] = np.where(is_undeclared, missing + 1, codes[j])
     return tuple(changed)
 
 
@@ -338,10 +364,17 @@ class PossibleCells:
         return self._projections[number, shared]
 
 
-def _merge_kinds(allowed: Flags, position: int, kinds: Integers, blocks: Integers) -> Flags:
+def _merge_kinds(
+    allowed: Flags,
+    position: int,
+    kinds: Integers,
+    blocks: Integers,
+) -> Flags:
     """Return what is allowed with blocks of codes in place of their kinds along one axis: what any code of a block allows."""
-    members = np.zeros((int(blocks.max()) + 1, allowed.shape[position]), np.float32)
+    shape = (int(blocks.max()) + 1, allowed.shape[position])
+    members = np.zeros(shape, np.float32)
     members[blocks, kinds] = 1.0
     rows = np.moveaxis(allowed, position, 0)
-    merged = members @ rows.reshape(len(rows), -1).astype(np.float32) > 0
-    return np.moveaxis(merged.reshape(-1, *rows.shape[1:]), 0, position)
+    table = rows.reshape(len(rows), -1).astype(np.float32)
+    merged = (members @ table > 0).reshape(-1, *rows.shape[1:])
+    return np.moveaxis(merged, 0, position)

@@ -152,7 +152,11 @@ def _parts(groups: Mapping[str, Sequence[Observation]]) -> tuple[dict[str, NDArr
     return arrays | levels, fields
 
 
-def _measurements(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], name: str) -> tuple[Observation, ...]:
+def _measurements(
+    arrays: Mapping[str, NDArray[Any]],
+    meta: Mapping[str, Any],
+    name: str,
+) -> tuple[Observation, ...]:
     observations = []
     for i, (attributes, deviation, complete, noise) in enumerate(meta[name]):
         key = f"{name}-{i:06d}"

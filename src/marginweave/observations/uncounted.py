@@ -11,7 +11,14 @@ from marginweave.mechanisms.catalogue import noise_reach
 _LEVEL = 0.95
 
 
-def uncounted_rows(subjects: int, rows: int, *, cap: int, most: int, sigma: float) -> UncountedRows:
+def uncounted_rows(
+    subjects: int,
+    rows: int,
+    *,
+    cap: int,
+    most: int,
+    sigma: float,
+) -> UncountedRows:
     """Return what a draw says about subjects with more than `cap` rows.
 
     Args:

@@ -93,7 +93,11 @@ def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
     )
 
 
-def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut: int) -> tuple[UndeclaredCells, ...]:
+def counted_undeclared(
+    configuration: Configuration,
+    aggregates: Aggregates,
+    cut: int,
+) -> tuple[UndeclaredCells, ...]:
     """Return the undeclared cells by the combinations of length 1: the record count, which has noise, less these.
 
     Where a column does not always apply, the records in which it does replace the record count (`_applicable`). Each value
@@ -112,11 +116,19 @@ def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut
         records, variance = _applicable(configuration, aggregates, name)
         sigma = float(np.sqrt(values * noise.deviation**2 + variance))
         below = (values - len(released)) * noise.threshold
-        counts[name] = _NoisyCount(count=records - int(released.sum()), sigma=sigma, explained=below + cut)
+        counts[name] = _NoisyCount(
+            count=records - int(released.sum()),
+            sigma=sigma,
+            explained=below + cut,
+        )
     return _decided(configuration, counts)
 
 
-def _applicable(configuration: Configuration, aggregates: Aggregates, name: str) -> tuple[int, float]:
+def _applicable(
+    configuration: Configuration,
+    aggregates: Aggregates,
+    name: str,
+) -> tuple[int, float]:
     """Return how many records a column applies to, and the variance of the noise: the record count where it always does.
 
     Else it is the sum of the released combinations of the columns that decide. Thresholds and bounded contributions lower

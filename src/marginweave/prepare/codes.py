@@ -127,7 +127,11 @@ def code_type(size: int) -> type[np.unsignedinteger]:
     return np.uint32
 
 
-def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords | None = None) -> EncodedTable:
+def encode_table(
+    clean: pa.Table,
+    configuration: Configuration,
+    words: CellWords | None = None,
+) -> EncodedTable:
     """Encode a cleaned table attribute by attribute.
 
     A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day: edges are public,
@@ -175,8 +179,12 @@ def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[Any
     """Return one attribute of several tables, concatenated; a set has as many slots as the widest of them."""
     if parts[0].ndim > 1:
         width = max(codes.shape[1] for codes in parts)
-        gaps = [((0, 0), (0, width - codes.shape[1])) for codes in parts]
-        parts = [np.pad(codes, gap, constant_values=missing) for codes, gap in zip(parts, gaps, strict=True)]
+
+        def widened(codes: NDArray[AnyCode]) -> NDArray[AnyCode]:
+            gap = width - codes.shape[1]
+            return np.pad(codes, ((0, 0), (0, gap)), constant_values=missing)
+
+        parts = list(map(widened, parts))
     return np.concatenate(parts)
 
 
@@ -220,8 +228,9 @@ def _with_dictionary(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
     if not pa.types.is_list(cells.type):
         return _replace_dictionary(cells, labels)
     lengths = cells.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, _replace_dictionary(cells.flatten(), labels), mask=cells.is_null())
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    flat = _replace_dictionary(cells.flatten(), labels)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=cells.is_null())
 
 
 def _replace_dictionary(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:

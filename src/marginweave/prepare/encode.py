@@ -65,8 +65,9 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
         return tuple(weights[label] for label in labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
         # Phi at the edges of the bins, 0 and 1 at the outermost
-        inner = [float(ndtr((edge - impute.mean) / impute.deviation)) for edge in column.edges[1:-1]]
-        shares = [float(high - low) for low, high in pairwise([0.0, *inner, 1.0])]
+        inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
+        below = [0.0, *(float(ndtr(z)) for z in inner), 1.0]
+        shares = [float(high - low) for low, high in pairwise(below)]
         return (*shares, *(0.0 for _ in column.special))
     return column.uniform_weights(labels)
 
@@ -88,7 +89,11 @@ def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDAr
     return np.searchsorted(reached, words, side="right").astype(np.int64)
 
 
-def sampled_rows(rows: int, settings: ResizeSettings, words: CellWords) -> NDArray[np.int64]:
+def sampled_rows(
+    rows: int,
+    settings: ResizeSettings,
+    words: CellWords,
+) -> NDArray[np.int64]:
     """Return row numbers of the records that remain, each up to c times, at most n of them, in increasing order; private.
 
     docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Every copy stays with
@@ -105,7 +110,8 @@ def sampled_rows(rows: int, settings: ResizeSettings, words: CellWords) -> NDArr
         settings: n and p, with c = ceil(p) copies and the rate s = p/c.
         words: secret randomness; each copy of a row has a slot.
     """
-    word = np.concatenate([words.words_of(np.arange(rows), copy) for copy in range(settings.copies)])
+    words_of_copies = [words.words_of(np.arange(rows), copy) for copy in range(settings.copies)]
+    word = np.concatenate(words_of_copies)
     limit = math.floor(settings.rate * _WORD)
     sample = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
     if len(sample) > settings.records:
@@ -163,7 +169,12 @@ def _weights(
     return weights
 
 
-def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
+def _imputed(
+    table: EncodedTable,
+    numbers: Numbers,
+    configuration: Configuration,
+    streams: Streams,
+) -> EncodedTable:
     """Return the table without missing values of imputed attributes.
 
     Every record has one word, so that its sample does not depend on which other records lack a value.
@@ -172,7 +183,8 @@ def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration
     for j, weights in _weights(configuration, table.labels).items():
         words = streams(f"impute {configuration.attributes[j].name}", numbers)
         drawn = imputed_codes(weights, words.words_of(np.arange(table.records)))
-        codes[j] = np.where(codes[j] == table.sizes[j], drawn, codes[j]).astype(codes[j].dtype)
+        is_missing = codes[j] == table.sizes[j]
+        codes[j] = np.where(is_missing, drawn, codes[j]).astype(codes[j].dtype)
     return replace(table, codes=tuple(codes))
 
 
@@ -198,14 +210,20 @@ def _resized(
         yield _added(table, added, configuration, streams)
 
 
-def _added(table: EncodedTable, added: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
+def _added(
+    table: EncodedTable,
+    added: Numbers,
+    configuration: Configuration,
+    streams: Streams,
+) -> EncodedTable:
     """Return sampled records over the domain of `table`; none has a value that is not declared."""
     weights = _weights(configuration, table.labels, added=True)
 
     def codes(j: int, attribute: Attribute) -> Codes:
         kind = code_type(table.sizes[j])
         if j not in weights:  # only sets have no imputation
-            return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], kind)
+            shape = (len(added), *table.codes[j].shape[1:])
+            return np.full(shape, table.sizes[j], kind)
         words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
         return imputed_codes(weights[j], words).astype(kind)
 

@@ -92,7 +92,8 @@ class Repair:
         """Return the records after the map, with the `words` of the purpose. Private; DP: 1-stable, row by row."""
         codes = list(table.codes)
         for j in self._has_both_gaps:  # the same type in each block
-            codes[j] = codes[j].astype(code_type(self._sizes[j] - 1), copy=False)
+            kind = code_type(self._sizes[j] - 1)
+            codes[j] = codes[j].astype(kind, copy=False)
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
@@ -150,7 +151,8 @@ class Repair:
                 if self._is_by_chance(j, dead, allowed):
                     return True
                 possible = allowed if len(dead) else allowed & codes_of_attribute
-                following += [alive & kind for kind in np.unique(codes_of_boxes[:, possible], axis=1).T]
+                kinds = np.unique(codes_of_boxes[:, possible], axis=1)
+                following += [alive & kind for kind in kinds.T]
             reached = [*np.unique(following, axis=0)] if following else []
             if len(reached) > _MOST_BOXES:
                 return True
@@ -162,7 +164,13 @@ class Repair:
         low, high = (self._chosen(j, codes, rows, np.full(len(codes), word)) for word in _EXTREMES)
         return not np.array_equal(low, high)
 
-    def _repaired(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
+    def _repaired(
+        self,
+        codes: Integers,
+        part: _Part,
+        rows: Integers,
+        words: CellWords,
+    ) -> Integers:
         """Return the codes that keep the rules of a part, by its boxes; `alive` are the boxes that a record can be in."""
         assert part.boxes is not None
         repaired = codes.astype(np.int64)
@@ -178,9 +186,11 @@ class Repair:
                     alive &= remains | self._may_become_undeclared(j, column)[:, None]
             for column, j in zip(block.T, part.attributes, strict=True):
                 has_code = self._codes_of_boxes(part, j)
-                dead = np.flatnonzero(~(alive & has_code[:, column].T).any(axis=1))
+                has_box = (alive & has_code[:, column].T).any(axis=1)
+                dead = np.flatnonzero(~has_box)
                 if len(dead):
-                    allowed = np.asarray(alive[dead].astype(np.float32) @ has_code.astype(np.float32) > 0)
+                    boxes_with_code = alive[dead].astype(np.float32) @ has_code.astype(np.float32)
+                    allowed = np.asarray(boxes_with_code > 0)
                     column[dead] = self._chosen(j, column[dead], allowed, words.words_of(block_rows[dead], j))
                 alive &= has_code[:, column].T
         return repaired
@@ -191,7 +201,13 @@ class Repair:
         flags: Flags = part.boxes[:, self._offsets[j] : self._offsets[j + 1]]
         return flags
 
-    def _put_in_order(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
+    def _put_in_order(
+        self,
+        codes: Integers,
+        part: _Part,
+        rows: Integers,
+        words: CellWords,
+    ) -> Integers:
         """Return the codes that keep the rules of a part without boxes: all its columns are ordered.
 
         Every pair of columns has its own mask, and values between others are in a bin of each column. Between two codes that
@@ -210,7 +226,8 @@ class Repair:
                 for i, earlier in zip(part.attributes[:place], block.T, strict=False):
                     if (i, j) in tables:
                         allowed &= tables[i, j][earlier]
-                dead = np.flatnonzero(~allowed[np.arange(len(block)), block[:, place]])
+                is_allowed = allowed[np.arange(len(block)), block[:, place]]
+                dead = np.flatnonzero(~is_allowed)
                 if len(dead):
                     words_of_dead = words.words_of(block_rows[dead], j)
                     block[dead, place] = self._chosen(j, block[dead, place], allowed[dead], words_of_dead)
@@ -240,7 +257,13 @@ class Repair:
         """Return how many codes of an attribute, the first ones, a cell can get: all except the code of undeclared cells."""
         return self._sizes[j] - (j in self._undeclared)
 
-    def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
+    def _chosen(
+        self,
+        j: int,
+        codes: Integers,
+        allowed: Flags,
+        words: NDArray[np.uint64],
+    ) -> Integers:
         """Return an allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
         size = self._sizes[j]
         all_codes = np.arange(size)
@@ -265,8 +288,11 @@ class Repair:
 def _code_by_chance(allowed: Flags, words: NDArray[np.uint64]) -> Integers:
     """Return one of the allowed codes of each record, each with the same probability."""
     number = np.maximum(allowed.sum(axis=1), 1)
-    place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
-    return np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))
+    place = (words.astype(np.float64) / 2.0**64 * number).astype(np.int64)
+    place = np.minimum(place, number - 1)
+    # the first code at which more than `place` codes are allowed
+    is_beyond = np.cumsum(allowed, axis=1) > place[:, None]
+    return np.asarray(is_beyond.argmax(axis=1))
 
 
 def _is_only_ordered(configuration: Configuration, part: Collection[int]) -> bool:

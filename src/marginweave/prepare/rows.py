@@ -64,9 +64,11 @@ def prepare_blocks(
             return
         _bound(configuration, key, starts, scattered, remaining)
         for block, (_, table) in enumerate(_numbered(raw)):
-            pairs = np.frombuffer(b"".join(remaining.pieces(block)), np.int64).reshape(-1, 2)
+            numbers_and_rows = b"".join(remaining.pieces(block))
+            pairs = np.frombuffer(numbers_and_rows, np.int64).reshape(-1, 2)
             rows, rows_of_unit = pairs[np.argsort(pairs[:, 0])].T
-            clean = clean_table(table.take(pa.array(rows - starts[block])), configuration)
+            taken = table.take(pa.array(rows - starts[block]))
+            clean = clean_table(taken, configuration)
             yield CleanBlock(clean, rows, rows_of_unit=rows_of_unit)
 
 
@@ -92,11 +94,13 @@ def _scatter(
     for numbers, table in _numbered(raw):
         ids = table.column(column).combine_chunks()
         digests, has_subject = subject_digests(ids, subject, missing, key, numbers)
-        owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), [None, pa.py_buffer(digests)])
+        buffers = [None, pa.py_buffer(digests)]
+        owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), buffers)
         cells = table.select(list(configuration.raw_names) if subject.join else [])
         cells = cells.append_column(_ROW, pa.array(numbers)).append_column(_SUBJECT, owners)
         cells = plain_table(cells)  # so that the piece of a partition is a slice, without a separate dictionary
-        partition = np.where(has_subject, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
+        partition_of_digest = digests[:, 0] % np.uint64(configuration.partitions)
+        partition = np.where(has_subject, partition_of_digest, configuration.partitions)
         order = np.argsort(partition, kind="stable")
         edges = np.searchsorted(partition[order], np.arange(configuration.partitions + 1))
         cells = cells.take(pa.array(order))
@@ -124,21 +128,34 @@ def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tupl
         yield table, subjects.to_numpy().astype(np.int64)
 
 
-def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, remaining: Spill) -> None:
+def _bound(
+    configuration: Configuration,
+    key: bytes,
+    starts: list[int],
+    scattered: Spill,
+    remaining: Spill,
+) -> None:
     """Write the numbers of the rows that remain, by block, and with each how many rows its subject has."""
     key_words = KeyedBits(key=key, purpose="subjects")
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
         words = RecordWords(words=key_words, records=numbers)
         is_counted = kept_rows(subjects, configuration.privacy.stability.records, words)
-        rows = np.stack([numbers, np.bincount(subjects)[subjects]], axis=1)[is_counted]
+        rows_of_subject = np.bincount(subjects)[subjects]
+        rows = np.stack([numbers, rows_of_subject], axis=1)[is_counted]
         rows = rows[np.argsort(rows[:, 0])]
-        for block, part in enumerate(np.split(rows, np.searchsorted(rows[:, 0], starts[1:-1]))):
+        ends = np.searchsorted(rows[:, 0], starts[1:-1])
+        for block, part in enumerate(np.split(rows, ends)):
             if len(part):
                 remaining.put(block, part.tobytes())
 
 
-def _join(configuration: Configuration, starts: list[int], scattered: Spill, remaining: Spill) -> None:
+def _join(
+    configuration: Configuration,
+    starts: list[int],
+    scattered: Spill,
+    remaining: Spill,
+) -> None:
     """Write the joined records, by the block that has the first row of each."""
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
@@ -156,10 +173,14 @@ def _gathered(
     raw: Iterable[pa.Table], blocks: int, remaining: Spill, configuration: Configuration
 ) -> Iterator[CleanBlock]:
     """Yield the joined records of each block of the source, in the order of their first rows."""
-    empty = clean_table(next(iter(raw)).slice(0, 0), configuration).append_column(_ROW, pa.array([], pa.int64()))
+    first_block = next(iter(raw))
+    empty = clean_table(first_block.slice(0, 0), configuration)
+    empty = empty.append_column(_ROW, pa.array([], pa.int64()))
     for block in range(blocks):
-        records = pa.concat_tables([empty, *map(unpack_table, remaining.pieces(block))]).combine_chunks()
-        records = records.take(pa.array(np.argsort(records.column(_ROW).to_numpy())))
+        pieces = map(unpack_table, remaining.pieces(block))
+        records = pa.concat_tables([empty, *pieces]).combine_chunks()
+        order = np.argsort(records.column(_ROW).to_numpy())
+        records = records.take(pa.array(order))
         yield CleanBlock(records.select(list(configuration.names)), records.column(_ROW).to_numpy())
 
 
@@ -192,7 +213,11 @@ def subject_digests(
     return subjects, has_subject
 
 
-def kept_rows(subjects: NDArray[np.int64], most: int, words: CellWords) -> NDArray[np.bool_]:
+def kept_rows(
+    subjects: NDArray[np.int64],
+    most: int,
+    words: CellWords,
+) -> NDArray[np.bool_]:
     """Return which rows are counted: all rows of a subject with at most `most`, else a uniformly chosen `most` of its rows.
 
     The rows of a subject with the smallest words are kept; words are one a row, so that no row's word depends on another
@@ -231,11 +256,16 @@ def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
     return pa.table(columns)
 
 
-def _agreed(values: pa.Array, owners: NDArray[np.int64], records: int) -> pa.Array:
+def _agreed(
+    values: pa.Array,
+    owners: NDArray[np.int64],
+    records: int,
+) -> pa.Array:
     """Return the only value of each owner; null for none and for several."""
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     present = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
-    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)[present].astype(np.int64)
+    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    codes = indices[present].astype(np.int64)
     # -1 remains where an owner has no value; lowest and highest code differ where there are several
     lowest = np.full(records, len(encoded.dictionary), np.int64)
     highest = np.full(records, -1, np.int64)
@@ -247,7 +277,11 @@ def _agreed(values: pa.Array, owners: NDArray[np.int64], records: int) -> pa.Arr
     return encoded.dictionary.take(chosen)
 
 
-def _united(values: pa.ListArray, owners: NDArray[np.int64], records: int) -> pa.ListArray:
+def _united(
+    values: pa.ListArray,
+    owners: NDArray[np.int64],
+    records: int,
+) -> pa.ListArray:
     """Return all values of each owner, once each, in the order of the labels."""
     flat = values.flatten()
     labels = flat.dictionary.to_pylist()
