@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from marginweave.mechanisms import exponential as exponential_module
-from marginweave.mechanisms.exponential import _certain, _Levels, choose
+from marginweave.mechanisms.exponential import _certain_distance, _Levels, choose
 from marginweave.mechanisms.gaussian import select_candidate
 from marginweave.mechanisms.noise_table import exponential
 from tests.support.samples import every
@@ -82,7 +82,7 @@ def test_a_choice_is_certain_only_where_the_infinite_number_makes_it(
         ends = list(itertools.accumulate(probabilities.values()))
     near = int(mpmath.ldexp(data.draw(st.sampled_from(ends)), BITS)) + data.draw(st.integers(-50, 50))
     uniform = data.draw(st.one_of(st.just(min(max(near, 0), 2**BITS - 1)), st.integers(0, 2**BITS - 1)))
-    chosen = _certain(_Levels.near(distances(scores), rate, BITS), uniform, BITS)
+    chosen = _certain_distance(_Levels.near(distances(scores), rate, BITS), uniform, BITS)
     if chosen is None:
         assert min(abs(mpmath.ldexp(end, BITS) - uniform) for end in ends) < 50 * len(scores)
         return

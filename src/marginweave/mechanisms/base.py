@@ -1,4 +1,4 @@
-"""What a mechanism is to the rest of the program: its name, its price, how noisy it is, and its words."""
+"""Base classes of mechanisms: the name, the price, the noise and the words by which the rest of the program knows them."""
 
 from __future__ import annotations
 
@@ -17,75 +17,75 @@ from marginweave.mechanisms.randomness import DrawBits
 
 
 class DrawMechanism(ABC):
-    """A way to draw. What others need to know of it is asked here, so that none of them knows it by name."""
+    """A way to draw. Other rooms use these attributes and methods, so that none of them knows a mechanism by name."""
 
     name: ClassVar[MechanismName]
     parameter: ClassVar[ParameterName]
-    """What the parameter of a draw is."""
+    """Name of the parameter of a draw."""
     words: ClassVar[str]
-    """For the registry of deployments, with the parameter left open."""
+    """Words for the registry of deployments, with a place for the parameter."""
     is_pure: ClassVar[bool] = False
-    """Whether its price is epsilon alone, exactly: no delta, no table of ours, no cut tail. Says nothing of its tails."""
+    """Its price is epsilon alone, exactly: no delta, no table of ours, no cut tail. Says nothing of its tails."""
 
     @staticmethod
     @abstractmethod
     def price(parameter: float) -> Cost:
-        """What a draw costs. DP: arithmetic on public numbers."""
+        """Return the cost of a draw. DP: arithmetic on public numbers."""
 
 
 @dataclass(frozen=True)
 class CountNoise(DrawMechanism):
     """Noise on all cells of the marginals of one draw, which share its parameter.
 
-    What the noise of one marginal is made by, its part, is a standard deviation or an epsilon, as the kind of noise has it.
+    Each marginal has a part, which sets its noise: a standard deviation or an epsilon, depending on the kind of noise.
     """
 
     stability: Stability
 
     name: ClassVar[NoiseName]  # pyright: ignore[reportIncompatibleVariableOverride] - narrower, and never assigned
     setting: ClassVar[NoiseSetting]
-    """What `aggregate.noise` calls it."""
+    """Its value of the key `aggregate.noise`."""
     title: ClassVar[str]
-    """What people call it."""
+    """Its name for people."""
     share_power: ClassVar[float]
-    """The power of its cells that a marginal's share of the budget has in the split of least error."""
+    """In the split of least error, a marginal's share of the budget is proportional to this power of its number of cells."""
     mean_error: ClassVar[float]
-    """The mean of |x| at standard deviation 1."""
+    """Mean of |x| at standard deviation 1."""
     kurtosis: ClassVar[float]
-    """The mean of x^4 at standard deviation 1: 3 of normal noise, 6 of Laplace noise."""
+    """Mean of x^4 at standard deviation 1: 3 for normal noise, 6 for Laplace noise."""
     is_normal: ClassVar[bool] = False
-    """Whether its tails, and those of sums of it, are normal; else `reach` has the tail of one cell."""
+    """Its tails, and those of sums of it, are normal; else `reach` has the tail of one cell."""
     rounding_variance: ClassVar[float] = 0.0
-    """What rounding to whole numbers adds to the variance `sigma`^2 of a cell."""
+    """Variance that rounding to whole numbers adds to the variance `sigma`^2 of a cell."""
     most_cells: ClassVar[int]
-    """How many cells the marginals of a draw may have together: what fits into memory, or is drawn in time."""
+    """Largest number of cells of all marginals of a draw: as many as fit into memory, or are drawn in time."""
     largest_part: ClassVar[float] = float("inf")
-    """Beyond it no noise can be drawn."""
+    """Largest part for which noise can be drawn."""
     takes_no_key: ClassVar[bool] = False
-    """Whether a library draws it, all before the charge (`presample`), and not `add` from the bits of the draw."""
+    """A library draws it, all before the charge (`presample`), and not `add` from the bits of the draw."""
 
     @abstractmethod
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
-        """The part of each marginal, whose shares of the budget add to 1. DP: arithmetic on public numbers."""
+        """Return the part of each marginal, whose shares of the budget add to 1. DP: arithmetic on public numbers."""
 
     @abstractmethod
     def sigma(self, part: Fraction) -> Fraction | float:
-        """Standard deviation of the noise of a marginal. DP: arithmetic on public numbers."""
+        """Return the standard deviation of the noise of a marginal. DP: arithmetic on public numbers."""
 
     @abstractmethod
     def cell_error(self, parameter: float) -> float:
-        """The mean of |x| of a cell of a marginal that has the draw alone. DP: arithmetic on public numbers."""
+        """Return the mean of |x| of a cell, where the draw has a single marginal. DP: arithmetic on public numbers."""
 
     def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:  # noqa: ARG002 - for kinds that take a key
-        """The counts of marginal number `table`, shape of `counts`, each with noise from the bits, zero cells included."""
+        """Return the counts of marginal number `table`, in their shape, each with noise from the bits, zero cells included."""
         raise StageError(f"{self.title} noise is drawn before the charge")
 
     def terms(self, parts: Sequence[Fraction]) -> Mapping[str, str | int]:  # noqa: ARG002 - most kinds have none
-        """What the noise is a function of, beside its seed and the parts; tables are built here, ahead of the draw."""
+        """Return what the noise depends on apart from its seed and the parts; builds its tables, ahead of the draw."""
         return {}
 
     def presample(self, cells: Sequence[int], parts: Sequence[Fraction]) -> list[Integers]:  # noqa: ARG002 - for those that do not
-        """The noise of all marginals, by their numbers of cells, of a kind that `takes_no_key`."""
+        """Return the noise of all marginals, by their numbers of cells, for a kind that `takes_no_key`."""
         raise StageError(f"{self.title} noise is drawn after the charge")
 
     @staticmethod
@@ -101,11 +101,11 @@ class CountNoise(DrawMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """How far one unit of privacy moves an exact result at most, in steps of 1/`steps` of what is counted.
+    """Largest move of an exact result by one unit of privacy, in steps of 1/`steps` of what is counted.
 
     `l1` is the sum of the distances that its entries move, `l2_squared` that of their squares; both count steps, so that
-    they are whole numbers for weights on a grid. For what adds no noise to entries, as a choice by scores, `l1` is how far
-    any one score moves.
+    they are whole numbers for weights on a grid. For a choice by scores, which adds no noise to entries, `l1` is the largest
+    move of any one score.
     """
 
     l1: int
@@ -114,7 +114,9 @@ class Sensitivity:
 
     @classmethod
     def of_rows(cls, stability: Stability, *, l1: int = 1, l2_squared: int = 1, steps: int = 1) -> Sensitivity:
-        """That of a sum over the rows of a view, each of which adds a vector w >= 0 with |w|_1 <= l1, |w|_2^2 <= l2_squared.
+        """Return the sensitivity of a sum over the rows of a view.
+
+        Each row adds a vector w >= 0 with |w|_1 <= l1, |w|_2^2 <= l2_squared.
 
         theta = stability.records rows of a unit that come or go add u >= 0 with |u|_1 <= theta l1 and |u|_2 <= theta |w|_2,
         both reached by rows that are alike. Rows that are replaced move the sum by u - v: |u - v|_1 <= |u|_1 + |v|_1 and
@@ -128,9 +130,9 @@ class Sensitivity:
 
 
 def l1_sensitivity(stability: Stability) -> int:
-    """How far one unit moves a marginal in L1: theta under add-remove, 2 theta under replace-one.
+    """Return how far one unit moves a marginal in L1: theta under add-remove, 2 theta under replace-one.
 
-    A record stands in one cell of a marginal. theta = stability.records records that come or go move it by u >= 0 with
+    A record is in one cell of a marginal. theta = stability.records records that come or go move it by u >= 0 with
     |u|_1 <= theta; replaced ones by u - v, |u - v|_1 <= |u|_1 + |v|_1 <= 2 theta. Both are reached, by a unit whose records
     are alike. A number that no record moves by more than 1, as the mean count error, moves no further.
     DP: arithmetic on public numbers.

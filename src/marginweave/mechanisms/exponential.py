@@ -1,4 +1,4 @@
-"""The exponential mechanism, exactly: a choice with probability proportional to e^{-rate distance}, in integers alone.
+"""Chooses by the exponential mechanism, exactly: with probability proportional to e^{-rate distance}, in integers alone.
 
 Candidates of one score are a level: a distance d from the best score, a number m_d of candidates, and a weight m_d r^d, where
 r = e^{-rate}, rate a fraction. In the order of their distances the levels share [0, T), T the sum of the weights, and a
@@ -41,16 +41,20 @@ _PRECISION = 128
 # Products of rounded factors lose less than 2^24 units, so that 32 bits more than F leave one unit of 2^-F (`_power_tables`).
 _GUARD = 32
 _DIGIT = 10
-# ln 2 < 7/10: what is so many times (F + 1) away has a weight below 2^-(F + 1).
+# ln 2 < 7/10: a distance of more than 7/10 (F + 1) / rate has a weight below 2^-(F + 1).
 _LN2 = Fraction(7, 10)
 _LARGEST = (1 << 64) - 1
 # Levels of which the weights are in memory at once.
 _CHUNK = 1 << 16
-_LEVEL, _PLACE = 0, 1
+# Streams of a draw: the level, and the place among its candidates.
+_LEVEL = 0
+_PLACE = 1
 
 
 def choose(scores: Integers, rate: Fraction, bits: DrawBits) -> int:
-    """Place of one of the scores, shape (candidates,), at least one, with probability proportional to e^{rate score}.
+    """Choose the place of a score, with probability proportional to e^{rate score}.
+
+    The scores have the shape (candidates,), at least one.
 
     DP: by the caller, whose `rate` is epsilon / (2 sensitivity).
     """
@@ -62,16 +66,23 @@ def choose(scores: Integers, rate: Fraction, bits: DrawBits) -> int:
 
 
 def _choose_distance(distances: Distances, rate: Fraction, stream: WordStream) -> int:
-    precision, uniform = _PRECISION, stream.integer(_PRECISION)
-    while (chosen := _certain(_Levels.near(distances, rate, precision), uniform, precision)) is None:
+    precision = _PRECISION
+    uniform = stream.integer(precision)
+    while True:
+        levels = _Levels.near(distances, rate, precision)
+        chosen = _certain_distance(levels, uniform, precision)
+        if chosen is not None:
+            return chosen
         uniform = uniform << precision | stream.integer(precision)
         precision *= 2
-    return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Levels:
-    """The levels whose weight is not far below 2^-F, ascending, and how many candidates there are in all."""
+    """Levels whose weight is not far below 2^-F, ascending.
+
+    `members` has the number of candidates of each, `candidates` that of all levels, left out or not.
+    """
 
     distances: Distances
     members: Integers
@@ -81,42 +92,52 @@ class _Levels:
 
     @classmethod
     def near(cls, distances: Distances, rate: Fraction, precision: int) -> _Levels:
-        """Of all candidates, by their distances."""
+        """Return the levels of candidates with these distances, shape (candidates,)."""
         most = min(_LARGEST, int(_LN2 * (precision + 1) / rate))
-        found, members = np.unique(distances[distances <= np.uint64(most)], return_counts=True)
-        tables = _power_tables(rate, most, precision + _GUARD)
-        return cls(distances=found, members=members, candidates=len(distances), tables=tables, precision=precision)
+        near = distances[distances <= np.uint64(most)]
+        levels, members = np.unique(near, return_counts=True)
+        return cls(
+            distances=levels,
+            members=members,
+            candidates=len(distances),
+            tables=_power_tables(rate, most, precision + _GUARD),
+            precision=precision,
+        )
 
     def sums(self) -> list[int]:
-        """A_i at the end of each chunk of levels."""
-        return list(accumulate(sum(self._weights(first)) for first in range(0, len(self.distances), _CHUNK)))
+        """Return A_i at the end of each chunk of levels."""
+        firsts = range(0, len(self.distances), _CHUNK)
+        return list(accumulate(sum(self._weights(first)) for first in firsts))
 
     def _weights(self, first: int) -> list[int]:
-        part = slice(first, first + _CHUNK)
-        weights: list[int] = (self.powers_below(self.distances[part]) * self.members[part].astype(object)).tolist()
+        chunk = slice(first, first + _CHUNK)
+        powers = self.powers_below(self.distances[chunk])
+        weights: list[int] = (powers * self.members[chunk].astype(object)).tolist()
         return weights
 
     def powers_below(self, distances: Distances) -> NDArray[np.object_]:
-        """A_d: 2^F r^d, rounded down by less than 2, and exactly 2^F for d = 0; shape of `distances`."""
-        bits, digit = self.precision + _GUARD, np.uint64((1 << _DIGIT) - 1)
-        product = self.tables[0][(distances & digit).astype(np.int64)]
+        """Return A_d: 2^F r^d, rounded down by less than 2, and exactly 2^F for d = 0; shape of `distances`."""
+        bits = self.precision + _GUARD
+        mask = np.uint64((1 << _DIGIT) - 1)
+        product = self.tables[0][(distances & mask).astype(np.int64)]
         for place, table in enumerate(self.tables[1:], 1):
-            product = product * table[(distances >> np.uint64(_DIGIT * place) & digit).astype(np.int64)] >> bits
+            digits = distances >> np.uint64(_DIGIT * place) & mask
+            product = product * table[digits.astype(np.int64)] >> bits
         rounded: NDArray[np.object_] = product >> _GUARD
         return rounded
 
     def within(self, chunk: int, below: int) -> list[int]:
-        """A_i of the levels of a chunk, before which there is `below`."""
+        """Return A_i of the levels of a chunk; `below` is A_i at the end of the chunk before."""
         return [below + weight for weight in accumulate(self._weights(chunk * _CHUNK))]
 
 
-def _certain(levels: _Levels, uniform: int, precision: int) -> int | None:
-    """The distance that is chosen whatever bits follow; None if they matter."""
-    sums, known = levels.sums(), int(levels.members.sum())
+def _certain_distance(levels: _Levels, uniform: int, precision: int) -> int | None:
+    """Return the distance that is chosen whatever bits follow; None if they matter."""
+    sums = levels.sums()
     total = sums[-1]
-    complete = known == levels.candidates
+    complete = int(levels.members.sum()) == levels.candidates
     reach = (uniform + 1) * (total + 2 * levels.candidates)
-    # the first A_i with reach <= 2^F A_i; beyond all of them is the last level, if there is no other
+    # The first A_i with reach <= 2^F A_i; beyond all of them it is the last level, if no level was left out.
     least = -(-reach >> precision)
     chunk = min(bisect_left(sums, least), len(sums) - 1)
     before = sums[chunk - 1] if chunk else 0
@@ -127,18 +148,21 @@ def _certain(levels: _Levels, uniform: int, precision: int) -> int | None:
             return None
         inside -= 1
     place = chunk * _CHUNK + inside
-    below = (ends[inside - 1] if inside else before) + 2 * int(levels.members[:place].sum())
+    end_before = ends[inside - 1] if inside else before
+    # A_{i-1} + 2 N_{i-1}
+    below = end_before + 2 * int(levels.members[:place].sum())
     if place and below << precision > uniform * total:
         return None
     return int(levels.distances[place])
 
 
 def _power_tables(rate: Fraction, largest: int, bits: int) -> tuple[NDArray[np.object_], ...]:
-    """r^(j 1024^t), j = 0 ... 1023, for the digits t of distances up to `largest`; rate * largest is at most 7/10 (F + 1).
+    """Return r^(j 1024^t), j = 0 ... 1023, for the digits t of distances up to `largest`.
 
-    With G = F + 32 `bits`, a table is made by 1023 products at most from its first factor, which is less than 2 units too
-    small; each product loses one unit more than its factors did, so that entries lose less than 1023 * 3, and products of the
-    at most seven digits less than 2^15. `_Levels.powers_below` is then at most 2^F r^d, and by less than 2 smaller.
+    rate * largest is at most 7/10 (F + 1). With G = F + 32 `bits`, a table is made by 1023 products at most from its first
+    factor, which is less than 2 units too small; each product loses one unit more than its factors did, so that entries lose
+    less than 1023 * 3, and products of the at most seven digits less than 2^15. `_Levels.powers_below` is then at most 2^F
+    r^d, and by less than 2 smaller.
     """
     tables = []
     for place in range(0, max(1, largest.bit_length()), _DIGIT):
@@ -153,7 +177,9 @@ def _power_tables(rate: Fraction, largest: int, bits: int) -> tuple[NDArray[np.o
 
 
 def selection_mu(epsilon: float) -> float:
-    """GDP parameter of the exponential mechanism with `epsilon`: mu = 2 PhiInv(1/(1 + e^{-epsilon/2})) <= 0.62666 epsilon.
+    """Return the GDP parameter of the exponential mechanism with `epsilon`.
+
+    It is mu = 2 PhiInv(1/(1 + e^{-epsilon/2})) <= 0.62666 epsilon.
 
     Proof: its privacy loss lies in an interval [t - epsilon, t] (Durfee and Rogers 2019: bounded range), and among all
     such pairs a pair of two-point distributions whose logits differ by epsilon dominates (Dong, Durfee and Rogers 2020).
@@ -174,7 +200,7 @@ def selection_mu(epsilon: float) -> float:
 
 
 def selection_epsilon(mu: float) -> float:
-    """Largest epsilon whose `selection_mu` is at most `mu`, rounded down: 4 artanh(erf(mu / sqrt 8)).
+    """Return the largest epsilon whose `selection_mu` is at most `mu`, rounded down: 4 artanh(erf(mu / sqrt 8)).
 
     DP: arithmetic on public numbers. Raises InputError unless mu is positive.
     """
@@ -194,5 +220,5 @@ class Exponential(DrawMechanism):
 
     @staticmethod
     def price(parameter: float) -> Cost:
-        """selection_mu(epsilon)^2 in mu^2, epsilon^2/8 in rho."""
+        """Return selection_mu(epsilon)^2 in mu^2, epsilon^2/8 in rho."""
         return Cost(mu2=amount(selection_mu(parameter) ** 2), rho=amount(parameter**2 / 8))

@@ -1,6 +1,6 @@
-"""The mechanisms: the only module in which noise meets a private count. Integers in, integers out.
+"""Adds Gaussian noise to private counts, and chooses by private scores. Integers in, integers out.
 
-`zero_cells` beside it tells which of many counts that are zero would pass a threshold, without adding noise to each.
+`zero_cells` says which of many counts that are zero would pass a threshold, without adding noise to each.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SIGMA_STEP = 1024
 
 
 def gaussian_sigma(multiplier: float, sensitivity: Sensitivity) -> Fraction:
-    """Standard deviation of the noise of a measurement: multiplier times L2 sensitivity, rounded up to a multiple of 1/1024.
+    """Return the standard deviation of the noise of a measurement, in the steps of the sensitivity.
 
-    In the steps of the sensitivity. DP: arithmetic on public or released numbers. Raises InputError unless multiplier is
-    positive.
+    It is multiplier times L2 sensitivity, rounded up to a multiple of 1/1024.
+    DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive.
     """
     if not math.isfinite(multiplier) or multiplier <= 0:
         raise InputError(f"multiplier ({multiplier}) must be positive")
@@ -43,9 +43,10 @@ def gaussian_sigma(multiplier: float, sensitivity: Sensitivity) -> Fraction:
 
 
 def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
-    """That of the noise of one level, of which a row adds 1 to at most Delta_k counts: multiplier theta sqrt(Delta_k).
+    """Return the standard deviation of the noise of one level: multiplier theta sqrt(Delta_k).
 
-    sqrt(2) times as much where units are replaced (`Sensitivity.of_rows`).
+    A row adds 1 to at most Delta_k counts of the level. It is sqrt(2) times as much where units are replaced
+    (`Sensitivity.of_rows`).
     DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
     """
     if contribution_bound < 1:
@@ -56,7 +57,7 @@ def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability
 
 
 def marginal_sigma(multiplier: float, stability: Stability) -> Fraction:
-    """Standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
+    """Return the standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
 
     A unit holds at most theta = stability.records records of the bounded table. Coming or going, it moves the marginal by a
     vector u >= 0 with |u|_1 <= theta, so |u|_2 <= theta, which one full cell reaches; replaced, by u - v with
@@ -67,7 +68,7 @@ def marginal_sigma(multiplier: float, stability: Stability) -> Fraction:
 
 
 def count_sigma(multiplier: float, stability: Stability) -> Fraction:
-    """Standard deviation of the noise of the record count: multiplier theta, under both relations.
+    """Return the standard deviation of the noise of the record count: multiplier theta, under both relations.
 
     theta rows that come or go move it by theta; a replacement by no more than that, as a unit may have fewer rows than
     another (not at all where a row is the unit: it is noised and charged all the same).
@@ -77,10 +78,10 @@ def count_sigma(multiplier: float, stability: Stability) -> Fraction:
 
 
 def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
-    """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
+    """Return what rounded Gaussian noise of these standard deviations depends on apart from its seed.
 
-    Their exact values, and the digest of each table that it is drawn from; of several the digests of all. The tables are built
-    here, ahead of the draw, so that little that can fail happens after its charge.
+    These are the exact values, and the digest of the table that it is drawn from; for several, digests of all. The tables are
+    built here, ahead of the draw, so that little that can fail happens after its charge.
     DP: arithmetic on public or released numbers. Raises InputError for a sigma that has no table.
     """
     tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
@@ -92,7 +93,7 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
 def add_noise(
     counts: NDArray[np.int64], sigma: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
 ) -> NDArray[np.int64]:
-    """Counts plus independent rounded Gaussian noise of standard deviation `sigma`: a function of `bits` and the cell.
+    """Return counts plus independent rounded Gaussian noise of standard deviation `sigma`: a function of `bits` and the cell.
 
     Theorem: f + N(0, sigma^2 I) is S/sigma-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 sigma^2)-zCDP (Bun
     and Steinke 2016, proposition 1.6) for every f of L2 sensitivity S. Counts are integers, so that adding rounded noise is
@@ -121,15 +122,16 @@ def add_noise(
     flat = counts.ravel()
     noisy = np.empty(flat.size, np.int64)
     for first in range(0, flat.size, _CHUNK):
-        part = flat[first : first + _CHUNK]
-        noisy[first : first + _CHUNK] = part + draw_signed(distribution, bits, table, start + first, len(part))
+        chunk = flat[first : first + _CHUNK]
+        noise = draw_signed(distribution, bits, table, start + first, len(chunk))
+        noisy[first : first + _CHUNK] = chunk + noise
     return noisy.reshape(counts.shape)
 
 
 def select_percentile(
     histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: DrawBits
 ) -> int:
-    """A candidate 1 … cap near the wanted percentile: of combinations a record, or of a column's values on a public grid.
+    """Choose a candidate 1 … cap near the wanted percentile: of combinations a record, or of values on a public grid.
 
     Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, exactly
     (`exponential.choose`); the candidates are public, 0 is none of them. The chosen rank is off by at most
@@ -155,7 +157,7 @@ def select_percentile(
 
 
 def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:
-    """Place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
+    """Choose the place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
 
     Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and
     what they are of is public. Theorem: as of `select_percentile`.
@@ -195,36 +197,40 @@ class RoundedGaussian(CountNoise):
 
     @staticmethod
     def price(parameter: float) -> Cost:
-        """1/multiplier^2 in mu^2, half of it in rho."""
+        """Return 1/multiplier^2 in mu^2, half of it in rho."""
         squared = 1 / Fraction(parameter) ** 2
         return Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(0.0))
 
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
-        """The marginal with the share s_i has the multiplier M / sqrt(s_i): together sum_i s_i / M^2 = 1 / M^2 in mu^2."""
+        """Return the standard deviation of each marginal.
+
+        The marginal with the share s_i has the multiplier M / sqrt(s_i): together sum_i s_i / M^2 = 1 / M^2 in mu^2.
+        """
         return tuple(marginal_sigma(parameter / math.sqrt(share), self.stability) for share in shares)
 
     def sigma(self, part: Fraction) -> Fraction:
-        """The part itself."""
+        """Return the part, which is the standard deviation."""
         return part
 
     def cell_error(self, parameter: float) -> float:
-        """S / sqrt(pi rho), S the L2 sensitivity, rho = mu^2 / 2."""
-        return float(marginal_sigma(1.0, self.stability)) / math.sqrt(math.pi * parameter**-2 / 2)
+        """Return S / sqrt(pi rho), S the L2 sensitivity, rho = mu^2 / 2."""
+        sensitivity = float(marginal_sigma(1.0, self.stability))
+        return sensitivity / math.sqrt(math.pi * parameter**-2 / 2)
 
     def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:
-        """As `add_noise`."""
+        """Return the counts with noise, as `add_noise`."""
         return add_noise(counts, part, bits, table=table)
 
     def terms(self, parts: Sequence[Fraction]) -> Mapping[str, str | int]:
-        """As `gaussian_terms`."""
+        """Return the terms of the noise, as `gaussian_terms`."""
         return gaussian_terms(*parts)
 
     @staticmethod
     def log_tail(sigma: float, least: float) -> float:
-        """Log Phi((1/2 - least) / sigma), as the noise is a normal number that was rounded."""
+        """Return log Phi((1/2 - least) / sigma), as the noise is a normal number that was rounded."""
         return log_ndtr((0.5 - least) / sigma)
 
     @staticmethod
     def reach(sigma: float, level: float) -> int:
-        """floor(1/2 + z sigma), z the normal quantile of (1 + level)/2."""
+        """Return floor(1/2 + z sigma), z the normal quantile of (1 + level)/2."""
         return math.floor(0.5 - ndtri((1 - level) / 2) * sigma)

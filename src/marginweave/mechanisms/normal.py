@@ -1,6 +1,6 @@
-"""The standard normal distribution at single numbers.
+"""Computes the standard normal distribution at single numbers.
 
-scipy has it for arrays; its import takes about a quarter of a second of CPU, for which every `plan` and every finished run
+scipy has it for arrays, but its import takes about a quarter of a second of CPU, for which every `plan` and every finished run
 would wait.
 """
 
@@ -14,15 +14,15 @@ _STANDARD = NormalDist()
 
 
 def ndtr(x: float) -> float:
-    """The distribution function; its lower tail keeps its digits."""
+    """Return the distribution function at x; its lower tail keeps its digits."""
     return math.erfc(-x / math.sqrt(2)) / 2
 
 
 def log_ndtr(x: float) -> float:
-    """The logarithm of the distribution function.
+    """Return the logarithm of the distribution function at x.
 
-    Far out by its asymptotic series: log phi(x) - log |x| + log(1 - 1/x² + 3/x⁴ - 15/x⁶ + …) (Abramowitz and Stegun 1964,
-    26.2.12), whose first term left out is below 1e-16 there.
+    Far out it is computed by its asymptotic series: log phi(x) - log |x| + log(1 - 1/x² + 3/x⁴ - 15/x⁶ + …) (Abramowitz and
+    Stegun 1964, 26.2.12), whose first term left out is below 1e-16 there.
     """
     if x > 0:
         return math.log1p(-ndtr(-x))
@@ -36,7 +36,7 @@ def log_ndtr(x: float) -> float:
 
 
 def ndtri(probability: float) -> float:
-    """The quantile: the number below which a standard normal variable is with `probability`, from 0 to 1."""
+    """Return the quantile: the number below which a standard normal variable is with `probability`, from 0 to 1."""
     if probability in (0, 1):
         return math.inf if probability else -math.inf
     return _STANDARD.inv_cdf(probability)

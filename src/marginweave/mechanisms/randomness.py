@@ -1,4 +1,4 @@
-"""Sources of random bits near private values: noise that a draw's seed fixes, and keyed words for choices on rows."""
+"""Makes random bits near private values: noise that a draw's seed determines, and keyed words for choices on rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from marginweave.base.errors import InputError
 
 NOISE_FORMAT = "marginweave/noise/1"
 REST_BITS = 65
-# Counter blocks that one key enciphers at most: telling them from random has an advantage of 2^-89 (2^40 / 2^129).
+# Most counter blocks that one key enciphers: telling them from random has an advantage of 2^-89 (2^40 / 2^129).
 BLOCKS_A_KEY = 1 << 20
 
 _BLOCK = 16
@@ -31,32 +31,32 @@ _WORDS_A_KEY = BLOCKS_A_KEY * _BLOCK // _WORD
 
 
 class WordStream:
-    """Words one after the other, in whatever portions, under a new key after every 2^20 blocks."""
+    """A sequence of words, read in portions of any size, under a new key after every 2^20 blocks."""
 
     def __init__(self, key: Callable[[int], algorithms.AES]) -> None:
         self._key = key
         self._position = 0
 
     def words(self, count: int) -> Words:
-        """The next `count` words, shape (count,)."""
+        """Return the next `count` words, shape (count,)."""
         words = _words(self._key, self._position, count)
         self._position += count
         return words
 
     def integer(self, bits: int) -> int:
-        """A uniform integer of so many bits: the first of as many words as hold them, the first one highest."""
+        """Return a uniform integer of this many bits: the first bits of as many words as hold them, the first word highest."""
         words = self.words(-(-bits // 64)).tolist()
-        whole = 0
+        joined = 0
         for word in words:
-            whole = whole << 64 | word
-        return whole >> 64 * len(words) - bits
+            joined = joined << 64 | word
+        return joined >> 64 * len(words) - bits
 
 
 class NumberedWords(Protocol):
-    """A secret family of uniform 64-bit words, each with the number of the record whose choices it is for."""
+    """A secret family of uniform 64-bit words, each with the number of the record whose choices it determines."""
 
     def words_at(self, start: int, count: int) -> Words:
-        """Words number `start` to `start + count - 1`."""
+        """Return words number `start` to `start + count - 1`."""
         ...
 
 
@@ -64,7 +64,7 @@ class CellWords(Protocol):
     """A secret family of uniform 64-bit words, one for every record and every slot of it."""
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
-        """The word of each record and slot, shape (records,); the same pair has the same word, others are independent."""
+        """Return the word of each record and slot, shape (records,); a pair always has the same word, words are independent."""
         ...
 
 
@@ -75,12 +75,12 @@ class DrawBits:
     The keys are HKDF-SHA256(seed, info), RFC 5869, where `encoded` makes info of the format, the context, a purpose, a place
     and the number of a block; AES-256 in counter mode gives the words of the block. So a word is a function of (seed, context,
     table, cell), the same whenever, wherever and in whatever order it is read, and words of other addresses are as if they were
-    independent. A stream that is read from its beginning once more gives the same words: a seed and context are for one draw.
+    independent. A stream that is read again from its beginning gives the same words: a seed and context are for one draw.
 
     Attributes:
         seed: 32 bytes, secret.
-        context: what the draw is, strings and whole numbers: release, number, mechanism, parameters, digests. No rows.
-        tainted: whether the seed did not come from the operating system: a test's, which ledger and publisher refuse.
+        context: identifies the draw, strings and whole numbers: release, number, mechanism, parameters, digests. No rows.
+        tainted: whether the seed is a test's and not the operating system's; ledger and publisher refuse it.
 
     Raises:
         InputError: a seed of another length, or a context of something else.
@@ -96,27 +96,28 @@ class DrawBits:
         encoded(*self.context)
 
     def __reduce__(self) -> NoReturn:
-        """A seed leaves its process in no message, cache or file of anybody else's making."""
+        """Refuse pickling: a seed leaves its process in no message, cache or file of another library."""
         raise TypeError("the seed of a draw stays in its process")
 
     def words(self, table: int, start: int, count: int) -> Words:
-        """The words of cells `start` to `start + count - 1` of a table, shape (count,), uint64."""
+        """Return the words of cells `start` to `start + count - 1` of a table, shape (count,), uint64."""
         return _words(lambda block: self._key("cells", (table,), block), start, count)
 
     def rest(self, table: int, cell: int) -> int:
-        """65 more bits of a cell: a separate block of the cipher, under separate keys."""
+        """Return 65 more bits of a cell: a separate block of the cipher, under separate keys."""
         block, place = divmod(cell, BLOCKS_A_KEY)
         low, high = _keystream(self._key("ties", (table,), block), 0, 2 * place, 2).tolist()
         return int(high << 64 | low) >> 8 * _BLOCK - REST_BITS
 
     def stream(self, *place: int) -> WordStream:
-        """A stream from its beginning, whose keys are of this place alone."""
+        """Return a stream from its beginning, whose keys are for this place alone."""
         return WordStream(lambda block: self._key("stream", place, block))
 
     @cached_property
     def _key(self) -> Callable[[str, tuple[int, ...], int], algorithms.AES]:
-        """The key of a block: HKDF with no salt, extracted once, and expanded by one round of HMAC."""
-        extracted, context = hmac.digest(bytes(_KEY), self.seed, "sha256"), self.context
+        """Function that makes the key of a block: HKDF with no salt, extracted once, and expanded by one round of HMAC."""
+        extracted = hmac.digest(bytes(_KEY), self.seed, "sha256")
+        context = self.context
 
         @lru_cache(maxsize=4)
         def key(purpose: str, place: tuple[int, ...], block: int) -> algorithms.AES:
@@ -127,14 +128,17 @@ class DrawBits:
 
 
 def fresh_bits() -> DrawBits:
-    """Bits of a new seed, which nobody keeps: for audits, measurements and tests. Noise of a release has a sealed seed."""
+    """Return bits of a new seed, which is stored nowhere: for audits, measurements and tests.
+
+    Noise of a release has a sealed seed.
+    """
     return DrawBits(seed=os.urandom(_KEY))
 
 
 def encoded(*parts: str | int) -> bytes:
-    """Strings and whole numbers as JSON in UTF-8: other parts have another encoding.
+    """Return strings and whole numbers as JSON in UTF-8: different parts have different encodings.
 
-    Strings are in quotes and numbers are not, and surrogates are kept apart from the letters that two of them would be.
+    Strings are in quotes and numbers are not, and a pair of surrogates differs from the letter that it would encode.
     Raises InputError for parts of another type.
     """
     if not all(type(part) in (str, int) for part in parts):
@@ -143,18 +147,19 @@ def encoded(*parts: str | int) -> bytes:
 
 
 def _words(key: Callable[[int], algorithms.AES], start: int, count: int) -> Words:
-    """Words number `start` to `start + count - 1`, of which each key makes 2^21; shape (count,), uint64."""
+    """Return words number `start` to `start + count - 1`, of which each key makes 2^21; shape (count,), uint64."""
     parts = [np.empty(0, np.uint64)]
     while count:
         block, place = divmod(start, _WORDS_A_KEY)
         taken = min(count, _WORDS_A_KEY - place)
         parts.append(_keystream(key(block), 0, place, taken))
-        start, count = start + taken, count - taken
+        start += taken
+        count -= taken
     return parts[-1] if len(parts) <= 2 else np.concatenate(parts)
 
 
 def _keystream(key: algorithms.AES, first_block: int, start: int, count: int) -> Words:
-    """Words number `start` to `start + count - 1` of AES in counter mode from `first_block` on, little-endian."""
+    """Return words number `start` to `start + count - 1` of AES in counter mode from `first_block` on, little-endian."""
     block, skipped = divmod(start * _WORD, _BLOCK)
     counter = (first_block + block) % (1 << 8 * _BLOCK)
     cipher = Cipher(key, modes.CTR(counter.to_bytes(_BLOCK, "big"))).encryptor()
@@ -177,27 +182,29 @@ class KeyedBits:
     def __post_init__(self) -> None:
         if len(self.key) < _KEY:
             raise InputError(f"key of the {self.purpose} stream must have at least {_KEY} bytes")
-        derived = HKDF(
+        derivation = HKDF(
             algorithm=SHA256(), length=_KEY + _BLOCK, salt=None, info=b"marginweave/" + self.purpose.encode()
-        ).derive(self.key)
+        )
+        derived = derivation.derive(self.key)
         self._cipher_key = algorithms.AES(derived[:_KEY])
         self._first_block = int.from_bytes(derived[_KEY:], "big")
 
     def words_at(self, start: int, count: int) -> Words:
-        """Words number `start` to `start + count - 1` of the stream, shape (count,), uint64: independent of any chunking."""
+        """Return words number `start` to `start + count - 1`, shape (count,), uint64: the same in any chunking."""
         return _keystream(self._cipher_key, self._first_block, start, count)
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
-        """The word of each record and slot, whatever others are asked for; shape (records,), uint64.
+        """Return the word of each record and slot, whatever other words are read; shape (records,), uint64.
 
         AES-256 of first block xor (record, slot): one block of the cipher each, of which half is used. A purpose serves either
         this or the stream, never both.
         """
         blocks = np.empty((len(records), 2), "<u8")
-        low, high = self._first_block & (2**64 - 1), self._first_block >> 64
+        low = self._first_block & (2**64 - 1)
+        high = self._first_block >> 64
         blocks[:, 0] = np.asarray(records).astype(np.uint64) ^ np.uint64(low)
         blocks[:, 1] = np.asarray(slots).astype(np.uint64) ^ np.uint64(high)
-        # No pair occurs twice in what is enciphered as a whole: a pseudo-random function, no message.
+        # Each pair is enciphered alone, as a pseudo-random function: there is no message whose blocks could repeat.
         cipher = Cipher(self._cipher_key, modes.ECB()).encryptor()  # noqa: S305
         enciphered = cipher.update(blocks.tobytes())
         return np.frombuffer(enciphered, "<u8")[::2].astype(np.uint64)
@@ -205,11 +212,11 @@ class KeyedBits:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordWords:
-    """Words of the given records, each a function of the record's own number: the same in whatever block it stands."""
+    """Words of the given records, each a function of the record's own number: the same in whatever block the record is."""
 
     words: CellWords
     records: NDArray[np.int64]
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
-        """The word of each slot of the records that stand at the places `records` of these."""
+        """Return the word of each slot of the records at the places `records` of these."""
         return self.words.words_of(self.records[records], slots)

@@ -1,4 +1,4 @@
-"""Noise of cells that are zero, without visiting them: the same distribution as `add_noise` on each, and a threshold.
+"""Draws the noise of cells that are zero, without visiting them: the same distribution as `add_noise` on each, and a threshold.
 
 Of N zeros, each passes with p = P(X >= T), independently of all others. So the number that pass is Binomial(N, p); given it,
 every set of as many positions is equally likely; given the positions, the noise of each is that of X given X >= T (Cormode,
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -26,7 +27,7 @@ _CUT = 200
 
 @lru_cache(maxsize=16)
 def binomial_table(trials: int, probability: Fraction) -> CumulativeTable:
-    """The table of K ~ Binomial(n, p), in total variation at most (entries + 4) 2^-128 from it: below 2^-100.
+    """Return the table of K ~ Binomial(n, p), in total variation at most (entries + 4) 2^-128 from it: below 2^-100.
 
     From the mode m = floor((n + 1) p) outwards, P(k + 1) / P(k) = (n - k) p / ((k + 1)(1 - p)), p a fraction of integers:
     one product and one division in fixed point a step, each rounded down by less than 2^-320 of P(m). Probabilities fall
@@ -37,43 +38,51 @@ def binomial_table(trials: int, probability: Fraction) -> CumulativeTable:
     """
     if trials < 0 or not 0 <= probability < 1:
         raise InputError("trials must not be negative, and probability must lie in [0, 1)")
-    with_, without = probability.numerator, probability.denominator - probability.numerator
+    # p / (1 - p) = successes / failures
+    successes = probability.numerator
+    failures = probability.denominator - probability.numerator
     mode = int((trials + 1) * probability)
-    above, k, weight = [1 << _FRACTION], mode, 1 << _FRACTION
+    k = mode
+    weight = 1 << _FRACTION
+    above = [weight]
     while weight >> (_FRACTION - _CUT) and k < trials:
-        weight = weight * (trials - k) * with_ // ((k + 1) * without)
+        weight = weight * (trials - k) * successes // ((k + 1) * failures)
         above.append(weight)
         k += 1
-    below, k, weight = list[int](), mode, 1 << _FRACTION
+    k = mode
+    weight = 1 << _FRACTION
+    below: list[int] = []
     while weight >> (_FRACTION - _CUT) and k > 0:
-        weight = weight * k * without // ((trials - k + 1) * with_)
+        weight = weight * k * failures // ((trials - k + 1) * successes)
         below.append(weight)
         k -= 1
     weights = [*reversed(below), *above]
-    whole, running, cumulative = sum(weights), 0, []
-    for weight in weights:
-        running += weight
-        cumulative.append((running << BITS) // whole)
+    total = sum(weights)
+    cumulative = [(running << BITS) // total for running in accumulate(weights)]
     return CumulativeTable(first=k, cumulative=tuple(cumulative))
 
 
-# Positions are chosen block by block, in each of which about so many pass.
+# Positions are chosen block by block, in each of which about this many pass.
 _PASSING = 1 << 20
 _LONGEST = 1 << 62
 # Streams of a draw: which zeros pass, by block, and their noise, by table.
-_POSITIONS, _NOISE = 0, 1
+_POSITIONS = 0
+_NOISE = 1
 
 
 def passing_probability(threshold: int, sigma: Fraction) -> Fraction:
-    """P(X >= threshold), exactly as drawn: how likely a cell without records is released. DP: arithmetic on public numbers."""
+    """Return P(X >= threshold), exactly as drawn: how likely a cell without records is released.
+
+    DP: arithmetic on public numbers.
+    """
     return noise_table(sigma).upper_tail(threshold)
 
 
 def passing_zeros(cells: int, threshold: int, sigma: Fraction, bits: DrawBits) -> Iterator[tuple[int, Integers]]:
-    """Which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
+    """Yield which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
 
     Positions of cells that are no zeros, or no candidates at all, are for the caller to drop: whether a position passes is
-    independent of all others, so that the rest are as if only zeros had been there.
+    independent of all others, so that the remaining ones are as if only zeros had been there.
     DP: with the noise of the cells that occur, and `passing_noise`, that of `add_noise` on all of them.
 
     Args:
@@ -91,13 +100,14 @@ def passing_zeros(cells: int, threshold: int, sigma: Fraction, bits: DrawBits) -
         return
     block = min(_LONGEST, int(_PASSING / probability))
     for number, first in enumerate(range(0, cells, block)):
-        size, stream = min(block, cells - first), bits.stream(_POSITIONS, number)
+        size = min(block, cells - first)
+        stream = bits.stream(_POSITIONS, number)
         passing = binomial_table(size, probability).draw(stream)
         yield first, draw_positions(passing, size, stream)
 
 
 def passing_noise(count: int, threshold: int, sigma: Fraction, bits: DrawBits, table: int = 0) -> Integers:
-    """The noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
+    """Return the noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
 
     Each `table` has a separate stream. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
     """
@@ -124,10 +134,10 @@ def _check(threshold: int) -> None:
 
 @lru_cache(maxsize=4)
 def tail_table(threshold: int, sigma: Fraction) -> CumulativeTable:
-    """X given X >= threshold >= 1: entry i is 2^s (2^129 P(threshold <= X <= threshold + i)).
+    """Return the table of X given X >= threshold >= 1: entry i is 2^s (2^129 P(threshold <= X <= threshold + i)).
 
     s scales the last of them, before the sentinel 2^128, to at least 2^127: a uniform 128-bit integer below it selects with
-    exactly the probabilities of the noise table, and one that is not is drawn anew.
+    exactly the probabilities of the noise table, and one that is not is drawn again.
     """
     table = noise_table(sigma)
     if threshold > table.largest:

@@ -17,7 +17,7 @@ _KEYED = "tests/laws/test_keyed_noise.py::"
 _CHUNKS = _KEYED + "test_noise_does_not_depend_on_chunks"
 _OTHERS = _KEYED + "test_words_of_other_addresses_are_independent"
 
-_ADDED = "part + draw_signed(distribution, bits, table, start + first, len(part))"
+_DRAWN = "draw_signed(distribution, bits, table, start + first, len(chunk))"
 _SQUARED_NORM = 'stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)'
 
 FAULTS = (
@@ -59,15 +59,15 @@ FAULTS = (
     Fault(
         name="a tie of the first 63 bits is not settled by the rest",
         file="src/marginweave/mechanisms/noise_table.py",
-        text="found[tie] = table.reached(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
-        instead="found[tie] += 0 * rest(int(open_[tie]))",
+        text="entries[tie] = table.reached(int(top_bits[tie]) << REST_BITS | low)",
+        instead="entries[tie] += 0 * low",
         killed_by=("tests/unit/mechanisms/test_gaussian.py::test_draws_compare_all_128_bits",),
     ),
     Fault(
         name="noise is a float that is rounded",
         file="src/marginweave/mechanisms/gaussian.py",
-        text=_ADDED,
-        instead="part + np.rint(np.random.default_rng().normal(0, float(sigma), len(part))).astype(np.int64)",
+        text=_DRAWN,
+        instead="np.rint(np.random.default_rng().normal(0, float(sigma), len(chunk))).astype(np.int64)",
         killed_by=(_BITS, _SCAN),
     ),
     Fault(
@@ -87,15 +87,15 @@ FAULTS = (
     Fault(
         name="noise is used again at a retry",
         file="src/marginweave/mechanisms/gaussian.py",
-        text=_ADDED,
-        instead=f"part + vars(distribution).setdefault((start + first, len(part)), {_ADDED.removeprefix('part + ')})",
+        text=_DRAWN,
+        instead=f"vars(distribution).setdefault((start + first, len(chunk)), {_DRAWN})",
         killed_by=(_TWICE, _INDEPENDENT),
     ),
     Fault(
         name="noise is repeated from chunk to chunk of cells",
         file="src/marginweave/mechanisms/gaussian.py",
-        text=_ADDED,
-        instead=_ADDED.replace("start + first", "start"),
+        text=_DRAWN,
+        instead=_DRAWN.replace("start + first", "start"),
         killed_by=(_INDEPENDENT, _CHUNKS),
     ),
     Fault(
@@ -115,9 +115,9 @@ FAULTS = (
     Fault(
         name="Laplace noise has half its scale, and the check against OpenDP is gone",
         file="src/marginweave/mechanisms/laplace.py",
-        text="    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))\n"
+        text="    mechanism = _discrete_laplace(scale)\n"
         "    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:",
-        instead="    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)) / 2)\n"
+        instead="    mechanism = _discrete_laplace(scale / 2)\n"
         "    if Fraction(mechanism.map(l1_sensitivity(stability))) < 0:",
         killed_by=("tests/laws/test_laplace.py::test_the_noise_has_its_exact_distribution",),
     ),
@@ -194,9 +194,9 @@ FAULTS = (
     Fault(
         name="the score of the percentile is that of SDS",
         file="src/marginweave/mechanisms/percentile.py",
-        text="    return -np.maximum(0, np.maximum(wanted - upto[1:], upto[:-1] - wanted))",
+        text="    return -np.maximum(0, distances)",
         instead=(
-            "    held = upto // fraction.denominator\n"
+            "    held = up_to // fraction.denominator\n"
             "    at = int(np.searchsorted(held, wanted / fraction.denominator))\n"
             "    scores = np.where(histogram > 0, np.abs(held - held[at]), held[at])\n"
             "    scores[np.flatnonzero(histogram)[-1:]] = held[-1] - wanted // fraction.denominator\n"
@@ -218,8 +218,8 @@ FAULTS = (
     Fault(
         name="theta is ignored in the score of the percentile",
         file="src/marginweave/mechanisms/percentile.py",
-        text="return stability.records * one",
-        instead="return one",
+        text="return stability.records * moved",
+        instead="return moved",
         killed_by=(
             "tests/laws/test_percentile.py::test_choice_is_private_on_all_small_tables",
             "tests/laws/test_units.py::test_alike_rows_of_a_subject_attain_the_sensitivity_of_the_percentile",
