@@ -171,8 +171,11 @@ def spent_share(total: AccountTotal) -> float:
     """Return the largest spent share of a coordinate of the account's box; 1 if it admits nothing more."""
     if is_closed(total.account, total.spent):
         return 1.0
-    pairs = zip(coordinates(total.spent.cost), total.account.box.amounts, strict=True)
-    return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
+    shares = []
+    for spent, most in zip(coordinates(total.spent.cost), total.account.box.amounts, strict=True):
+        if most > 0:
+            shares.append(float(spent / most))
+    return max(shares, default=0.0)
 
 
 def account_sums(total: AccountTotal) -> AccountSums:
@@ -229,6 +232,7 @@ def coordinates(cost: Cost) -> tuple[Decimal, ...]:
 def _box_of_steps(cost: Cost, steps: int) -> Box:
     """Return the box of steps / 2^20 releases of this cost."""
     number = Decimal(steps) / 2**_STEPS
-    mu2, delta_add, epsilon, delta = (EXACT.multiply(amount, number) for amount in coordinates(cost))
+    amounts = [EXACT.multiply(amount, number) for amount in coordinates(cost)]
+    mu2, delta_add, epsilon, delta = amounts
     allowance = BasicAmount(epsilon=epsilon, delta=delta)
     return Box(mu2=mu2, delta_add=delta_add, allowance=allowance)

@@ -17,19 +17,23 @@ from marginweave.ledger.location import LedgerLocation
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
 from marginweave.ledger.verified import VerifiedRelease
 
+Row = dict[str, Any]  # the columns of EVENTS by name
+_ROW = EVENTS.c
 # Statements of every transaction of a run, built once: to build one takes longer than to run it.
 _COLUMNS = tuple(EVENTS.columns.keys())
-_OF_RELEASE = select(EVENTS).where(EVENTS.c.release == bindparam("release")).order_by(EVENTS.c.seq)
-_NEWEST = select(EVENTS).order_by(EVENTS.c.seq.desc()).limit(1)
-_HASHES = select(EVENTS.c.seq, EVENTS.c.row_hash).where(EVENTS.c.seq.in_(bindparam("numbers", expanding=True)))
-_NEWEST_CHECKPOINT = select(func.max(EVENTS.c.seq)).where(
-    EVENTS.c.account.is_(None), EVENTS.c.kind == EventKind.CHECKPOINT, EVENTS.c.draw.is_(None)
+_OF_RELEASE = select(EVENTS).where(_ROW.release == bindparam("release")).order_by(_ROW.seq)
+_NEWEST = select(EVENTS).order_by(_ROW.seq.desc()).limit(1)
+_HASHES = select(_ROW.seq, _ROW.row_hash).where(_ROW.seq.in_(bindparam("numbers", expanding=True)))
+_NEWEST_CHECKPOINT = select(func.max(_ROW.seq)).where(
+    _ROW.account.is_(None), _ROW.kind == EventKind.CHECKPOINT, _ROW.draw.is_(None)
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """The ledger inside one transaction. All rows that are read are authenticated, and all that are written are sealed.
+    """The ledger inside one transaction. Methods check the rows that they return, unless they say "unchecked".
+
+    All rows that are appended are sealed.
 
     `verified` has the releases that were read before, in this transaction or in earlier ones of the same process.
     """
@@ -37,7 +41,7 @@ class Journal:
     connection: Connection
     key: LedgerKey
     verified: dict[str, VerifiedRelease] = field(default_factory=dict)
-    written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
+    written: list[tuple[Table, list[Row]]] = field(default_factory=list)  # in this transaction, in order
 
     def release(self, release: str) -> ReleaseRecord:
         """Return the release of this id.
@@ -62,11 +66,11 @@ class Journal:
         """
         return self._verified_release(release).events
 
-    def release_rows(self, release: str) -> list[dict[str, Any]]:
+    def release_rows(self, release: str) -> list[Row]:
         """Return the rows of one release, oldest first, unchecked."""
         return self._read(_OF_RELEASE, release=release)
 
-    def all_rows(self) -> list[dict[str, Any]]:
+    def all_rows(self) -> list[Row]:
         """Return all rows, oldest first, with the whole chain checked; raises as `all_events`."""
         rows = self.rows_from(0)
         check_chain(rows, self.key)
@@ -91,39 +95,40 @@ class Journal:
 
     def length(self) -> int:
         """Return the number of the newest row, unchecked; 0 if there is none."""
-        return self.connection.scalar(select(func.max(EVENTS.c.seq))) or 0
+        return self.connection.scalar(select(func.max(_ROW.seq))) or 0
 
-    def rows_at(self, position: Position) -> list[dict[str, Any]]:
+    def rows_at(self, position: Position) -> list[Row]:
         """Return the row at a position, unchecked, as a list that is empty if it is missing."""
-        return self._rows(select(EVENTS).where(EVENTS.c.seq == position.seq))
+        return self._rows(select(EVENTS).where(_ROW.seq == position.seq))
 
-    def rows_since(self, releases: Collection[str]) -> list[dict[str, Any]]:
+    def rows_since(self, releases: Collection[str]) -> list[Row]:
         """Return all rows from the reservation of the first of these releases on, with their part of the chain checked.
 
         Raises:
             BudgetError: a row was changed, removed, inserted or moved since the first of these was reserved.
         """
-        first = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(EVENTS.c.release.in_(releases)))
+        reservation = select(func.min(_ROW.seq)).where(_ROW.release.in_(releases))
+        first = self.connection.scalar(reservation)
         rows = self.rows_from(first or 0)
         if rows:
             before = Position(rows[0]["seq"] - 1, rows[0]["prev_hash"])
             check_chain(rows, self.key, before)
         return rows
 
-    def rows_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def rows_of(self, numbers: Sequence[int]) -> list[Row]:
         """Return the rows with these numbers, oldest first, each checked by its seal.
 
         Raises:
             BudgetError: one was changed or removed.
         """
-        rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
+        rows = self._rows(select(EVENTS).where(_ROW.seq.in_(numbers)))
         present = {row["seq"] for row in rows}
         missing = sorted({*numbers} - present)
         if missing:
             raise BudgetError(f"the ledger is broken: row {missing[0]} is missing")
         return self._checked(rows)
 
-    def checkpoint(self) -> dict[str, Any] | None:
+    def checkpoint(self) -> Row | None:
         """Return the newest checkpoint, or None if there is none.
 
         Raises:
@@ -138,27 +143,25 @@ class Journal:
         """Return the number of the newest checkpoint, unchecked; 0 if there is none."""
         return self.connection.scalar(_NEWEST_CHECKPOINT) or 0
 
-    def account_rows(
-        self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
-    ) -> list[dict[str, Any]]:
+    def account_rows(self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0) -> list[Row]:
         """Return the rows of these kinds about these accounts and their releases, but no draw, each checked by its seal.
 
         Raises:
             BudgetError: one was changed.
         """
         conditions = (
-            EVENTS.c.account.in_(accounts),
-            EVENTS.c.kind.in_(kinds),
-            EVENTS.c.draw.is_(None),
-            EVENTS.c.seq > after,
+            _ROW.account.in_(accounts),
+            _ROW.kind.in_(kinds),
+            _ROW.draw.is_(None),
+            _ROW.seq > after,
         )
         rows = self._rows(select(EVENTS).where(*conditions))
         return self._checked(rows)
 
     def newest_of(self, account: str, kinds: Collection[EventKind]) -> int:
         """Return the number of the newest row of these kinds about an account, its releases and draws; 0 for none."""
-        newest = select(func.max(EVENTS.c.seq))
-        newest = newest.where(EVENTS.c.account == account, EVENTS.c.kind.in_(kinds))
+        newest = select(func.max(_ROW.seq))
+        newest = newest.where(_ROW.account == account, _ROW.kind.in_(kinds))
         return self.connection.scalar(newest) or 0
 
     def newest_releases(self, account: str, most: int) -> list[ReleaseRecord]:
@@ -167,11 +170,11 @@ class Journal:
         rows = self.rows_of(numbers)
         return [self.release(row["release"]) for row in rows]
 
-    def rows_from(self, seq: int) -> list[dict[str, Any]]:
+    def rows_from(self, seq: int) -> list[Row]:
         """Return the rows from number `seq` on, oldest first, unchecked."""
-        return self._rows(select(EVENTS).where(EVENTS.c.seq >= seq))
+        return self._rows(select(EVENTS).where(_ROW.seq >= seq))
 
-    def newest_row(self) -> dict[str, Any]:
+    def newest_row(self) -> Row:
         """Return the newest row, checked by its seal.
 
         Raises:
@@ -206,7 +209,7 @@ class Journal:
         self.append(entry)
 
     @property
-    def written_events(self) -> list[dict[str, Any]]:
+    def written_events(self) -> list[Row]:
         """Rows that this transaction has written, in order."""
         event_rows = []
         for table, rows in self.written:
@@ -214,12 +217,12 @@ class Journal:
                 event_rows += rows
         return event_rows
 
-    def _insert(self, table: Table, rows: list[dict[str, Any]]) -> None:
+    def _insert(self, table: Table, rows: list[Row]) -> None:
         """Insert rows into a table, and note them as `written`."""
         self.written.append((table, rows))
         self.connection.execute(insert(table), rows)
 
-    def _newest(self) -> dict[str, Any] | None:
+    def _newest(self) -> Row | None:
         """Return the newest row, checked by its seal, or None if there is none."""
         rows = self._read(_NEWEST)
         if not rows:
@@ -236,22 +239,22 @@ class Journal:
 
     def _newest_numbers(self, account: str, kind: EventKind, most: int) -> list[int]:
         """Return the numbers of the newest rows of a kind about an account and its releases, but no draw, at most `most`."""
-        numbers = select(EVENTS.c.seq)
-        numbers = numbers.where(EVENTS.c.account == account, EVENTS.c.kind == kind, EVENTS.c.draw.is_(None))
-        numbers = numbers.order_by(EVENTS.c.seq.desc()).limit(most)
+        numbers = select(_ROW.seq)
+        numbers = numbers.where(_ROW.account == account, _ROW.kind == kind, _ROW.draw.is_(None))
+        numbers = numbers.order_by(_ROW.seq.desc()).limit(most)
         return [*self.connection.scalars(numbers)]
 
-    def _checked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _checked(self, rows: list[Row]) -> list[Row]:
         """Return `rows`, each checked by its seal."""
         for row in rows:
             check_row(row, self.key)
         return rows
 
-    def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
+    def _rows(self, query: Select[Any]) -> list[Row]:
         """Return the rows that a query of whole rows finds, oldest first."""
-        return self._read(query.order_by(EVENTS.c.seq))
+        return self._read(query.order_by(_ROW.seq))
 
-    def _read(self, query: Select[Any], **values: str) -> list[dict[str, Any]]:
+    def _read(self, query: Select[Any], **values: str) -> list[Row]:
         """Return the rows that a query of whole rows finds, in its order."""
         rows = self.connection.execute(query, values).all()
         return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
@@ -306,8 +309,8 @@ def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost
     for _ in PAUSES:
         try:
             with connected(engine, location, writing=True) as connection:
-                hashes = select(EVENTS.c.row_hash).order_by(EVENTS.c.seq.desc())
-                last = hashes.where(EVENTS.c.seq == rows[-1]["seq"])
+                hashes = select(_ROW.row_hash).order_by(_ROW.seq.desc())
+                last = hashes.where(_ROW.seq == rows[-1]["seq"])
                 if connection.scalar(last) == rows[-1]["row_hash"]:
                     return
                 newest_hash = connection.scalar(hashes.limit(1)) or GENESIS

@@ -153,12 +153,14 @@ class _Additions:
         So are the draws that one of `runs` has made, and that an old copy of the ledger has returned.
         """
         for record in list(self.releases.values()):
-            self._lose(record, [draw.name for draw in record.draws if draw.state == State.RESERVED])
+            reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
+            self._lose(record, reserved)
         for run in runs:
             record = self.releases.get(run.manifest.release)
             if record is not None:
                 returned = [draw.name for draw in record.draws if draw.state == State.RETURNED]
-                self._lose(record, [name for name in returned if name in run.forgotten])
+                forgotten = [name for name in returned if name in run.forgotten]
+                self._lose(record, forgotten)
 
     def add_reconciled_row(
         self, account: Account, other_homes: OtherHomes | None, missing: Iterable[Row], homes: int, actor: str
@@ -180,7 +182,8 @@ class _Additions:
             body["passed"] = passed
         if other_homes is not None:
             body |= other_homes.facts
-        self._add(Event(kind=EventKind.RECONCILED, actor=actor, created=self.moment, account=name, body=body))
+        row = Event(kind=EventKind.RECONCILED, actor=actor, created=self.moment, account=name, body=body)
+        self._add(row)
 
     def _lose(self, record: ReleaseRecord, draws: Iterable[str]) -> None:
         """Bring these draws of a release to CHARGED_LOST."""
@@ -233,7 +236,8 @@ def _missing_rows(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]
             _check_signed(row, journal.key, sighting)
             if row["row_hash"] not in hashes and row["kind"] != EventKind.CHECKPOINT:  # a checkpoint charges nothing
                 missing[row["row_hash"]] = row
-    return tuple(sorted(missing.values(), key=lambda row: (row["seq"], row["row_hash"])))
+    in_order = sorted(missing.values(), key=lambda row: (row["seq"], row["row_hash"]))
+    return tuple(in_order)
 
 
 def _note_newest(ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row) -> None:

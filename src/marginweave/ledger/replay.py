@@ -1,4 +1,4 @@
-"""The rules of the ledger, applied to its rows one after the other: what the writer should have refused is found."""
+"""Applies the rules of the ledger to its rows, one after the other, and refuses a row that the writer should have refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Standing(NamedTuple):
-    """An account and its sums, as they are from row number `seq` on."""
+    """An account and its sums from row number `seq` on."""
 
     seq: int
     account: Account
@@ -30,9 +30,9 @@ class Standing(NamedTuple):
 
 @dataclass
 class Replay:
-    """Accounts and releases as the rows up to now leave them; `step` checks the next row and takes it.
+    """Accounts and releases after the rows that were taken; `step` checks the next row and takes it.
 
-    `opened` has the row that opened each account, `course` each account and its sums, from a row on.
+    `opened` has the row that opened each account, `course` the states of each account and its sums.
     """
 
     accounts: dict[str, Account] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Replay:
         """Take row number `seq`.
 
         Raises:
-            AuditError: the row says what no ledger would have written.
+            AuditError: no ledger would have written the row.
         """
         try:
             self._take(seq, event)
@@ -70,6 +70,7 @@ class Replay:
                 raise AuditError(f"release {record.release} corrects {old.release}, and no row says so of that one")
 
     def _take(self, seq: int, event: Event) -> None:
+        """Check the next row by its kind, and note its account's state if it changes."""
         _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
         reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
         _expect(reserving or not self._expected, "it is in the middle of a reservation")
@@ -88,26 +89,29 @@ class Replay:
                 self._change_release(event)
         name = event.account or ""
         if name in self.accounts:
-            now = Standing(seq, self.accounts[name], self._spent[name])
-            before = self.course.setdefault(name, [])
-            if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
-                before.append(now)
+            standing = Standing(seq, self.accounts[name], self._spent[name])
+            course = self.course.setdefault(name, [])
+            latest = course[-1] if course else None
+            if latest is None or latest.account is not standing.account or latest.spent is not standing.spent:
+                course.append(standing)
 
     def _totals(self) -> dict[str, Totals]:
-        """What a checkpoint has to say here, with the sums of periods added up release by release."""
-        found = {}
+        """Return the totals that a checkpoint must have here, with the sums of periods added up release by release."""
+        totals = {}
         for name, account in self.accounts.items():
-            own = [record for record in self.releases.values() if account.policy and record.dataset == name]
-            latest = max((record.created for record in own), default=None)
+            policy = account.policy
+            records = [record for record in self.releases.values() if policy and record.dataset == name]
+            latest = max((record.created for record in records), default=None)
             period: dict[str, Any] = {}
-            if account.policy is not None and latest is not None:
-                in_period = period_spent(account.policy, name, own, latest)
-                period = {"start": account.policy.start(latest), "in_period": in_period}
-            found[name] = Totals(rows=tuple(self._rows[name]), spent=self._spent[name], **period)
-        return found
+            if policy is not None and latest is not None:
+                in_period = period_spent(policy, name, records, latest)
+                period = {"start": policy.start(latest), "in_period": in_period}
+            rows = tuple(self._rows[name])
+            totals[name] = Totals(rows=rows, spent=self._spent[name], **period)
+        return totals
 
     def _change_account(self, seq: int, event: Event) -> None:
-        """The account as `event` leaves it; the first row of an account opens it."""
+        """Take a row about an account; its first row opens it."""
         name = event.account or ""
         opening = event.kind == EventKind.OPENED
         _expect(not opening or name not in self.accounts, f"account {name} is open already")
@@ -120,7 +124,7 @@ class Replay:
         self._rows[name].append(seq)
 
     def _change_release(self, event: Event) -> None:
-        """The release as `event` leaves it, and its account's sums where the charge becomes another one."""
+        """Take a row about a release, and update the sums of its account if the charge changes."""
         record = self._release(event)
         match event.kind:
             case EventKind.LEASED:
@@ -140,15 +144,20 @@ class Replay:
             case kind if kind in MOVES:
                 _check_move(record, event)
         after = self.releases[record.release] = release_with(record, event) or record
-        draw, moved = record.draw(event.draw or ""), after.draw(event.draw or "")
-        if draw is not None and moved is not None and (draw.state in CHARGED) != (moved.state in CHARGED):
+        draw_before = record.draw(event.draw or "")
+        draw_after = after.draw(event.draw or "")
+        if draw_before is None or draw_after is None:
+            return
+        if (draw_before.state in CHARGED) != (draw_after.state in CHARGED):
             self._spent[record.dataset] = self._spent[record.dataset].with_release(after, record)
 
     def _reserve(self, event: Event) -> None:
+        """Take a RESERVED row, of a release or of one of its draws."""
         if event.draw is not None:
             self._reserve_draw(event, event.draw)
             return
-        account, record = self._account(event), release_of([event])
+        account = self._account(event)
+        record = release_of([event])
         if record is None:
             raise AuditError("it reserves nothing")
         _expect(record.release not in self.releases, f"release {record.release} was reserved before")
@@ -158,18 +167,23 @@ class Replay:
             _expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
         self._check_correction(record)
         names = [draw["name"] for draw in event.body["draws"]]
-        _expect_none(stated_fault(BasicAmount(epsilon=record.epsilon, delta=record.delta), names))
-        self._reserving, self._expected = record.release, set(record.planned)
+        statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
+        _expect_none(stated_fault(statement, names))
+        self._reserving = record.release
+        self._expected = set(record.planned)
         self.releases[record.release] = record
 
     def _check_correction(self, record: ReleaseRecord) -> None:
+        """Refuse a correction of a release that is not published in the account, or is corrected already."""
         name = record.supersedes
         old = self.releases.get(name or "")
-        fits = old is not None and old.dataset == record.dataset and bool(old.outputs) and old.superseded_by is None
+        is_published = old is not None and old.dataset == record.dataset and bool(old.outputs)
+        fits = is_published and old is not None and old.superseded_by is None
         fault = f"it supersedes {name}, which is no published release of its account, or is superseded"
         _expect(fits or name is None, fault)
 
     def _reserve_draw(self, event: Event, name: str) -> None:
+        """Take the RESERVED row of a draw; the last one of a release charges its account."""
         record = self._release(event)
         _expect(name in self._expected, f"draw {name} is not in the plan, or was reserved before")
         _expect(event.cost is not None, f"draw {name} has no cost")
@@ -178,12 +192,12 @@ class Replay:
         if self._expected:
             return
         self._reserving = None
-        if not _is_late(event):  # else it was drawn already, or may have been: a charge that nobody is asked about
+        if not _is_late(event):  # else it may have been drawn already, and is charged in any case
             self._check_charge(record)
         self._spent[record.dataset] = self._spent[record.dataset].with_release(record)
 
     def _check_charge(self, record: ReleaseRecord) -> None:
-        """The account's total with a new release in it, against its cap at this point in time."""
+        """Refuse a release that its account did not admit at this row."""
         statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
         reserved = {draw.name: draw for draw in record.draws}
         planned = [reserved[name] for name in record.planned if name in reserved]
@@ -196,6 +210,7 @@ class Replay:
         _expect(fits, f"with release {record.release}, account {account.dataset} is over its cap")
 
     def _check_lease(self, record: ReleaseRecord, event: Event) -> None:
+        """Refuse a lease of an ended release, or one that was taken before."""
         lease = event.lease or ""
         _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
         _expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
@@ -203,10 +218,12 @@ class Replay:
         self._leases.add((record.release, lease))
 
     def _account(self, event: Event) -> Account:
+        """Return the account that a row is about, or refuse the row."""
         _expect(event.account in self.accounts, f"account {event.account} is not open")
         return self.accounts[event.account or ""]
 
     def _release(self, event: Event) -> ReleaseRecord:
+        """Return the release that a row is about, or refuse the row."""
         _expect(event.release in self.releases, f"release {event.release} was never reserved")
         record = self.releases[event.release or ""]
         _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
@@ -214,17 +231,21 @@ class Replay:
 
 
 def _expect(holds: bool, fault: str) -> None:
-    """Refuse a row with the words of `fault` where something does not hold."""
+    """Refuse a row with the message `fault` unless `holds`."""
     if not holds:
         raise AuditError(fault)
 
 
 def _expect_none(fault: str | None) -> None:
+    """Refuse a row with the message `fault` if there is one."""
     _expect(fault is None, fault or "")
 
 
 def _check_move(record: ReleaseRecord, event: Event) -> None:
-    target, draw, late = event.kind, record.draw(event.draw or ""), _is_late(event)
+    """Refuse a transition of a draw that does not exist, or that its lease does not permit."""
+    target = event.kind
+    draw = record.draw(event.draw or "")
+    late = _is_late(event)
     if draw is None:
         raise AuditError(f"draw {event.draw} was never reserved")
     _expect(event.cost is None, f"draw {draw.name} is charged twice")
@@ -232,20 +253,23 @@ def _check_move(record: ReleaseRecord, event: Event) -> None:
     _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
     if target == State.DRAWN:
         _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
-        by, what = event.lease, "begun"
+        moving_lease = event.lease
+        verb = "begun"
     else:
-        by, what = event.body.get("by", event.lease), "ended"
-        own = target == State.RETURNED or event.lease == draw.lease
-        _expect(own, f"draw {draw.name} was begun under another lease")
-    current = late or target == State.RETURNED or record.lease in {None, by}
-    _expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
-    digested = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
-    _expect(digested, f"draw {draw.name} is committed without a digest")
+        moving_lease = event.body.get("by", event.lease)
+        verb = "ended"
+        same_lease = target == State.RETURNED or event.lease == draw.lease
+        _expect(same_lease, f"draw {draw.name} was begun under another lease")
+    is_current = late or target == State.RETURNED or record.lease in {None, moving_lease}
+    _expect(is_current, f"draw {draw.name} is {verb} by an attempt that was taken over")
+    has_digest = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
+    _expect(has_digest, f"draw {draw.name} is committed without a digest")
 
 
 def _check_outputs(record: ReleaseRecord, event: Event) -> None:
-    """What a row submits or publishes: files with digests, of a release all draws of which have ended."""
-    outputs, pending = dict(event.body["outputs"]), ", ".join(record.pending)
+    """Refuse a submission or publication without digests, with pending draws, or against the rules of approval."""
+    outputs = dict(event.body["outputs"])
+    pending = ", ".join(record.pending)
     _expect(not pending, f"release {record.release} is published with draws unsettled: {pending}")
     _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
     if event.kind == EventKind.SUBMITTED:
@@ -257,5 +281,5 @@ def _check_outputs(record: ReleaseRecord, event: Event) -> None:
 
 
 def _is_late(event: Event) -> bool:
-    """Whether a reconciliation wrote the row: what it adds was signed by the ledger before, or is charged for safety."""
+    """Return whether a reconciliation wrote the row: the ledger signed it before, or it is charged for safety."""
     return bool(event.body.keys() & {"adopted", "reconciled"})

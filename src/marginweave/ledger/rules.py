@@ -1,4 +1,4 @@
-"""What an account and its policy must be, and what they say of releases: when one is reserved, forecast, or audited.
+"""Checks accounts and policies, and applies them to a release that is reserved, forecast or audited.
 
 Pure functions of the ledger's rows and a point in time.
 """
@@ -22,9 +22,9 @@ _LAST_DIGITS = Decimal("1e-9")
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodForecast:
-    """What a policy says of one more release: what the period has spent without it and with it, and from when it fits.
+    """The forecast of a policy for one more release: epsilon of the period `before` and `after` it, and when it fits.
 
-    `fits_from` is None where the release alone is more than the policy allows in any period.
+    `fits_from` is None if the release exceeds the policy even in an empty period.
     """
 
     policy: Policy
@@ -36,13 +36,13 @@ class PeriodForecast:
 
 
 def policy_fault(policy: Policy | None, cap: BasicAmount) -> str | None:
-    """Why a policy cannot stand beside a cap, or None: it is a part of it, or there is none."""
+    """Return why a policy does not fit a cap, or None: it must be a part of the cap, or missing."""
     if policy is None:
         return None
     amount = BasicAmount(epsilon=policy.epsilon, delta=policy.delta)
-    finite = policy.epsilon.is_finite() and policy.delta.is_finite()
-    part = finite and policy.epsilon > 0 and policy.delta >= 0 and amount.within(cap)
-    if part and bool(policy.delta) == bool(cap.delta):
+    is_finite = policy.epsilon.is_finite() and policy.delta.is_finite()
+    is_part = is_finite and policy.epsilon > 0 and policy.delta >= 0 and amount.within(cap)
+    if is_part and bool(policy.delta) == bool(cap.delta):
         return None
     return (
         f"per {policy.per} (epsilon {float(policy.epsilon):g}, delta {float(policy.delta):g}) must have a positive epsilon of "
@@ -51,25 +51,29 @@ def policy_fault(policy: Policy | None, cap: BasicAmount) -> str | None:
 
 
 def account_fault(account: Account, before: Account | None = None) -> str | None:
-    """Why an account, as a row leaves it that it had `before`, is none that a ledger writes; None for nothing."""
-    cap, box = account.cap, account.box
+    """Return why no ledger writes a row that turns the account `before` into `account`, or None."""
+    cap = account.cap
+    box = account.box
     if not (cap.epsilon.is_finite() and cap.epsilon > 0 and 0 <= cap.delta < 1):
         return "the cap is no (epsilon, delta)"
     fault = policy_fault(account.policy, cap) or box_fault(box, cap)
     if fault is not None or before is None or not before.delta:
         return fault
-    is_aside = account.unaccounted.within(before.box.allowance)
-    rest = cap if is_aside else cap - account.unaccounted  # of what is set aside now nothing is left for releases
-    if not before.cap.within(rest):
+    available = cap
+    if not account.unaccounted.within(before.box.allowance):
+        available = cap - account.unaccounted  # set aside by this row, so that releases cannot use it
+    if not before.cap.within(available):
         return None
-    pairs = zip(before.box.amounts, box.amounts, strict=True)  # a last digit may differ, on another machine
-    grows = all(less <= more * (1 + _LAST_DIGITS) for less, more in pairs)
-    return None if grows else "a cap is raised and its box becomes smaller"
+    for amount_before, amount in zip(before.box.amounts, box.amounts, strict=True):
+        if not amount_before <= amount * (1 + _LAST_DIGITS):  # last digits may differ on another machine
+            return "a cap is raised and its box becomes smaller"
+    return None
 
 
 def period_spent(policy: Policy, dataset: str, releases: Iterable[ReleaseRecord], moment: datetime) -> Spent:
-    """What the releases of an account have spent that were reserved in the period that `moment` is in."""
-    start, spent = policy.start(moment), Spent()
+    """Return the sums over the releases of an account that were reserved in the period that `moment` is in."""
+    start = policy.start(moment)
+    spent = Spent()
     for record in releases:
         if record.dataset == dataset and policy.start(record.created) == start:
             spent = spent.with_release(record)
@@ -77,7 +81,7 @@ def period_spent(policy: Policy, dataset: str, releases: Iterable[ReleaseRecord]
 
 
 def period_epsilon(policy: Policy, spent: Spent) -> float:
-    """Epsilon at the policy's delta of what was spent in a period, by the tightest valid composition.
+    """Return epsilon at the policy's delta of what was spent in a period, by the tightest valid composition.
 
     No filter, as a policy is no guarantee. DP: arithmetic on public numbers.
     """
@@ -85,9 +89,9 @@ def period_epsilon(policy: Policy, spent: Spent) -> float:
 
 
 def period_forecast(account: Account, spent: Spent, plan: ChargedPlan, moment: datetime) -> PeriodForecast | None:
-    """What the account's policy says at `moment` of one more release of `plan`; None without policy.
+    """Return the forecast of the account's policy at `moment` for one more release of `plan`; None without a policy.
 
-    `spent` is what the releases of this period have.
+    `spent` has the sums over the releases of this period.
 
     The period's total with the release is compared with the policy by <=, as doubles, so that a release alone fits a policy
     equal to its own (epsilon, delta).
@@ -95,22 +99,27 @@ def period_forecast(account: Account, spent: Spent, plan: ChargedPlan, moment: d
     policy = account.policy
     if policy is None:
         return None
-    cost, statement = plan.cost, plan.statement
-    after = period_epsilon(policy, spent.with_charge(cost, statement))
     bound = float(policy.epsilon)
-    fits, alone = after <= bound, period_epsilon(policy, Spent().with_charge(cost, statement)) <= bound
+    after = period_epsilon(policy, spent.with_charge(plan.cost, plan.statement))
+    in_empty_period = period_epsilon(policy, Spent().with_charge(plan.cost, plan.statement))
+    fits = after <= bound
+    fits_from = None
+    if fits:
+        fits_from = policy.start(moment)
+    elif in_empty_period <= bound:
+        fits_from = policy.following(moment)
     return PeriodForecast(
         policy=policy,
         start=policy.start(moment),
         before=period_epsilon(policy, spent),
         after=after,
         fits=fits,
-        fits_from=policy.start(moment) if fits else policy.following(moment) if alone else None,
+        fits_from=fits_from,
     )
 
 
 def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[ReleaseRecord]) -> str | None:
-    """What the account's releases of one period cost together, the new one among them, against its policy then."""
+    """Return why the account's releases in the period of `record` exceed its policy with `record` among them, or None."""
     policy = account.policy
     if policy is None:
         return None
@@ -120,7 +129,7 @@ def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[R
 
 
 def runs_a_period(policy: Policy, spent: Spent, plan: ChargedPlan, most: int) -> int:
-    """How many releases of `plan`, up to `most`, fit into a period that has `spent` so much already.
+    """Return how many releases of `plan`, up to `most`, fit into a period in which `spent` was spent already.
 
     DP: arithmetic on public numbers.
     """

@@ -1,7 +1,7 @@
-"""What admission needs of the ledger: accounts and sums, continued from the newest checkpoint of the chain.
+"""Computes the accounts and sums that admission needs, from the newest checkpoint of the chain on.
 
-A checkpoint is a row like every other, sealed and chained, with the sums as the rows before it leave them. Whoever reads from
-one on sees every row behind it; the sums themselves are computed again from the first row by `marginweave ledger verify`.
+A checkpoint is a row like every other, sealed and chained, with the sums over the rows before it. A reader that starts there
+reads every row after it; `marginweave ledger verify` computes the sums themselves again from the first row.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ EVERY = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """What a checkpoint says of one account: the numbers of the rows about it, what is spent, and of the newest period.
+    """The totals of one account in a checkpoint: numbers of the rows about it, its sums, and those of the newest period.
 
-    `start` and `in_period` are of the account's policy; there is none without a policy, or before the first release.
+    `start` and `in_period` are of the newest period of the account's policy; `start` is None without a policy, or before the
+    first release.
     """
 
     rows: tuple[int, ...] = ()
@@ -39,37 +40,45 @@ class Totals:
     in_period: Spent = field(default_factory=Spent)
 
     def with_release(self, policy: Policy | None, record: ReleaseRecord, before: ReleaseRecord | None) -> Totals:
-        """The totals with one more release, or with one that was counted as `before` until now."""
-        spent, start, in_period = self.spent.with_release(record, before), self.start, self.in_period
-        own = None if policy is None else policy.start(record.created)
-        if own is not None and (start is None or own > start):
-            start, in_period = own, Spent()
-        if own is not None and own == start:
+        """Return the totals with one more release, or with a new `record` of a release that was counted as `before`."""
+        spent = self.spent.with_release(record, before)
+        if policy is None:
+            return replace(self, spent=spent)
+        start = self.start
+        in_period = self.in_period
+        release_start = policy.start(record.created)
+        if start is None or release_start > start:
+            start = release_start
+            in_period = Spent()
+        if release_start == start:
             in_period = in_period.with_release(record, before)
         return Totals(rows=self.rows, spent=spent, start=start, in_period=in_period)
 
     @property
     def body(self) -> dict[str, Any]:
-        """As (part of) the body of a row."""
-        period = {} if self.start is None else {"start": self.start.isoformat(), "period": _spent_body(self.in_period)}
-        return {"rows": list(self.rows), "spent": _spent_body(self.spent), **period}
+        """Part of the body of a checkpoint."""
+        body: dict[str, Any] = {"rows": list(self.rows), "spent": _spent_body(self.spent)}
+        if self.start is not None:
+            body["start"] = self.start.isoformat()
+            body["period"] = _spent_body(self.in_period)
+        return body
 
     @classmethod
     def of_body(cls, body: Mapping[str, Any]) -> Totals:
-        """The totals that `body` wrote."""
+        """Return the totals that `body` wrote."""
         totals = cls(rows=tuple(body["rows"]), spent=_spent(body["spent"]))
         if "start" not in body:
             return totals
-        start, period = date.fromisoformat(body["start"]), _spent(body["period"])
-        return cls(rows=totals.rows, spent=totals.spent, start=start, in_period=period)
+        start = date.fromisoformat(body["start"])
+        return replace(totals, start=start, in_period=_spent(body["period"]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
     """Accounts and their totals as of the row at `position`, read from the first row or from a checkpoint on.
 
-    Both ways give the same sums, as they are exact. Rows from before the checkpoint are not read: one of them that is changed
-    or removed changes no sum, and is found by `Ledger.verify`.
+    Both ways give the same sums, as they are exact. Rows before the checkpoint are not read: if one of them is changed or
+    removed, no sum changes, and `Ledger.verify` finds it.
     """
 
     position: Position = field(default_factory=Position)
@@ -77,28 +86,31 @@ class Sums:
     totals: Mapping[str, Totals] = field(default_factory=dict)  # by dataset
 
     def spent_of(self, dataset: str) -> Spent:
-        """The sums over the releases of one account."""
+        """Return the sums over the releases of one account."""
         return self.totals.get(dataset, Totals()).spent
 
     def period_spent(self, account: Account, moment: datetime, journal: Journal) -> Spent:
-        """What the releases of an account have spent that were reserved in the period that `moment` is in.
+        """Return the sums over the releases of an account that were reserved in the period that `moment` is in.
 
-        All rows of `journal` are read where that is an earlier period than the newest release is in.
+        If that is an earlier period than that of the newest release, all rows of `journal` are read.
         """
-        policy, totals = account.policy, self.totals.get(account.dataset, Totals())
+        policy = account.policy
+        totals = self.totals.get(account.dataset, Totals())
         if policy is None or totals.start is None or policy.start(moment) > totals.start:
             return Spent()
         if policy.start(moment) == totals.start:
             return totals.in_period
-        return period_spent(policy, account.dataset, releases_of(journal.all_events()).values(), moment)
+        releases = releases_of(journal.all_events())
+        return period_spent(policy, account.dataset, releases.values(), moment)
 
     @property
     def row(self) -> Event:
-        """The checkpoint that says so."""
-        return Event(kind=EventKind.CHECKPOINT, body={name: totals.body for name, totals in self.totals.items()})
+        """Checkpoint with these sums."""
+        body = {name: totals.body for name, totals in self.totals.items()}
+        return Event(kind=EventKind.CHECKPOINT, body=body)
 
     def of(self, journal: Journal) -> Sums:
-        """The sums inside the transaction of `journal`; only rows behind these, or behind the newest checkpoint, are read.
+        """Return the sums in the transaction of `journal`; only rows after these, or after the newest checkpoint, are read.
 
         Raises:
             BudgetError: one of these rows was changed, removed, inserted or moved, the key is wrong, or the newest row of
@@ -112,88 +124,111 @@ class Sums:
                 start = newest
         rows = check_known_row(journal.rows_from(start.position.seq), start.position, journal)
         if start.position.seq and any(needs_all(event_of(row)) for row in rows):
-            start, rows = Sums(), journal.rows_from(0)
+            start = Sums()
+            rows = journal.rows_from(0)
         position = check_chain(rows, journal.key, start.position)
         events = [(row["seq"], event_of(row)) for row in rows]
-        known = _known(journal, start.position.seq, [event for _, event in events])
-        accounts, totals = _with(start.accounts, start.totals, events, known)
+        earlier = _earlier_releases(journal, start.position.seq, [event for _, event in events])
+        accounts, totals = _with_events(start.accounts, start.totals, events, earlier)
         return Sums(position=position, accounts=accounts, totals=totals)
 
 
-def _known(journal: Journal, seq: int, events: Iterable[Event]) -> dict[str, ReleaseRecord]:
-    """The releases, as of row `seq`, of which `events` behind it give something back: their history is checked whole."""
-    own = [event for event in events if event.kind in {EventKind.RESERVED, EventKind.RETURNED}]
-    reserved = {event.release for event in own if event.kind == EventKind.RESERVED}
-    names = {event.release for event in own if event.release is not None} - reserved
+def _earlier_releases(journal: Journal, seq: int, events: Iterable[Event]) -> dict[str, ReleaseRecord]:
+    """Return, as of row `seq`, the releases of which `events` after it return draws; all of their history is checked."""
+    reserved = set()
+    returned = set()
+    for event in events:
+        if event.kind == EventKind.RESERVED:
+            reserved.add(event.release)
+        elif event.kind == EventKind.RETURNED and event.release is not None:
+            returned.add(event.release)
+    names = returned - reserved
     history = journal.rows_since(names) if names and seq else []
-    return releases_of(event_of(row) for row in history if row["release"] in names and row["seq"] <= seq)
+    rows = [row for row in history if row["release"] in names and row["seq"] <= seq]
+    return releases_of(map(event_of, rows))
 
 
-def _with(
+def _with_events(
     accounts: Mapping[str, Account],
     totals: Mapping[str, Totals],
-    events: Sequence[tuple[int, Event]],
-    known: Mapping[str, ReleaseRecord],
+    numbered_events: Sequence[tuple[int, Event]],
+    earlier: Mapping[str, ReleaseRecord],
 ) -> tuple[dict[str, Account], dict[str, Totals]]:
-    """Accounts and totals with `events`, by their numbers; other releases than these and `known` are charged as they were."""
-    accounts, changed = accounts_of((event for _, event in events), accounts), dict(totals)
-    for seq, event in events:
+    """Return accounts and totals after `numbered_events`.
+
+    The charges of releases change that are reserved by these events, or are in `earlier`; all other charges stay.
+    """
+    events = [event for _, event in numbered_events]
+    accounts = accounts_of(events, accounts)
+    changed = dict(totals)
+    for seq, event in numbered_events:
         if event.account is not None and event.kind in ACCOUNT_ROWS:
             before = changed.get(event.account, Totals())
             changed[event.account] = replace(before, rows=(*before.rows, seq))
-    releases = releases_of((event for _, event in events), known)
-    for name in dict.fromkeys(event.release for _, event in events if event.release in releases):
+    releases = releases_of(events, earlier)
+    for name in dict.fromkeys(event.release for event in events if event.release in releases):
         record = releases[name or ""]
-        policy, before = accounts[record.dataset].policy, changed[record.dataset]
-        changed[record.dataset] = before.with_release(policy, record, known.get(record.release))
+        policy = accounts[record.dataset].policy
+        before = changed[record.dataset]
+        changed[record.dataset] = before.with_release(policy, record, earlier.get(record.release))
     return accounts, changed
 
 
 def needs_all(event: Event) -> bool:
-    """Whether sums with this row take all rows to compute: of other periods, or of a reconciliation."""
+    """Return whether sums with this row need all rows: a new policy has other periods, and a reconciliation adds rows."""
     return event.kind == EventKind.RECONCILED or (event.kind == EventKind.CAP_CHANGED and "policy" in event.body)
 
 
 def totals_of(body: Mapping[str, Any]) -> dict[str, Totals]:
-    """The totals of all accounts, as the body of a checkpoint has them."""
-    return {name: Totals.of_body(each) for name, each in body.items()}
+    """Return the totals of all accounts in the body of a checkpoint."""
+    return {name: Totals.of_body(totals) for name, totals in body.items()}
 
 
 def is_due(journal: Journal) -> bool:
-    """Whether the transaction of `journal`, which ends, has to add a checkpoint.
+    """Return whether the transaction of `journal`, which ends, must add a checkpoint.
 
-    It has so many rows behind the last one, or rows that nobody can add up from there on.
+    There are `EVERY` rows after the last one, or the transaction wrote rows for which sums from there on need older rows.
     """
     written = journal.written_events
     if not written:
         return False
     last = journal.checkpoint_number()
-    late = any(row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written)
-    return bool((late and last) or written[-1]["seq"] - last >= EVERY)
+    if written[-1]["seq"] - last >= EVERY:
+        return True
+    needs_older = any(row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written)
+    return bool(needs_older and last)
 
 
 def _at_checkpoint(journal: Journal) -> Sums:
-    """The sums of the newest checkpoint; of no row where there is none."""
+    """Return the sums of the newest checkpoint, or those of no row if there is none."""
     row = journal.checkpoint()
     if row is None:
         return Sums()
     totals = totals_of(json.loads(row["body"]))
-    rows = journal.rows_of(sorted(number for each in totals.values() for number in each.rows))
+    numbers: list[int] = []
+    for account_totals in totals.values():
+        numbers += account_totals.rows
+    rows = journal.rows_of(sorted(numbers))
     position = Position(row["seq"], row["row_hash"])
     return Sums(position=position, accounts=accounts_of(map(event_of, rows)), totals=totals)
 
 
 def _spent_body(spent: Spent) -> dict[str, Any]:
-    body = {
+    """Return sums as part of the body of a checkpoint."""
+    statement = spent.statement
+    body: dict[str, Any] = {
         "releases": spent.releases,
         "ever": spent.ever_reserved,
         "cost": spent.cost.texts,
-        "statement": [format(spent.statement.epsilon, "f"), format(spent.statement.delta, "f")],
+        "statement": [format(statement.epsilon, "f"), format(statement.delta, "f")],
     }
-    return body if spent.cost_by_statement is None else {**body, "alone": spent.cost_by_statement.texts}
+    if spent.cost_by_statement is not None:
+        body["alone"] = spent.cost_by_statement.texts
+    return body
 
 
 def _spent(body: Mapping[str, Any]) -> Spent:
+    """Return the sums that `_spent_body` wrote."""
     epsilon, delta = map(Decimal, body["statement"])
     return Spent(
         releases=body["releases"],

@@ -1,4 +1,4 @@
-"""The two tables of the ledger, their append-only triggers, and the chain of rows: each with the hash of the one before."""
+"""Defines the tables of the ledger, their append-only triggers, and the chain of rows, each with the hash of the row before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from marginweave.ledger.keys import LedgerKey
 METADATA = MetaData()
 GENESIS = "0" * 64
 _AMOUNTS = tuple(Cost().texts)
-# Fields of an event that a row has as they are.
+# Fields of an event that are columns of the same name.
 _TEXTS = ("actor", "account", "release", "draw", "lease", "digest")
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
 
@@ -60,14 +60,14 @@ EVENTS = Table(
 
 
 class Position(NamedTuple):
-    """A place in the chain: the number and hash of a row; as it is made, before the first row."""
+    """A place in the chain: the number and hash of a row. The default is the place before the first row."""
 
     seq: int = 0
     row_hash: str = GENESIS
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:
-    """The text columns of an event; the body is canonical JSON, amounts are plain decimals."""
+    """Return the text columns of an event; the body is canonical JSON, amounts are plain decimals."""
     amounts: Mapping[str, str | None] = dict.fromkeys(_AMOUNTS) if entry.cost is None else entry.cost.texts
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
@@ -79,7 +79,7 @@ def columns_of(entry: Event) -> dict[str, str | None]:
 
 
 def event_of(row: Mapping[str, Any]) -> Event:
-    """The event that `columns_of` wrote into an authentic row."""
+    """Return the event that `columns_of` wrote into an authentic row."""
     return Event(
         **{name: row[name] for name in _TEXTS},
         kind=EventKind(row["kind"]),
@@ -90,9 +90,10 @@ def event_of(row: Mapping[str, Any]) -> Event:
 
 
 def cost_of(texts: Mapping[str, Any]) -> Cost:
-    """The cost that `Cost.texts` wrote."""
-    plain = BasicAmount(epsilon=Decimal(texts["plain_epsilon"]), delta=Decimal(texts["plain_delta"]))
-    return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
+    """Return the cost that `Cost.texts` wrote."""
+    amounts = {name: Decimal(texts[name]) for name in _AMOUNTS}
+    plain = BasicAmount(epsilon=amounts["plain_epsilon"], delta=amounts["plain_delta"])
+    return Cost(mu2=amounts["mu2"], rho=amounts["rho"], delta=amounts["delta"], plain=plain)
 
 
 def content_digest(row: Mapping[str, Any]) -> str:
@@ -107,7 +108,7 @@ def row_hash(row: Mapping[str, Any]) -> str:
 
 
 def seal(entry: Event, *, seq: int, prev_hash: str, key: LedgerKey) -> dict[str, Any]:
-    """A complete row: the columns of `entry` with its number, its hashes and its seal; raises BudgetError without the key."""
+    """Return a complete row: the columns of `entry`, its number, hashes and seal; raises BudgetError without the key."""
     row: dict[str, Any] = {**columns_of(entry), "seq": seq, "prev_hash": prev_hash}
     row["row_hash"] = row_hash(row)
     row["mac"] = key.seal(row["row_hash"])
@@ -134,7 +135,7 @@ def check_chain(
     *,
     auditing: bool = False,
 ) -> Position:
-    """The position of the newest of `rows`, oldest first, which follow `after` without a change, gap, insertion or move.
+    """Refuse `rows`, oldest first, that do not follow `after` unchanged and in order; return the position of the newest.
 
     Rows removed from the end leave no trace here.
 
@@ -150,7 +151,7 @@ def check_chain(
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """The one JSON text of `content`."""
+    """Return the canonical JSON text of `content`: sorted keys, no spaces, ASCII only."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -178,45 +179,47 @@ WHERE NOT t.tgisinternal AND t.tgrelid IN (to_regclass('accounts'), to_regclass(
 
 
 def statements(dialect: str) -> tuple[str, ...]:
-    """What makes the guards in a database of this dialect (`sqlite` or `postgresql`), in order."""
+    """Return the statements that make the guards in a database of this dialect (`sqlite` or `postgresql`), in order."""
     if dialect == "sqlite":
         return tuple(sql for _, sql in _sqlite_triggers().values())
-    made = [f"CREATE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $${_SOURCE}$$"]
+    guards = [f"CREATE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $${_SOURCE}$$"]
     for table in _TABLES:
-        made.append(
+        guards.append(
             f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             f"FOR EACH STATEMENT EXECUTE FUNCTION {_FUNCTION}()"
         )
         # A session that replays replication skips the triggers that are not ALWAYS.
-        made.append(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only")
-    return tuple(made)
+        guards.append(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only")
+    return tuple(guards)
 
 
 def guards_fault(connection: Connection) -> str | None:
-    """What is wrong with the guards by what they do, not by their names alone; None for nothing."""
+    """Return the fault of the guards, or None; their definitions are compared, not only their names."""
     expected: dict[str, tuple[object, ...]] = {}
     if connection.dialect.name == "sqlite":
         query = _IN_SQLITE
         expected.update(_sqlite_triggers())
     else:
-        query, function = _IN_POSTGRESQL, (_FUNCTION, "plpgsql", _SOURCE)
-        expected.update({f"{t}_append_only": (t, _BEFORE_STATEMENT, _ALWAYS, True, *function) for t in _TABLES})
-    found = {str(row[0]): tuple(row[1:]) for row in connection.exec_driver_sql(query)}
-    lost = sorted(name for name, guard in expected.items() if found.get(name) != guard)
-    if lost:
-        return f"the ledger is not append-only any more: {', '.join(lost)} was taken away or changed"
-    if len(found) > len(expected):
+        query = _IN_POSTGRESQL
+        for table in _TABLES:
+            guard = (table, _BEFORE_STATEMENT, _ALWAYS, True, _FUNCTION, "plpgsql", _SOURCE)
+            expected[f"{table}_append_only"] = guard
+    present = {str(row[0]): tuple(row[1:]) for row in connection.exec_driver_sql(query)}
+    changed = sorted(name for name, guard in expected.items() if present.get(name) != guard)
+    if changed:
+        return f"the ledger is not append-only any more: {', '.join(changed)} was taken away or changed"
+    if len(present) > len(expected):
         return "the ledger's tables have a trigger that no version of the program writes"
     return None
 
 
 def _sqlite_triggers() -> dict[str, tuple[str, str]]:
-    """Table and text of every trigger, as sqlite_master has them."""
+    """Return table and text of every trigger by its name, as sqlite_master has them."""
     triggers = {}
     for table in _TABLES:
         for name, clause in (("update", "UPDATE"), ("delete", "DELETE"), ("replace", "INSERT")):
             when = f"WHEN {_TAKEN[table]} " if clause == "INSERT" else ""
-            made = f"CREATE TRIGGER {table}_no_{name} BEFORE {clause} ON {table} {when}"
-            made += "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-            triggers[f"{table}_no_{name}"] = table, made
+            text = f"CREATE TRIGGER {table}_no_{name} BEFORE {clause} ON {table} {when}"
+            text += "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            triggers[f"{table}_no_{name}"] = (table, text)
     return triggers

@@ -1,4 +1,4 @@
-"""The rows of one release as they were checked: a row that is read again as it was is not checked again."""
+"""Keeps the checked rows of one release, so that a row that is read again unchanged is not checked again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marginweave.ledger.tables import check_row, event_of
 class VerifiedRelease:
     """The rows of a release, oldest first, with what follows from them: their events, and the release if it was reserved.
 
-    Every row that is ever compared with these is read from the database, whole: one that was changed since is another one.
+    Rows are compared with these in full as they are read from the database: a row that was changed since differs.
     """
 
     rows: Sequence[Mapping[str, Any]] = ()
@@ -25,19 +25,18 @@ class VerifiedRelease:
     record: ReleaseRecord | None = None
 
     def with_rows(self, rows: Sequence[Mapping[str, Any]], key: LedgerKey) -> VerifiedRelease:
-        """Return the release that `rows` make: rows behind those that are here are checked, or all where these are not there.
+        """Return the release that `rows` make; checks the rows after those that were checked, or all if those have changed.
 
         Raises:
             BudgetError: a row was changed, or the key is wrong.
         """
-        known = len(self.rows)
-        if list(rows[:known]) != list(self.rows):  # other rows than before: an older copy, or a row that was changed
+        checked = len(self.rows)
+        if list(rows[:checked]) != list(self.rows):  # the ledger is an older copy, or a row was changed
             return VerifiedRelease().with_rows(rows, key)
-        if len(rows) == known:
+        if len(rows) == checked:
             return self
-        for row in rows[known:]:
+        for row in rows[checked:]:
             check_row(row, key)
-        events = tuple(map(event_of, rows[known:]))
-        return VerifiedRelease(
-            rows=rows, events=(*self.events, *events), record=reduce(release_with, events, self.record)
-        )
+        events = tuple(map(event_of, rows[checked:]))
+        record = reduce(release_with, events, self.record)
+        return VerifiedRelease(rows=rows, events=(*self.events, *events), record=record)

@@ -1,7 +1,7 @@
-"""What a home has seen of its ledger: the rows of every run as the ledger signed them, the newest one last.
+"""Keeps the rows of the ledger that the runs of a home have seen, as the ledger signed them, and compares them with it.
 
-A ledger that lacks a row that was seen is an older copy of itself: it does not know all that was drawn. The files hold what
-the ledger holds, public facts and keyed digests, and stay when a run is purged.
+A ledger that lacks a row that was seen is an older copy of itself: it does not have all that was drawn. The files contain rows
+of the ledger, with public facts and keyed digests, and stay when a run is purged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sighting:
-    """The file of one run; its first line names the ledger by the hash of its first row, each other one is a row."""
+    """The file of the rows that one run has seen; its first line has the hash of the ledger's first row."""
 
     path: Path
 
     @property
     def ledger(self) -> str:
-        """The hash of the first row of the ledger; empty where nothing was written yet.
+        """Hash of the first row of the ledger; empty if nothing was written yet.
 
         Raises:
             BudgetError: the file is damaged.
@@ -49,7 +49,7 @@ class Sighting:
         return str(self._content(lines[0], "ledger")["ledger"]) if lines else ""
 
     def head(self) -> Row | None:
-        """The newest row, or None where there is none.
+        """Return the newest row, or None if there is none.
 
         Raises:
             BudgetError: the file is damaged.
@@ -58,7 +58,7 @@ class Sighting:
         return self._content(lines[-1], *_ROW) if len(lines) > 1 else None
 
     def rows(self) -> tuple[Row, ...]:
-        """All rows, in order.
+        """Return all rows, in order.
 
         Raises:
             BudgetError: the file is damaged.
@@ -66,11 +66,12 @@ class Sighting:
         return tuple(self._content(line, *_ROW) for line in self._lines()[1:])
 
     def _lines(self) -> list[bytes]:
-        """The whole lines; one that a crash has cut short is none."""
+        """Return the complete lines, without one that a crash has cut short."""
         with at_place(self.path, "read"):
             return self.path.read_bytes().split(b"\n")[:-1]
 
     def _content(self, line: bytes, *names: str) -> dict[str, Any]:
+        """Return the object in a line, or refuse a line that is not an object with these `names`."""
         try:
             content = json.loads(line)
             if isinstance(content, dict) and content.keys() >= {*names}:
@@ -80,7 +81,7 @@ class Sighting:
         raise BudgetError(f"{self.path} is damaged: it is not what was seen of the ledger; restore it from a backup")
 
     def append(self, ledger: str, rows: Iterable[Row]) -> None:
-        """Add rows durably, behind the last whole line.
+        """Add rows durably, after the last complete line.
 
         Raises:
             MachineError: the disk refuses.
@@ -94,21 +95,23 @@ class Sighting:
                 self._append(ledger, rows)
 
     def _append(self, ledger: str, rows: Iterable[Row]) -> None:
+        """Cut off an incomplete line, and write the rows and, in a new file, the first line."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
         with os.fdopen(descriptor, "r+b") as stream:
             content = stream.read()
-            whole = content.rfind(b"\n") + 1
-            first = b"" if whole else json.dumps({"format": 1, "ledger": ledger}).encode() + b"\n"
-            stream.seek(whole)
+            end_of_lines = content.rfind(b"\n") + 1
+            lines = [] if end_of_lines else [json.dumps({"format": 1, "ledger": ledger})]
+            lines += [json.dumps(dict(row), sort_keys=True) for row in rows]
+            stream.seek(end_of_lines)
             stream.truncate()
-            stream.write(first + b"".join(json.dumps(dict(row), sort_keys=True).encode() + b"\n" for row in rows))
+            stream.write(b"".join(line.encode() + b"\n" for line in lines))
             stream.flush()
             os.fsync(stream.fileno())
         if not content:
             sync_folder(self.path.parent)
 
     def restart(self, ledger: str, newest: Row) -> None:
-        """A file of this ledger, whose newest row is the first that was seen, in the place of what is damaged.
+        """Replace a damaged file by one of this ledger, whose `newest` row is the first that was seen.
 
         Raises:
             MachineError: the disk refuses.
@@ -118,13 +121,13 @@ class Sighting:
 
     @property
     def reserve(self) -> Reserve:
-        """Room for the rows of a draw that was begun."""
+        """Reserved room for the rows of a draw that was begun."""
         return Reserve(self.path.parent / "private" / "ledger.reserve", _ROOM)
 
 
 @dataclass
 class Witness:
-    """What the runs below `home` have seen, and the run that is worked on, if one is; `release` is its release."""
+    """The rows that the runs below `home` have seen, and the `run` in progress, if there is one, with its `release`."""
 
     home: Path
     run: Path | None = None
@@ -133,10 +136,10 @@ class Witness:
     _ledger: str = ""
 
     def open(self, reading: Callable[[], AbstractContextManager[Journal]], where: str) -> None:
-        """Compare everything that was seen with the ledger, and note what the run has not noted of its own rows.
+        """Compare all rows that were seen with the ledger, and note the rows of the run that it has not noted.
 
-        Files are read before the transaction that they are compared in: other runs go on meanwhile, and what they note is in
-        the ledger already.
+        Files are read before the transaction in which they are compared: other runs continue meanwhile, and the rows that they
+        note are in the ledger already.
 
         Raises:
             BudgetError: the ledger lacks what was seen or drawn, or a file is missing, damaged or not this ledger's.
@@ -150,26 +153,29 @@ class Witness:
             for blind in blind_runs(journal, unseen):
                 raise BudgetError(blind.refusal(where))
             self._newest = journal.newest_row()
-            self._note_own(journal)
+            self._note_missing(journal)
 
     def follow(self, run: Path, release: str, reading: Callable[[], AbstractContextManager[Journal]]) -> None:
-        """Work on `run` from now on, once it has noted all rows of its `release`; raises as `open`."""
+        """Note all rows of `release` in the folder `run`, now and from now on; raises as `open`."""
         self.run = run
         self.release = release
         with reading() as journal:
-            self._note_own(journal)
+            self._note_missing(journal)
 
-    def _note_own(self, journal: Journal) -> None:
-        own = self._own
-        if own is None or self.release is None:
+    def _note_missing(self, journal: Journal) -> None:
+        """Note the rows of the release that are not in the file of the run."""
+        sighting = self._sighting
+        if sighting is None or self.release is None:
             return
-        head = own.head() if own.path.exists() else None
-        rows = [row for row in journal.release_rows(self.release) if head is None or row["seq"] > head["seq"]]
+        head = sighting.head() if sighting.path.exists() else None
+        rows = journal.release_rows(self.release)
+        if head is not None:
+            rows = [row for row in rows if row["seq"] > head["seq"]]
         if rows and self.run is not None and self.run.is_dir():
-            own.append(self._ledger, rows)
+            sighting.append(self._ledger, rows)
 
     def check(self, journal: Journal, where: str) -> None:
-        """Compare what this process has seen at the opening, or written since, with a ledger that may have been replaced.
+        """Refuse a ledger without the newest row that this process has read or written: it may have been replaced.
 
         Raises:
             BudgetError: the ledger lacks it.
@@ -177,40 +183,47 @@ class Witness:
         _compare(journal, {"this command": self._newest}, where)
 
     def keep(self, rows: Sequence[Row]) -> None:
-        """Note the rows of a transaction, before anything follows from them: noise is made after its DRAWN row is here.
+        """Note the rows of a transaction before the caller acts on them: noise is made after its DRAWN row is noted.
 
         Raises:
             MachineError: the disk refuses.
         """
         if rows:
             self._newest = rows[-1]
-        if rows and self._own is not None:
-            self._own.append(self._ledger, rows)
+        if rows and self._sighting is not None:
+            self._sighting.append(self._ledger, rows)
 
     def has(self, run: str) -> bool:
-        """Whether a run of this name is below the home."""
+        """Return whether a run of this name is below the home."""
         return (self.home / "runs" / run / "manifest.json").is_file()
 
     def has_room(self) -> bool:
-        """Set room aside for what will have to be noted; whether it is there."""
-        own = self._own
-        return own is None or not own.reserve.place.parent.is_dir() or own.reserve.make()
+        """Reserve room for the rows that will have to be noted; return whether it is there."""
+        if self._sighting is None:
+            return True
+        reserve = self._sighting.reserve
+        return not reserve.place.parent.is_dir() or reserve.make()
 
     @property
-    def _own(self) -> Sighting | None:
+    def _sighting(self) -> Sighting | None:
+        """File of the run in progress, or None."""
         return None if self.run is None else Sighting(self.run / SEEN)
 
 
 def sightings(home: Path, ledger: str) -> Iterator[Sighting]:
-    """What the runs below `home` have seen of this ledger."""
-    return (seen for seen in map(Sighting, sorted((home / "runs").glob(f"*/{SEEN}"))) if seen.ledger == ledger)
+    """Yield the files of the runs below `home` that have seen this ledger."""
+    for path in sorted((home / "runs").glob(f"*/{SEEN}")):
+        sighting = Sighting(path)
+        if sighting.ledger == ledger:
+            yield sighting
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlindRun:
-    """A run that was charged and cannot be compared by what it has seen, or that has drawn what the ledger holds as not begun.
+    """A charged run without a usable file of the rows that it has seen.
 
-    `forgotten` are these draws; `release` is None where the ledger does not know the release of the manifest.
+    `forgotten` are draws that it has made and that the ledger has not begun. `release` is None if the ledger does not have the
+    release of the manifest.
     """
 
     sighting: Sighting
@@ -219,7 +232,7 @@ class BlindRun:
     forgotten: tuple[str, ...]
 
     def refusal(self, where: str) -> str:
-        """Why nothing is drawn, given back or published, and what to do."""
+        """Return why nothing is drawn, given back or published, and what to do."""
         if self.forgotten:
             return _older_copy(where, f"draw {self.forgotten[0]}", f"run {self.manifest.run} has made")
         return (
@@ -231,7 +244,7 @@ class BlindRun:
 
 @dataclass(frozen=True, kw_only=True)
 class UnseenCharge:
-    """A run that was charged, by its manifest, and whose file is missing, or `names` another ledger."""
+    """A run that was charged, by its manifest, and whose file is missing, or has the hash `names` of another ledger."""
 
     sighting: Sighting
     manifest: Manifest
@@ -239,23 +252,27 @@ class UnseenCharge:
 
 
 def unseen_charges(home: Path, ledger: str) -> Iterator[UnseenCharge]:
-    """The runs below `home` whose manifests say more than what they have seen of this ledger, which is what is compared."""
+    """Yield the charged runs below `home` that have not seen this ledger, by their manifests."""
     for path in sorted((home / "runs").glob("*/manifest.json")):
         sighting = Sighting(path.with_name(SEEN))
         manifest = None if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()
-        # A run notes its rows before its manifest says that they are charged; it may have done both since the first look.
-        if manifest is not None and manifest.charged and (named := _named(sighting)) != ledger:
+        if manifest is None or not manifest.charged:
+            continue
+        # A run notes its rows before its manifest says that they are charged; it may have done both since the file was read.
+        named = _named(sighting)
+        if named != ledger:
             yield UnseenCharge(sighting=sighting, manifest=manifest, names=named)
 
 
 def _named(sighting: Sighting) -> str:
+    """Return the hash of the ledger that a file has; empty if there is no file, or none was written."""
     return sighting.ledger if sighting.path.is_file() else ""
 
 
 def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[BlindRun]:
-    """Those of them that this ledger cannot answer for.
+    """Yield the `unseen` runs that belong to this ledger, as far as anybody can say.
 
-    A manifest counts where its release is in this ledger, or where nothing says that the run is of another one.
+    These are the runs whose release is in this ledger, and those whose file does not have the hash of another one.
     """
     for charge in unseen:
         manifest = charge.manifest
@@ -267,7 +284,7 @@ def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[Bli
 
 
 def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> None:
-    """Refuse a ledger that lacks the newest row that somebody has seen; one look-up by number for each.
+    """Refuse a ledger that lacks one of the newest rows that were `seen`, by who has seen it.
 
     Raises:
         BudgetError: an older copy of itself, or a row that this ledger's key did not seal.
@@ -279,9 +296,10 @@ def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> No
             raise BudgetError(_older_copy(where, f"row {head['seq']}", f"{who} has seen"))
 
 
-def _older_copy(where: str, what: str, who: str) -> str:
+def _older_copy(where: str, missing: str, who: str) -> str:
+    """Return the refusal of a ledger that is an older copy of itself."""
     return (
-        f"{where} does not have {what} that {who}: it is an older copy of itself and does not know all that was drawn, so "
+        f"{where} does not have {missing} that {who}: it is an older copy of itself and does not know all that was drawn, so "
         "nothing is drawn, given back or published with it. Restore the newest copy, or, where that is lost, add what is known "
         f"to be charged: {RECONCILE}"
     )

@@ -85,8 +85,8 @@ FAULTS = (
     Fault(
         name="sums from a checkpoint on forget what is reserved behind it",
         file="src/marginweave/ledger/sums.py",
-        text="releases = releases_of((event for _, event in events), known)",
-        instead="releases = dict(known)",
+        text="releases = releases_of(events, earlier)",
+        instead="releases = dict(earlier)",
         killed_by=(f"{_CHECKPOINTS}::test_what_a_checkpoint_has_added_up_is_not_read_again[sqlite]",),
     ),
     Fault(
@@ -106,8 +106,8 @@ FAULTS = (
     Fault(
         name="a row that was read before is not compared with what the ledger has now",
         file="src/marginweave/ledger/verified.py",
-        text="        if list(rows[:known]) != list(self.rows):",
-        instead="        if len(rows) < known:",
+        text="        if list(rows[:checked]) != list(self.rows):",
+        instead="        if len(rows) < checked:",
         killed_by=(
             "tests/unit/ledger/test_tampering.py::test_a_row_that_was_read_before_is_refused_once_it_is_changed[digest]",
         ),
