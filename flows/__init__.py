@@ -15,17 +15,20 @@ __all__ = ["Synthesizer", "release"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public names when they are asked for: Prefect takes more than a second, and --help does not need it."""
+    """Import a public name when it is first used: Prefect takes more than a second, and --help does not need it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'release' if name == 'release' else 'notebook'}"), name)
+    submodule = "release" if name == "release" else "notebook"
+    return getattr(import_module(f"{__name__}.{submodule}"), name)
 
 
 class _Package(ModuleType):
-    """This package: `release` is the flow, whoever imports the submodule of the same name, and whenever."""
+    """The class of this package: keeps `release` the flow, also after an import of the submodule of the same name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value.release if name == "release" and isinstance(value, ModuleType) else value)
+        if name == "release" and isinstance(value, ModuleType):
+            value = value.release
+        super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

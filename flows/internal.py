@@ -12,7 +12,7 @@ from marginweave.sources.parts import find_from
 
 
 def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
-    """Compare a finished release with the sensitive table; returns the path of the report on it, never a number of it.
+    """Compare a finished release with the sensitive table; return the path of the report, never one of its numbers.
 
     Raises:
         InputError: no finished run, or another source than the release was made from.
@@ -27,7 +27,10 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
 
 
 def _reference(home: Path, run: str, source: str | None) -> RunReference:
-    """A finished run beside its source, or another place of the same one."""
+    """Return the reference of a finished run, with its original source or with another place of the same table."""
     folder, _ = finished_run(home, run)
-    named = original_request(home, run)[1] if source is None else find_from(Path.cwd(), source)
-    return RunReference(folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex)
+    if source is None:
+        _, place = original_request(home, run)
+    else:
+        place = find_from(Path.cwd(), source)
+    return RunReference(folder=folder, source=place, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex)

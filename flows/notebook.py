@@ -1,4 +1,4 @@
-"""The notebook interface: `Synthesizer(config).fit(frame).sample(n)`, under the same ledger as everything else."""
+"""Notebook interface: `Synthesizer(config).fit(frame).sample(n)`, with the same ledger as the command line."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Synthesizer(Shown):
 
     `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose
     `source` is not read. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory. `fit` charges
-    the dataset's account once: the same table and configuration again find the finished release. While it runs it says on
-    standard error how far it is, unless `verbose` is False.
+    the dataset's account once: the same table and configuration again find the finished release. While it runs it reports its
+    progress on standard error, unless `verbose` is False.
 
     Raises:
         InputError: the configuration breaks a rule, or something in it is not confirmed.
@@ -54,13 +54,15 @@ class Synthesizer(Shown):
         home: str | Path | None = None,
         verbose: bool = True,
     ) -> None:
-        self.config, self.home, self.verbose = config, home, verbose
+        self.config = config
+        self.home = home
+        self.verbose = verbose
         if isinstance(config, str | Path):
             self._resolved = load_configuration(Path(config))
         elif isinstance(config, Configuration):
             self._resolved = config
         elif isinstance(config, Mapping):
-            _ = self.configuration
+            _ = self.configuration  # raises InputError for a rule that is broken
         else:
             raise InputError(
                 "Synthesizer takes a configuration, not a table; make one with Configuration.draft(table, dataset)"
@@ -70,17 +72,17 @@ class Synthesizer(Shown):
 
     @property
     def configuration(self) -> Configuration:
-        """What `fit` releases, with all defaults; a mapping counts as it is now, a file as it was read."""
+        """Configuration that `fit` releases, with all defaults: of a mapping as it is now, of a file as it was read."""
         if isinstance(self.config, Mapping):
             return configuration_of(self.config)
         return self._resolved
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """What the synthesizer was made with, by name, as scikit-learn's `clone` asks for it; nothing lies deeper."""
+        """Return the arguments of the synthesizer by name, as scikit-learn's `clone` needs them; `deep` adds none."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Change what the synthesizer was made with; it is not fitted then.
+        """Change the arguments of the synthesizer; it is not fitted any more after that.
 
         Raises:
             InputError: there is no such parameter, or the configuration breaks a rule.
@@ -88,25 +90,26 @@ class Synthesizer(Shown):
         unknown = params.keys() - self.get_params()
         if unknown:
             raise InputError(f"{min(unknown)} is no parameter of a Synthesizer; there are config, home and verbose")
-        vars(self).update(vars(type(self)(**{**self.get_params(), **params})))
+        changed = type(self)(**{**self.get_params(), **params})
+        vars(self).update(vars(changed))
         return self
 
     def plan(self) -> PlannedRelease:
-        """What `marginweave plan` says before anything is read or charged: noise, errors, the account, what it is good for."""
+        """Return the plan of `marginweave plan`, before anything is read or charged: noise, errors, account, expected use."""
         from marginweave.forecast.overview import PlannedRelease
 
         return PlannedRelease.of(self.configuration, self._request)
 
     def _request(self) -> Request:
-        """What `fit` would run, of a frame or of the source: the one of them that was begun."""
+        """Return the request that `fit` would run: for a frame if such a run was begun, else for the source."""
         from marginweave.checkpoints.run_folder import RunFolder
         from marginweave.runs.earlier import earlier_releases
         from marginweave.runs.request import Request
 
         configuration = self.configuration
-        names = f"{configuration.default_run}{_OF_FRAME}", configuration.default_run
-        of_frame, of_path = (RunFolder.at(self._home, name) for name in names)
-        folder = of_frame if of_frame.read_manifest() else of_path
+        folder = RunFolder.at(self._home, f"{configuration.default_run}{_OF_FRAME}")
+        if folder.read_manifest() is None:
+            folder = RunFolder.at(self._home, configuration.default_run)
         file = Path(self.config) if isinstance(self.config, str | Path) else None
         return Request(
             path=file or folder.internal / "configuration.yaml",
@@ -145,7 +148,8 @@ class Synthesizer(Shown):
         from marginweave.runs.preparation import Frame, attended
 
         is_path = isinstance(data, str | Path)
-        content, frame = b"", None
+        content = b""
+        frame = None
         if not is_path:
             from marginweave.runs.frames import as_parquet, frame_bytes  # pyarrow
 
@@ -157,33 +161,33 @@ class Synthesizer(Shown):
         with run_lock(folder), ExitStack() as files:
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
-            replace_file(config, _file_of(configuration), PRIVATE_MODE)
+            replace_file(config, _configuration_file(configuration), PRIVATE_MODE)
             source = data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
             try:
                 with attended(frame=frame):
                     self._release = Release(self._run(config, str(source), folder.run))
             except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop
-        if isinstance(stopped, KeyboardInterrupt):  # without the frames of the stages
+        if isinstance(stopped, KeyboardInterrupt):  # raised here, so that its traceback has no frame of a stage
             raise KeyboardInterrupt(_INTERRUPTED)
         if stopped is not None:
             raise InputError(stopped.detail if is_path else stopped.in_python)
         return self
 
     def sample(
-        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **others: object
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **unknown: object
     ) -> pd.DataFrame:
-        """Synthetic records of the release, as `Release.sample` makes them: in the dtypes of the frame, free of charge.
+        """Return synthetic records of the release (`Release.sample`): in the dtypes of the frame, free of charge.
 
         Raises:
             NotFittedError: `fit` was not called.
             InputError: as `Release.sample`.
         """
-        return self.release.sample(n, seed, where, **others)
+        return self.release.sample(n, seed, where, **unknown)
 
     @property
     def release(self) -> Release:
-        """The release that `fit` has made or found.
+        """Release that `fit` has made or found.
 
         Raises:
             NotFittedError: `fit` was not called.
@@ -193,11 +197,12 @@ class Synthesizer(Shown):
         return self._release
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is a release."""
+        """Return whether there is a release."""
         return self._release is not None
 
     def __repr__(self) -> str:
-        configuration, privacy = self.configuration, self.configuration.privacy
+        configuration = self.configuration
+        privacy = configuration.privacy
         release = "not fitted" if self._release is None else str(self._release.place)
         return f"Synthesizer({configuration.dataset}, epsilon {privacy.epsilon:g}, delta {privacy.delta:g}: {release})"
 
@@ -217,31 +222,35 @@ class Synthesizer(Shown):
         return place_of_files(request.folder)
 
     def _release_now(self, request: Request, reference: RunReference) -> None:
-        """Run the stages and say what `marginweave run` says; of ids that repeat to a person at a terminal alone."""
+        """Run the stages and say what `marginweave run` says; warn of repeated ids only at a terminal."""
         from marginweave.ledger.boxes import account_sums
         from marginweave.runs.bookkeeping import is_charged
         from marginweave.runs.lookup import place_of_files, record_stop_reason
         from marginweave.runs.progress import reporting
         from marginweave.runs.published import next_words, outcome_words, released_verdict
 
-        run, privacy, folder = request.folder.run, request.configuration.privacy, request.folder
+        folder = request.folder
+        privacy = request.configuration.privacy
         for line in self._id_warnings(request):
             self._say(line)
         with reporting(self._reporter()) as reporter, record_stop_reason(folder):
             from .stages import run_in_process
 
             run_in_process(request, reference)
-        place, charged = place_of_files(folder), f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
-        self._say(_ending(folder, "Released", charged if is_charged(reference, reporter.lease) else "nothing"))
+        place = place_of_files(folder)
+        charged = "nothing"
+        if is_charged(reference, reporter.lease):
+            charged = f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
+        self._say(_ending(folder, "Released", charged))
         account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
-        judged = released_verdict(place)
-        for line in outcome_words(account, judged):
+        verdict = released_verdict(place)
+        for line in outcome_words(account, verdict):
             self._say(line)
         if place == folder.release:
-            self._say(next_words(run, place / "report.html", judged))
+            self._say(next_words(folder.run, place / "report.html", verdict))
 
     def _id_warnings(self, request: Request) -> tuple[str, ...]:
-        """What a person at a terminal is told of ids that repeat."""
+        """Return warnings of ids that repeat; none if nobody watches at a terminal."""
         if not (self.verbose and sys.stderr.isatty()):
             return ()
         from .check.table import id_warnings
@@ -249,7 +258,7 @@ class Synthesizer(Shown):
         return tuple(id_warnings(request))
 
     def _reporter(self) -> Reporter:
-        """A bar of progress at a terminal and in a notebook that can show one, lines elsewhere; nothing where not `verbose`."""
+        """Return a progress bar for a terminal or a notebook that can show one, else lines; no output if not `verbose`."""
         from marginweave.runs.progress import LogReporter, Reporter, TerminalReporter, bar_console
 
         if not self.verbose:
@@ -262,8 +271,8 @@ class Synthesizer(Shown):
             sys.stderr.write(f"{printable(text)}\n")
 
 
-def _file_of(configuration: Configuration) -> bytes:
-    """A configuration file that says what the user wrote; JSON is YAML."""
+def _configuration_file(configuration: Configuration) -> bytes:
+    """Return a configuration file with the content that the user wrote; JSON is YAML."""
     execution = configuration.execution.model_dump(mode="json", exclude_defaults=True)
     written = with_folders(mapping_of(configuration.written), configuration.earlier)
     return json.dumps({**written, **execution}, ensure_ascii=False).encode()
@@ -271,9 +280,9 @@ def _file_of(configuration: Configuration) -> bytes:
 
 @contextmanager
 def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
-    """`content` in a file without a name, which the kernel removes with this process, however it ends.
+    """Write `content` to a file without a name, which the kernel removes with this process, however it ends.
 
-    `link` leads there as long as the process lives, and to nothing afterwards.
+    `link` is a link to the file while the process lives, and to nothing afterwards.
     """
     from marginweave.base.durable import at_place
 
@@ -291,9 +300,10 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
 
 
 def _ending(folder: RunFolder, done: str, charged: str) -> str:
-    """Where the files of a run are, and that they are `done`, or wait for approval, where the account asks for one."""
+    """Return a sentence on the place of a run's files, which are `done`, or which await approval."""
     from marginweave.runs.lookup import place_of_files, what_to_do
 
-    if (place := place_of_files(folder)) != folder.release:
+    place = place_of_files(folder)
+    if place != folder.release:
         return f"Awaiting approval, {charged} charged, nothing is published yet: {place}. Then {what_to_do(folder.run)}"
     return f"{done}, {charged} charged: {place}"

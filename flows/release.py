@@ -1,4 +1,4 @@
-"""One configuration in, one differentially private release out, as a Prefect flow: `stages.py` has the way of the data."""
+"""The release flow: a Prefect flow that makes a differentially private release of a configuration (`stages.py`)."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ R = TypeVar("R")
 
 
 def as_task(function: Callable[P, R]) -> Task[P, R]:
-    """Make a Prefect task of a stage: the one place where a plain function of `tasks/` becomes one.
+    """Return the Prefect task of a stage: the only place where a plain function of `tasks/` becomes a task.
 
-    No result caching: a cached table would be a copy of private rows outside the checkpoint store. No retries, as a draw may
-    only be repeated through the ledger, except for a patient stage, which draws nothing: it waits out a fault of the machine
-    (`MachineError`), and no other.
+    No result caching: a cached table would be a copy of private rows outside the checkpoint store. No retries, because a draw
+    may only be repeated through the ledger. A patient stage, which draws nothing, is an exception: it is tried again after a
+    fault of the machine (`MachineError`), and after no other error.
     """
     stage = stage_of(function)
     return task(
@@ -70,7 +70,7 @@ def _is_machine_fault(_task: object, _run: object, state: State[Any]) -> bool:
 
 def _flow_run_name() -> str:
     configuration = Path(str(flow_run.parameters.get("configuration")))
-    with suppress(MarginweaveError):  # the flow itself says what is wrong with the configuration
+    with suppress(MarginweaveError):  # the flow itself reports an error in the configuration
         return run_names.run_name(configuration, flow_run.parameters.get("run"))
     return configuration.stem
 
@@ -105,51 +105,53 @@ def release(
     Raises:
         InputError, BudgetError, StageError: see `marginweave.base.errors`; no message holds a value of the table.
     """
-    _settle_in()
+    prepare_worker_process()
     path = Path(configuration)
     with closed_to_others(), announced(flow_run.name or path.stem):
-        where = _home_of(home)
-        named = run_names.run_name(path, run)
-        request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
-        attempt = counted(request) if run_names.deployed_run() else nullcontext()  # a command counts its own
-        told = _served(request) if SERVICE in os.environ else nullcontext()
-        with attempt, told, record_stop_reason(request.folder):
+        home_folder = _home_folder(home)
+        run_name = run_names.run_name(path, run)
+        request = read_request(path, run=run_name, source=source, home=home_folder, supersedes=supersedes)
+        counting = (
+            counted(request) if run_names.deployed_run() else nullcontext()
+        )  # a command counts its attempt itself
+        service_reporting = _report_below_serve(request) if SERVICE in os.environ else nullcontext()
+        with counting, service_reporting, record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
-            # An earlier attempt that lives after all ends its release first.
+            # An earlier attempt that is still alive ends its release first.
             with run_lock(request.folder, waiting=run_names.is_resumed()):
                 private, state = quiet("prepare")(prepare_run)(request)
                 end_dead_attempts(private.manifest)
                 if state == RunState.RUNNING:
                     with shown_in_prefect(private), TagsContext(current_tags=set()):
-                        # Prefect asks for a slot for each tag that a task inherits; a server on SQLite often refuses it (503)
-                        # while it writes something else, and is asked again two seconds later.
+                        # Without tags: Prefect asks for a slot for each tag that a task inherits. A server on SQLite often
+                        # refuses it (503) while it writes something else, and is asked again two seconds later.
                         run_stages(request, private, as_task)
                 compare_where_due(private, as_task)
                 place = place_of_files(request.folder)
             waits = place != request.folder.release
-            if SERVICE in os.environ:  # a command says more at its end
+            if SERVICE in os.environ:  # a command prints more at its end
                 reporter().published(str(place), is_waiting=waits)
-        with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
-            warn_of_exhaustion(
-                request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at
-            )
+        with suppress(BudgetError):  # the release succeeded, also where the ledger cannot be reached any more
+            total = private.ledger.accounts.total(request.configuration.dataset)
+            warn_of_exhaustion(request.folder.run, total, warn_at)
     prefect_records.announce(flow_run.name or path.stem, awaiting=waits)
     return str(place)
 
 
 @contextmanager
-def _served(request: Request) -> Iterator[None]:
-    """Below `marginweave serve`: JSON lines on standard output, and Prefect's log in the service's file."""
+def _report_below_serve(request: Request) -> Iterator[None]:
+    """Report a run of `marginweave serve`: in JSON lines on standard output, with Prefect's log in the service's file."""
     log = service_directory(request.folder.home) / "prefect.log"
     with log_to(log), reporting(None, request.folder.run, request.configuration.dataset):
         yield
 
 
-def _settle_in() -> None:
-    """What the command line has done for a run of its own, and a process that Prefect has started has to do itself."""
+def prepare_worker_process() -> None:
+    """Prepare a process that Prefect started, as the command line does for its own: protection, signals, analytics off."""
     protect_process()
     os.environ.update(ANALYTICS_OFF)
-    if service := os.environ.get(SERVICE):
+    service = os.environ.get(SERVICE)
+    if service:
         INTERRUPTION.ours = True
         obey_signals(lambda _: None)
         end_with(int(service), signal.SIGTERM)()
@@ -159,8 +161,8 @@ def _settle_in() -> None:
         report_to_prefect()
 
 
-def _home_of(home: str | None) -> Path:
-    """The home; a deployment has to name it: a worker's working directory may be a temporary one, removed with all in it."""
+def _home_folder(home: str | None) -> Path:
+    """Return the home. A deployment has to name it: the working directory of a worker may be temporary, and be deleted."""
     if home is None and run_names.deployed_run() and not os.environ.get("MARGINWEAVE_HOME"):
         raise InputError("home is not set: a deployed release needs MARGINWEAVE_HOME, or the parameter home")
     return home_directory(home)

@@ -1,4 +1,4 @@
-"""`marginweave serve`: schedules for one machine, with a Prefect server of our own as long as it lasts."""
+"""`marginweave serve`: schedules for one machine, with a Prefect server that lives as long as the service."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
     from prefect.schedules import Schedule
 
-_PATIENCE = timedelta(minutes=2)  # a runner asks its server every ten seconds what is due
+_PATIENCE = timedelta(minutes=2)  # a runner asks its server every ten seconds which runs are due
 _INTERRUPTED = "The process of this run ended with the service before; the service resumes it."
 
 
 def check_times(cron: str, zone: str) -> None:
     """Refuse a cron expression, or a time zone, that cannot be read; raises InputError."""
-    with warnings.catch_warnings():  # Prefect's, of a home that is made only when the service starts
+    with warnings.catch_warnings():  # Prefect warns of its home, which exists only after the service has started
         warnings.simplefilter("ignore")
         from prefect.client.schemas.schedules import CronSchedule
 
@@ -44,31 +44,31 @@ def check_times(cron: str, zone: str) -> None:
 
 
 def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
-    """The configurations by dataset: one at a time releases under an account.
+    """Return the configurations by dataset, one for each: an account has one release at a time.
 
     Raises:
         InputError: a configuration breaks a rule, or two are for the same dataset.
     """
-    found: dict[str, Path] = {}
+    datasets: dict[str, Path] = {}
     for path in configurations:
         dataset = load_configuration(path).dataset
-        if dataset in found:
-            raise InputError(f"{path} and {found[dataset]} are both for dataset {dataset}; serve one of them")
-        found[dataset] = path.resolve()
-    return found
+        if dataset in datasets:
+            raise InputError(f"{path} and {datasets[dataset]} are both for dataset {dataset}; serve one of them")
+        datasets[dataset] = path.resolve()
+    return datasets
 
 
 def serve_releases(
     datasets: dict[str, Path], cron: str, zone: str, home: Path, port: int | None, say: Callable[[str], None]
 ) -> None:
-    """Release each dataset whenever its time comes, until stopped; runs that the last service left unfinished come first.
+    """Release each dataset at the scheduled times, until stopped; runs that the last service left unfinished come first.
 
     Args:
         datasets: configuration files by dataset.
-        cron: when.
+        cron: cron expression of the scheduled times.
         zone: the time zone of `cron`.
-        home: where `runs/` lives; Prefect's database too, so that a restart knows what was scheduled.
-        port: of Prefect's pages on loopback; None: no pages.
+        home: the folder of `runs/`, and of Prefect's database, so that the schedule survives a restart.
+        port: port of Prefect's pages on loopback; None: no pages.
         say: takes a line for the operator.
 
     Raises:
@@ -94,16 +94,16 @@ def serve_releases(
 
 
 def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str], None]) -> None:
-    """Run what is due, and resume what vanishes, until a signal ends this process and those that it has started.
+    """Run due releases, and resume those whose process vanishes, until a signal ends this process and its children.
 
-    The schedules stay: what falls due meanwhile is late, and made up for at the next start.
+    The schedules stay: a release that is due in the meantime is late, and starts with the next service.
     """
     from prefect.runner import Runner
 
     from .prefect.supervisor import HEARTBEAT_SECONDS, supervise
 
     class Service(Runner):
-        """Leaves SIGTERM to us: Prefect 3.8's own handler never waits for what it starts."""
+        """A runner that leaves SIGTERM to us: the handler of Prefect 3.8 never waits for the processes that it starts."""
 
         def handle_sigterm(self, *_: object) -> None:
             """Do nothing: `obey_signals` ends the process."""
@@ -111,14 +111,15 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
     os.environ[SERVICE] = str(os.getpid())
     # Releases print JSON lines; Prefect's log is a file.
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
-    watching = contextvars.copy_context().run  # with Prefect's settings, which belong to a context
     runner = Service(pause_on_shutdown=False, heartbeat_seconds=HEARTBEAT_SECONDS)
 
-    def polls() -> bool:
+    def has_polled() -> bool:
         return runner.last_polled is None or datetime.now(UTC) - runner.last_polled < _PATIENCE
 
-    arguments = supervise, threading.Event(), say, polls
-    threading.Thread(target=watching, args=arguments, daemon=True, name="supervisor").start()
+    run_in_context = contextvars.copy_context().run  # Prefect's settings belong to a context
+    arguments = (supervise, threading.Event(), say, has_polled)
+    supervisor = threading.Thread(target=run_in_context, args=arguments, daemon=True, name="supervisor")
+    supervisor.start()
     for deployment in deployments:
         runner.add_deployment(deployment)
     asyncio.run(runner.start())
@@ -142,7 +143,7 @@ def _deployment(dataset: str, path: Path, schedule: Schedule, home: Path) -> Run
 
 
 def _resume_interrupted(datasets: list[str]) -> None:
-    """Schedule what was under way when the last service ended once more: the release is resumed where it stopped."""
+    """Schedule again the releases that were in progress when the last service ended: each resumes where it stopped."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, FlowFilter, FlowRunFilter
     from prefect.states import AwaitingRetry

@@ -1,7 +1,7 @@
-"""The stages of a release, in order: what the Prefect flow runs, and what a process runs without Prefect.
+"""Stages of a release, in order: for the Prefect flow, and for a process without Prefect.
 
-Read from top to bottom, `_run_in_order` is the way of the data: private stages, the draws of noise, then post-processing that
-is given no private file.
+Read `_run_in_order` from top to bottom to follow the data: private stages, the draws of noise, then post-processing that gets
+no private file.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from ..tasks.validate import validate
 P = ParamSpec("P")
 R = TypeVar("R")
 BACK_OFF_SECONDS = (1.0, 4.0, 16.0)
-"""What a patient stage waits before it is tried again after a fault of the machine (`MachineError`)."""
+"""Waits before a patient stage is tried again after a fault of the machine (`MachineError`)."""
 
 
 def run_in_process(request: Request, private: RunReference) -> None:
-    """Run what is left of a prepared run in this process, without Prefect; the caller has the lock of the run.
+    """Run the remaining stages of a prepared run in this process, without Prefect; the caller has the lock of the run.
 
-    The same files as the flow writes, under the same ledger and checkpoints: either continues what the other began.
+    It writes the same files as the flow, with the same ledger and checkpoints: each can resume a run that the other began.
     No signal handler and no setting of the process is changed.
 
     DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
@@ -62,7 +62,7 @@ def run_in_process(request: Request, private: RunReference) -> None:
 
 
 def with_patience(function: Callable[P, R]) -> Callable[P, R]:
-    """Try a patient stage again after a fault of the machine, as its Prefect task does; any other stage is as it is."""
+    """Return a patient stage that is tried again after a fault of the machine, like its Prefect task; any other as it is."""
     if not stage_of(function).patient:
         return function
 
@@ -79,11 +79,10 @@ def with_patience(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def run_stages(request: Request, private: RunReference, wrap: Wrap) -> None:
-    """Run the stages of a run that is under way, in order; `wrap` makes of each what is called in its place."""
+    """Run the stages of a run that is in progress, in order, each wrapped by `wrap`."""
     reporter().attempt(private.lease)
-    quiet("engine")(prepare_engine)(
-        private.configuration, private.certificates, private.folder.private
-    )  # before any charge
+    # Before any charge: an engine that does not work stops the run here.
+    quiet("engine")(prepare_engine)(private.configuration, private.certificates, private.folder.private)
     with stops_are_looks(request):
         _run_in_order(private, wrap)
 
@@ -95,25 +94,25 @@ def compare_where_due(private: RunReference, wrap: Wrap) -> None:
         wrap(report_internally)(private)
 
 
-# Stages that every release has, beside its draws: from validate to publish.
-_ALWAYS = 10
+# Number of stages that every release has, without its draws: from validate to publish.
+_FIXED_STAGES = 10
 
 
 def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     plan = private.planned
-    assert plan is not None  # `prepare_run` has planned what is under way
-    bought = plan.after(PREPROCESS)
-    fits = isinstance(private.configuration.synthesize, MixtureSynthesis)
-    buys_bounds = bool(private.configuration.private_bounds)
-    count = _ALWAYS + buys_bounds + fits + len(plan.draws)
-    book = Bookkeeper(private.folder, private.manifest, stages=count, wrap=wrap)
+    assert plan is not None  # `prepare_run` has made the plan of a run in progress
+    draws_before_encode = plan.after(PREPROCESS)
+    fits_model = isinstance(private.configuration.synthesize, MixtureSynthesis)
+    draws_bounds = bool(private.configuration.private_bounds)
+    stages = _FIXED_STAGES + draws_bounds + fits_model + len(plan.draws)
+    book = Bookkeeper(private.folder, private.manifest, stages=stages, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
-    if bought:
+    if draws_before_encode:
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
         _draw_all(book, private, PREPROCESS, preprocessed)
-        if buys_bounds:  # they have to be there before anything is binned
+        if draws_bounds:  # values can only be binned when their bounds are known
             book.stage("collect bounds", collect_bounds, private)
         encoded = book.stage("encode", encode, private, preprocessed)
     else:
@@ -121,12 +120,12 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
     _draw_all(book, private, ENCODE, encoded)
     collected = book.stage("collect", collect, private)
-    private.remembered.clear()  # of no use any more
+    private.remembered.clear()  # not used any more
 
-    public = private.derived  # what is given this alone sees no private file
+    public = private.derived  # a stage that gets only this reference sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)
     parts = {"collect": collected, "normalize": normalized}
-    if fits:
+    if fits_model:
         parts["fit"] = book.stage("fit", fit_model, public, normalized)
     synthesized = book.stage("synthesize", synthesize, public, normalized, parts.get("fit"))
     decoded = book.stage("decode", decode, public, synthesized, normalized, private.suites[1])
@@ -139,6 +138,6 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
 
 
 def _draw_all(book: Bookkeeper, private: RunReference, stage: str, rows: StageResult) -> None:
-    """The measurements of the rows that a stage has left, each when it is due."""
+    """Draw the measurements of the rows that a stage has written, each when it is due."""
     for measurement in measurements_in_order(private, stage):
         book.stage(f"aggregate {measurement.name}", aggregate, private, rows, measurement.name)

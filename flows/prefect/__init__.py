@@ -1,1 +1,1 @@
-"""Everything that starts, watches and talks to Prefect."""
+"""Modules that start Prefect, watch it, and call it."""

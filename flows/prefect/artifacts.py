@@ -1,6 +1,6 @@
-"""The pages of a release in Prefect: its charges, its accuracy, and a summary; copies for people, never read by anything.
+"""Pages of a release in Prefect: its charges, its accuracy, and a summary; copies for people, which no program reads.
 
-A page is called by the dataset and its kind, so that Prefect shows the pages of earlier runs as its history. What is in it is
+The name of a page has the dataset and the kind, so that Prefect shows the pages of earlier runs as its history. Its content is
 public: the plan, the states in the ledger, and the published files.
 """
 
@@ -24,9 +24,9 @@ from marginweave.runs.capabilities import RunReference
 
 @contextmanager
 def shown_in_prefect(reference: RunReference) -> Iterator[None]:
-    """Make artifacts at the end of a release: its draws, also where it stops after something was charged, and its numbers.
+    """Make artifacts at the end of a release: its numbers, and its draws, the latter also if it stops after a charge.
 
-    The release is complete without them: a server that cannot take them changes nothing.
+    The release is complete without them: a server that refuses them changes nothing.
     """
     try:
         yield
@@ -38,8 +38,9 @@ def shown_in_prefect(reference: RunReference) -> Iterator[None]:
 
 
 def artifact_key(dataset: str, kind: str) -> str:
-    """The name of an artifact of every run of a dataset: lower-case letters, digits and dashes alone, as Prefect has them."""
-    return f"{re.sub(r'[^a-z0-9]+', '-', dataset.lower()).strip('-')}-{kind}"
+    """Return the name of an artifact for all runs of a dataset: Prefect allows lower-case letters, digits and dashes alone."""
+    name = re.sub(r"[^a-z0-9]+", "-", dataset.lower())
+    return f"{name.strip('-')}-{kind}"
 
 
 def _show_budget(reference: RunReference) -> None:
@@ -47,11 +48,12 @@ def _show_budget(reference: RunReference) -> None:
         record = reference.ledger.releases.find(reference.manifest.release)
         if record is None or not any(draw.state in CHARGED for draw in record.draws):
             return
-        rows = [
-            {"draw": draw.name, "state": draw.state.value, "mechanism": draw.mechanism}
-            | {name: f"{float(cost):.4g}" for name, cost in draw.cost.texts.items()}
-            for draw in record.draws
-        ]
+        rows = []
+        for draw in record.draws:
+            row = {"draw": draw.name, "state": draw.state.value, "mechanism": draw.mechanism}
+            for name, cost in draw.cost.texts.items():
+                row[name] = f"{float(cost):.4g}"
+            rows.append(row)
         artifacts.create_table_artifact(
             key=artifact_key(record.dataset, "budget"),
             table=rows,
@@ -60,9 +62,9 @@ def _show_budget(reference: RunReference) -> None:
 
 
 def _show_release(reference: RunReference) -> None:
-    """Tables of the releasable evaluation, and a summary; from the published files alone.
+    """Show tables of the releasable evaluation, and a summary; from the published files alone.
 
-    Of a release that awaits approval there are none yet, and nothing is shown; nor later, as no flow run approves it.
+    A release that awaits approval has no published files, so nothing is shown; nor later, because no flow run approves it.
     """
     place = reference.folder.release
     with suppress(Exception):
@@ -82,7 +84,7 @@ def _show_release(reference: RunReference) -> None:
 
 
 def _rounded_row(row: LengthMetrics) -> dict[str, float | int | None]:
-    """What is known of one length, rounded, without SDS's own versions of the numbers and what is never known of counts."""
+    """Return the rounded metrics of one length, without those of SDS and those that counts never have."""
     numbers = row.model_dump(exclude={"tvd_missing", "l1_missing"})
     return {
         name: round(value, 4) if isinstance(value, float) else value
@@ -92,7 +94,7 @@ def _rounded_row(row: LengthMetrics) -> dict[str, float | int | None]:
 
 
 def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -> str:
-    """The release on a page, in Markdown."""
+    """Return the page of a release, in Markdown."""
     guarantee = statement.guarantee
     near = ", ".join(f"{100 * tvd:.2g} % for {columns} column(s)" for columns, tvd in evaluation.mean_distances.items())
     lengths = [
@@ -100,19 +102,23 @@ def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -
         for row in evaluation.lengths
     ]
     worst = [(", ".join(row.attributes), _number(row.tvd), _number(row.noise)) for row in evaluation.marginals]
-    known = [row for row in evaluation.marginals if row.noise is not None]
-    beyond = f"{evaluation.beyond_noise} of the {len(known)} worst marginals are farther from their counts than noise implies"
+    comparable = [row for row in evaluation.marginals if row.noise is not None]
+    verdict = "unknown, as no marginal has all of its counts released"
+    if comparable:
+        verdict = (
+            f"{evaluation.beyond_noise} of the {len(comparable)} worst marginals are farther from their counts than noise "
+            "implies"
+        )
+    charge_names = ("stage", "mechanism", "draws", "noise (sd, records)", "share of budget", "delta")
     lines = [
         f"# {statement.run}",
         f"- **Guarantee:** epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, for one {guarantee.unit}",
         f"- **Accuracy:** mean distance (TVD) of synthetic records from released counts: {near or 'unknown'}",
-        f"- **Verdict:** {beyond if known else 'unknown, as no marginal has all of its counts released'}",
+        f"- **Verdict:** {verdict}",
         f"- **Records:** {evaluation.records:,} synthetic ones, for a noisy count of {evaluation.reference_records:,}",
         f"- **Files:** `{place.resolve()}` on the machine of the run; begin with `report.html`",
         "## Charged, by stage",
-        *_table(
-            ("stage", "mechanism", "draws", "noise (sd, records)", "share of budget", "delta"), _charges(statement)
-        ),
+        *_table(charge_names, _charges(statement)),
         "## Accuracy, by number of columns",
         *_table(("columns", "combinations", "mean TVD", "counts kept"), lengths),
         "## Marginals that the records keep worst",
@@ -122,30 +128,34 @@ def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -
 
 
 def _charges(statement: PrivacyStatement) -> Iterator[tuple[str, ...]]:
-    """A row for the draws of each stage that were made: what they are for, their noise, and what they cost."""
+    """Yield a row for the draws of each stage and mechanism: their names, their noise, and their cost."""
     stages: dict[tuple[str, str], list[Mechanism]] = {}
     for draw in statement.mechanisms:
         if draw.state == "drawn":
             kind = kind_named(draw.draw)
             stage = draw.draw if kind is None else kind.title.format(draw.length)
             stages.setdefault((stage, draw.mechanism), []).append(draw)
-    whole = sum((Decimal(draw.mu2) for draws in stages.values() for draw in draws), Decimal(0))
+    total_mu2 = sum((Decimal(draw.mu2) for draws in stages.values() for draw in draws), Decimal(0))
     levels = {f"level-{noise.length}": noise.deviation for noise in statement.noise}
     for (stage, mechanism), draws in stages.items():
         names = {draw.draw for draw in draws}
-        found = {levels[name] for name in names & levels.keys()}
-        found |= {row.deviation for row in statement.marginals or () if row.draw in names}
-        found |= {draw.sigma for draw in draws if draw.sigma is not None and not found}
+        sigmas = {levels[name] for name in names & levels.keys()}
+        sigmas |= {row.deviation for row in statement.marginals or () if row.draw in names}
+        if not sigmas:
+            sigmas = {draw.sigma for draw in draws if draw.sigma is not None}
         mu2 = sum((Decimal(draw.mu2) for draw in draws), Decimal(0))
         delta = sum((Decimal(draw.delta) for draw in draws), Decimal(0))
-        share = f"{float(100 * mu2 / whole):.1f} %" if whole else ""
-        yield stage, mechanism, str(len(draws)), _span(found), share, f"{float(delta):.2g}"
+        share = f"{float(100 * mu2 / total_mu2):.1f} %" if total_mu2 else ""
+        yield stage, mechanism, str(len(draws)), _span(sigmas), share, f"{float(delta):.2g}"
 
 
 def _span(values: Iterable[float]) -> str:
-    """The smallest and the largest of some numbers."""
-    ends = sorted(values)
-    return " to ".join(dict.fromkeys(f"{value:.4g}" for value in (*ends[:1], *ends[-1:])))
+    """Return the smallest and the largest of the values as "low to high"; once if they look the same, "" if there are none."""
+    ordered = sorted(values)
+    if not ordered:
+        return ""
+    texts = [f"{value:.4g}" for value in (ordered[0], ordered[-1])]
+    return " to ".join(dict.fromkeys(texts))
 
 
 def _number(value: float | None) -> str:
@@ -153,7 +163,9 @@ def _number(value: float | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table in Markdown, with empty lines around it."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return ["", *(f"| {' | '.join(line)} |" for line in cells), ""]
+    """Return the lines of a table in Markdown, with empty lines around it."""
+    lines = [""]
+    for row in (head, ["---"] * len(head), *rows):
+        cells = [cell.replace("|", "\\|") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]

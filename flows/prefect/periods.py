@@ -1,4 +1,4 @@
-"""What the period of a schedule is called, in which each of its times is the only one."""
+"""Names for the periods of a schedule, each with a single one of its times."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_TIMES = 800  # looked at from the beginning of the year on: of a schedule of days, all of it
+_TIMES = 800  # times that are compared, from the beginning of the year on: a daily schedule has fewer in a year
 
-# From the coarsest on; an hour that clocks show twice has a letter the second time.
+# From the coarsest to the finest; an hour that clocks show twice has a letter the second time.
 _NAMES: tuple[Callable[[datetime], str], ...] = (
     lambda time: f"{time.year}-q{(time.month + 2) // 3}",
     lambda time: f"{time:%Y-%m}",
@@ -27,7 +27,7 @@ _NAMES: tuple[Callable[[datetime], str], ...] = (
 
 
 def period_name(schedules: Sequence[BaseModel], zone: str, moment: datetime) -> str:
-    """Quarter, month, week, day or minute of `moment`: the coarsest that no two times of the schedules share.
+    """Return the quarter, month, week, day or minute of `moment`: the coarsest that no two times of the schedules share.
 
     Args:
         schedules: Prefect's cron, interval or rrule schedules, all those of a deployment.
@@ -37,18 +37,23 @@ def period_name(schedules: Sequence[BaseModel], zone: str, moment: datetime) -> 
     Returns:
         Such as 2026-q4, 2026-11, 2026-w47, 2026-11-20 or 2026-11-20-0130.
     """
-    here = moment.astimezone(ZoneInfo(zone))
-    start = datetime(here.year, 1, 1, tzinfo=here.tzinfo)
-    times = sorted(
-        {time.astimezone(here.tzinfo) for schedule in schedules for time in _times(schedule, start)} | {here}
-    )
-    return next((name(here) for name in _NAMES if len({name(time) for time in times}) == len(times)), _NAMES[-1](here))
+    local_moment = moment.astimezone(ZoneInfo(zone))
+    start = datetime(local_moment.year, 1, 1, tzinfo=local_moment.tzinfo)
+    times = {local_moment}
+    for schedule in schedules:
+        times.update(time.astimezone(local_moment.tzinfo) for time in _times(schedule, start))
+    for period_of in _NAMES:
+        periods = {period_of(time) for time in times}
+        if len(periods) == len(times):
+            return period_of(local_moment)
+    finest = _NAMES[-1]
+    return finest(local_moment)
 
 
 def _times(schedule: BaseModel, start: datetime) -> list[datetime]:
-    with warnings.catch_warnings():  # Prefect's, of a home that is made only when something runs
+    with warnings.catch_warnings():  # Prefect warns of its home, which exists only after something ran
         warnings.simplefilter("ignore")
         from prefect.server.schemas.schedules import SCHEDULE_TYPES
 
-    known: Any = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.model_dump(mode="json"))
-    return asyncio.run(known.get_dates(n=_TIMES, start=start.astimezone(UTC)))
+    server_schedule: Any = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.model_dump(mode="json"))
+    return asyncio.run(server_schedule.get_dates(n=_TIMES, start=start.astimezone(UTC)))

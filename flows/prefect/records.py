@@ -1,4 +1,4 @@
-"""What Prefect is told of a release: events, tags, and the end of flow runs that a killed process left behind.
+"""Records of a release in Prefect: events, tags, and the end of flow runs that a killed process left behind.
 
 An event names dataset and run, the class of an error (never its text) and the account's public totals; no value of the table
 and no count of its rows. That a release is late, or that its process has vanished, is in Prefect's own events.
@@ -40,25 +40,26 @@ class ReleaseEvent(StrEnum):
 
 
 class MachineFailed(BaseException):
-    """A fault of the machine, as Prefect's engine takes a crash: the supervisor resumes the flow run, and no failed one."""
+    """A fault of the machine, in a form that Prefect's engine takes for a crash: the supervisor resumes crashed flow runs."""
 
 
 @contextmanager
 def announced(run: str) -> Iterator[None]:
-    """Emit how the attempt at `run` ends where something stops it: refused by the ledger, or failed.
+    """Emit an event if the attempt at `run` inside is stopped: refused by the ledger, or failed.
 
-    A deployed flow run that a full disk or an unreachable ledger stops ends as Crashed, so that it is resumed. Prefect itself
-    emits the event of that, and of a process that a signal ends.
+    A deployed flow run that is stopped by a full disk or an unreachable ledger ends as Crashed, so that it is resumed. Prefect
+    itself emits the event of that, and of a process that a signal ends.
 
     DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
     """
     try:
         yield
     except Exception as error:
-        passing = isinstance(error, MachineError | UnreachableLedger)
-        if passing and deployed_run() is not None:
+        is_temporary = isinstance(error, MachineError | UnreachableLedger)
+        if is_temporary and deployed_run() is not None:
             raise MachineFailed(str(error)) from None
-        event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) and not passing else ReleaseEvent.FAILED
+        is_refused = isinstance(error, BudgetError) and not is_temporary
+        event = ReleaseEvent.REFUSED if is_refused else ReleaseEvent.FAILED
         _emit(event, run, {"error": type(error).__name__})
         raise
 
@@ -69,18 +70,25 @@ def announce(run: str, *, awaiting: bool) -> None:
 
 
 def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
-    """Tell that the account has spent `threshold` of its box or more; threshold and totals are public."""
-    account, share = total.account, spent_share(total)
-    if share >= threshold:
-        spent = {"share": round(share, 4), "epsilon": float(total.epsilon), "cap_epsilon": float(account.epsilon)}
-        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, {"dataset": account.dataset, "threshold": threshold, **spent})
+    """Emit an event if the account has spent `threshold` of its box or more; threshold and totals are public."""
+    share = spent_share(total)
+    if share < threshold:
+        return
+    payload = {
+        "dataset": total.account.dataset,
+        "threshold": threshold,
+        "share": round(share, 4),
+        "epsilon": float(total.epsilon),
+        "cap_epsilon": float(total.account.epsilon),
+    }
+    _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, payload)
 
 
 def _emit(event: ReleaseEvent, run: str, payload: Mapping[str, str | float]) -> None:
-    """One event about this flow run, whose deployment and tags Prefect adds as related resources.
+    """Emit an event about this flow run, whose deployment and tags Prefect adds as related resources.
 
-    Sent by the process itself, it waits for nothing: Prefect's triggers see the event of a state only after those of the states
-    before, and a schedule tells nothing of the first one.
+    An event that the process itself sends waits for nothing. The event of a state reaches Prefect's triggers only after those
+    of the states before it, and a schedule emits none for the first state.
     """
     resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": run}
     emit_event(event.value, resource=resource, payload={"run": run, **payload})
@@ -92,16 +100,16 @@ _RELEASE = "marginweave.release"
 
 
 def flow_run_tags(dataset: str) -> tuple[str, str]:
-    """The tags of the flow runs of a dataset: the same for each run, so that Prefect's pages can be filtered by them."""
+    """Return the tags of the flow runs of a dataset: the same for each run, as filters for Prefect's pages."""
     return "marginweave", dataset
 
 
 def end_dead_attempts(manifest: Manifest) -> None:
-    """Mark this flow run as one of its release, and set what earlier attempts have left without an end to Crashed or Cancelled.
+    """Label this flow run with its release, and set unfinished runs of earlier attempts to Crashed or Cancelled.
 
-    That is the task runs of this flow run, and other flow runs of the release with their task runs. To be called under the
-    lock of the run, before the first stage: any other attempt is dead. Scheduled flow runs and those of a
-    deployment are left to their runner. Prefect's pages are a mirror for people: a server that refuses changes nothing.
+    These are the task runs of this flow run, and other flow runs of the release with their task runs. Call it under the lock of
+    the run, before the first stage: then any other attempt is dead. Scheduled flow runs and those of a deployment are left to
+    their runner. Prefect's pages are a copy for people: a server that refuses changes nothing.
     """
     if flow_run.id is None:
         return
@@ -109,35 +117,37 @@ def end_dead_attempts(manifest: Manifest) -> None:
     from prefect.client.schemas.filters import FlowRunFilter
 
     with suppress(Exception), get_client(sync_client=True) as client:
-        this = UUID(flow_run.id)
+        this_id = UUID(flow_run.id)
         tags = flow_run_tags(manifest.dataset)
-        client.update_flow_run_labels(this, {_RELEASE: manifest.release})
+        client.update_flow_run_labels(this_id, {_RELEASE: manifest.release})
         if not set(tags) <= set(flow_run.tags):
-            client.update_flow_run(this, tags=list(dict.fromkeys([*flow_run.tags, *tags])))
-        _end_tasks(client, this, Crashed(message=_MESSAGE))
+            all_tags = list(dict.fromkeys([*flow_run.tags, *tags]))
+            client.update_flow_run(this_id, tags=all_tags)
+        _end_tasks(client, this_id, Crashed(message=_MESSAGE))
         alive = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
         unfinished = {"tags": {"all_": list(tags)}, "deployment_id": {"is_null_": True}, "state": alive}
         for attempt in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(unfinished)):
-            if attempt.id != this and _is_of_release(attempt, manifest.release):
+            if attempt.id != this_id and _is_of_release(attempt, manifest.release):
                 _end(client, attempt)
 
 
 def _is_of_release(attempt: FlowRun, release: str) -> bool:
-    """Whether a flow run is an attempt at the release; by home and run, if it was killed before it was marked."""
+    """Return whether a flow run is an attempt at the release; by home and run, if it was killed before it had a label."""
     if _RELEASE in attempt.labels:
         return attempt.labels[_RELEASE] == release
-    return all(attempt.parameters.get(name) == flow_run.parameters.get(name) for name in ("home", "run"))
+    parameters = flow_run.parameters
+    return all(attempt.parameters.get(name) == parameters.get(name) for name in ("home", "run"))
 
 
 def _end(client: SyncPrefectClient, dead: FlowRun) -> None:
-    """End the task runs first: a flow run that has ended is not looked at again."""
-    end = Cancelled if dead.state_type == StateType.CANCELLING else Crashed
-    _end_tasks(client, dead.id, end(message=_MESSAGE))
-    client.set_flow_run_state(dead.id, end(message=_MESSAGE), force=True)
+    """End a flow run, after its task runs: a flow run that has ended is not found again."""
+    end_state = Cancelled if dead.state_type == StateType.CANCELLING else Crashed
+    _end_tasks(client, dead.id, end_state(message=_MESSAGE))
+    client.set_flow_run_state(dead.id, end_state(message=_MESSAGE), force=True)
 
 
 def _end_tasks(client: SyncPrefectClient, attempt: UUID, end: State[Any]) -> None:
-    """End what the dead attempts at a flow run have left as running, or as waiting for another try."""
+    """End the task runs that dead attempts at a flow run have left as running, or as waiting for a retry."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 
     alive = [kind for kind in StateType if kind not in TERMINAL_STATES]  # a task that waits for its retry is SCHEDULED

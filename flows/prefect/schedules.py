@@ -1,4 +1,4 @@
-"""A schedule as Prefect has it: its times, and the names of its runs."""
+"""Prefect's schedules: their times, and the names of their runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CHUNK = 1000  # as many as Prefect computes at a time
 
 @dataclass(frozen=True)
 class Schedule:
-    """Times as Prefect has them for a deployment: a cron expression of five fields, and the name of a time zone.
+    """A schedule of a deployment in Prefect: a cron expression of five fields, and the name of a time zone.
 
     Raises:
-        InputError: Prefect would not take it, or it never comes.
+        InputError: Prefect would refuse it, or it has no time in the future.
     """
 
     cron: str
@@ -39,26 +39,30 @@ class Schedule:
             rule = "must be the name of a time zone, such as Europe/Berlin"
             raise InputError(f"timezone ({self.timezone}) {rule}") from None
         try:
-            fitting = len(self.cron.split()) == 5 and next(self.after(datetime.now(UTC)), None) is not None
+            has_times = len(self.cron.split()) == 5 and any(self.after(datetime.now(UTC)))
         except ValueError:
-            fitting = False
-        if not fitting:
+            has_times = False
+        if not has_times:
             raise InputError(f"schedule ({self.cron}) must be a cron expression of five fields, such as '0 3 1 */3 *'")
 
     def after(self, start: datetime) -> Iterator[datetime]:
-        """The times from `start` on at which a deployment would run; Prefect computes a chunk at a time."""
-        schedule, zone = self._known(), ZoneInfo(self.timezone)
+        """Yield the times from `start` on at which a deployment would run; Prefect computes a chunk at a time."""
+        schedule = self._server_schedule()
+        zone = ZoneInfo(self.timezone)
         size = 2
         while times := asyncio.run(schedule.get_dates(n=size, start=start)):
-            yield from (time.astimezone(zone) for time in times)
-            start, size = times[-1] + timedelta(seconds=1), min(8 * size, _CHUNK)
+            for time in times:
+                yield time.astimezone(zone)
+            start = times[-1] + timedelta(seconds=1)
+            size = min(8 * size, _CHUNK)
 
     def run_name(self, dataset: str, moment: datetime) -> str:
-        """What the run of `moment` is called where this is the only schedule of the dataset."""
-        return f"{dataset}-{period_name([self._known()], self.timezone, moment)}"
+        """Return the name of the run of `moment`, if this is the only schedule of the dataset."""
+        period = period_name([self._server_schedule()], self.timezone, moment)
+        return f"{dataset}-{period}"
 
-    def _known(self) -> CronSchedule:
-        with warnings.catch_warnings():  # Prefect's, of a home that is made only when something runs
+    def _server_schedule(self) -> CronSchedule:
+        with warnings.catch_warnings():  # Prefect warns of its home, which exists only after something ran
             warnings.simplefilter("ignore")
             from prefect.server.schemas.schedules import CronSchedule
 

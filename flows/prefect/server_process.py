@@ -1,4 +1,4 @@
-"""The process of a Prefect server of our own: `python -m marginweave.flows.prefect.server_process PORT`, on loopback."""
+"""Program of the Prefect server that we start on loopback: `python -m marginweave.flows.prefect.server_process PORT`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefect servers on loopback, and how long they live."""
+"""Prefect servers on loopback: their start, and their end with the process that started them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _NO_PAGES = {"PREFECT_SERVER_UI_ENABLED": "false"}
 
 @contextmanager
 def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
-    """URL of the Prefect API: the server that PREFECT_API_URL names, or one started here and stopped at the end.
+    """Yield the URL of a Prefect API: of the server in PREFECT_API_URL, or of one that is started here and stopped at the end.
 
-    With a `port` the one started here has Prefect's pages as well, there; without one it has none, on any free port.
+    With a `port` the server that is started here shows Prefect's pages there; without one it uses a free port, without pages.
 
     Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
 
@@ -43,17 +43,19 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         MachineError: the disk refuses, or has no room for the server's database: at its start, or where a call of it fails.
         StageError: the server did not answer in time; its output is in `log`.
     """
-    if named := os.environ.get("PREFECT_API_URL"):
-        yield named
+    named_url = os.environ.get("PREFECT_API_URL")
+    if named_url:
+        yield named_url
         return
     check_servers(log)
     if port is not None:
         _check_port(port)
     place = Path(os.environ["PREFECT_HOME"])
-    with _alone_at_start(place):
-        server, url = _started(place, log, port)
+    with _lock_start(place):
+        server, url = _start_server(place, log, port)
     over = threading.Event()
-    threading.Thread(target=_watch, args=(server, log, over), daemon=True, name="server").start()
+    watcher = threading.Thread(target=_watch, args=(server, log, over), daemon=True, name="server")
+    watcher.start()
     try:
         yield url
     except MarginweaveError:
@@ -67,39 +69,41 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
 
 
 def _watch(server: subprocess.Popen[bytes], log: Path, over: threading.Event) -> None:
-    """Where our server ends before we do, begin the command again: Prefect's client would wait for minutes."""
+    """Begin the command again if our server ends before it: Prefect's client would wait for minutes."""
     while not over.wait(0.1):
         if server.poll() is not None and not over.is_set():
+            moment = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
             with suppress(OSError), log.open("a") as file:
-                file.write(
-                    f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: the server has ended (exit code {server.returncode})\n"
-                )
+                file.write(f"{moment}: the server has ended (exit code {server.returncode})\n")
             begin_again()
-            return  # not ours to begin again: a notebook
+            return  # reached in a notebook alone, which is not begun again
 
 
 @contextmanager
-def _alone_at_start(place: Path) -> Iterator[None]:
-    """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
+def _lock_start(place: Path) -> Iterator[None]:
+    """Wait for servers that are starting in the same `place`: two that migrate a database at the same time would damage it."""
     with exclusive_lock(place / "start.lock", None):
         with at_place(place, "closed to others"):
-            for open_once in (place, *place.glob("prefect.db*")):  # whatever mode they have
-                open_once.chmod(0o700 if open_once.is_dir() else PRIVATE_MODE)
+            for path in (place, *place.glob("prefect.db*")):
+                path.chmod(0o700 if path.is_dir() else PRIVATE_MODE)
         yield
 
 
-def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Popen[bytes], str]:
-    """A server that answers, and its URL, which is in the environment until it ends: with this process, at the latest."""
-    port = named or _free_port()
+def _start_server(place: Path, log: Path, named_port: int | None) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a server and wait for its answer; return it and its URL, which is in the environment until the server ends.
+
+    It ends with this process at the latest.
+    """
+    port = named_port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     with at_place(log, "written"):
         if log.exists() and log.stat().st_size > LOG_ROOM:
             log.replace(log.with_name(f"{log.name}.1"))
     with at_place(log, "written"), log.open("ab") as output:
-        server = _start(port, url, output.fileno(), pages=named is not None)
+        server = _start_process(port, url, output.fileno(), pages=named_port is not None)
     try:
         os.environ["PREFECT_API_URL"] = url
-        import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
+        import_module("prefect")  # while the server starts; it reads its settings from the environment
         _wait(server, url, log)
     except BaseException as error:
         _end(server)
@@ -110,7 +114,7 @@ def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Pope
 
 
 def _check_room(place: Path) -> None:
-    """Tell of a disk without room for the database: a server that fails for it does not say so.
+    """Refuse a disk without room for the database: a server that fails because of it does not say so.
 
     Raises:
         MachineError: the disk is full, or refuses.
@@ -141,7 +145,7 @@ def _free_port() -> int:
 
 
 def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
-    """What a child of `parent` calls so that the kernel sends it `sent` when the parent ends, killed or not."""
+    """Return a function for a child of `parent`: the kernel then sends the child `sent` when the parent ends, killed or not."""
     # Loaded here: between fork and exec nothing may be imported.
     prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 
@@ -154,22 +158,22 @@ def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
     return tie
 
 
-def _start(port: int, url: str, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
-    # Prefect's pages would ask the server of another port
-    shown = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+def _start_process(port: int, url: str, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
+    # Without this URL, Prefect's pages would ask the server of another port.
+    page_settings = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
-        [sys.executable, "-P", "-m", SERVER, str(port)],  # -P: a file in the working directory is no module of ours
+        [sys.executable, "-P", "-m", SERVER, str(port)],  # -P: modules are not looked up in the working directory
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
-        start_new_session=True,  # Ctrl-C in a terminal is for us: the server is needed until we have ended
-        env={**os.environ, **(shown if pages else _NO_PAGES)},
+        start_new_session=True,  # Ctrl-C in a terminal must not end the server, which we need until we have ended
+        env={**os.environ, **(page_settings if pages else _NO_PAGES)},
     )
 
 
 def answers(url: str, seconds: float) -> bool:
-    """Whether the API of a server does, within so many seconds."""
+    """Return whether the API of a server answers within `seconds`."""
     try:
         urllib.request.urlopen(f"{url}/health", timeout=seconds).close()  # noqa: S310 - loopback, our own port
     except OSError:

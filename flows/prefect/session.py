@@ -1,4 +1,4 @@
-"""A Prefect session of our own: a server on loopback, and a log file instead of console lines."""
+"""A Prefect session: a server on loopback, and a log file instead of console lines."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
 
 @contextmanager
 def _session(url: str, log: Path) -> Iterator[None]:
-    """Prefect's settings for the server at `url`, and its log in a file; its errors never stand before ours."""
-    # Imported here: before, it would have read its settings from an environment that was not ready.
+    """Set Prefect's settings for the server at `url`, and its log file; its errors never hide ours."""
+    # Imported here, because Prefect reads its settings from the environment, which is ready only now.
     from httpx import HTTPError
     from prefect.events.worker import EventsWorker
     from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -64,13 +64,13 @@ def _session(url: str, log: Path) -> Iterator[None]:
             if hidden is None:
                 raise
         finally:
-            EventsWorker.drain_all()  # a worker left over would look for this server in the next session
+            EventsWorker.drain_all()  # a worker that stays would look for this server in the next session
         if hidden is not None:
             raise hidden
 
 
 def _hidden_by(error: BaseException) -> MarginweaveError | None:
-    """The error of ours that Prefect was about to write down when its server failed as well."""
+    """Return our error that Prefect was recording when its server failed too, or None."""
     chained: BaseException | None = error
     while chained is not None:
         if isinstance(chained, MarginweaveError):
@@ -80,10 +80,10 @@ def _hidden_by(error: BaseException) -> MarginweaveError | None:
 
 
 class _PatientFileHandler(logging.handlers.RotatingFileHandler):
-    """Writes what it can, and keeps the newest: a full disk stops no run, and hides no error of it behind its own."""
+    """A log file that ignores errors of writing: a full disk stops no run, and its log error hides no error of the run."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Say nothing: what the run itself cannot write is in its error."""
+        """Do nothing: if the run itself cannot write, its error says so."""
 
     def close(self) -> None:
         """Close, whether or not the last lines can be written."""
@@ -93,23 +93,24 @@ class _PatientFileHandler(logging.handlers.RotatingFileHandler):
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Send what Prefect logs on the console to a file for a while."""
+    """Send the lines that Prefect logs on the console to a file instead, inside this context."""
     from prefect.logging.configuration import setup_logging
 
     setup_logging()
     with at_place(path, "written"):
         handler = _PatientFileHandler(path, encoding="utf-8", maxBytes=LOG_ROOM, backupCount=3)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    names = "prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server", "asyncio"
+    names = ("prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server", "asyncio")
     loggers = [logging.getLogger(name) for name in names]
-    before = [(logger, list(logger.handlers), logger.propagate) for logger in loggers]
+    previous_states = [(logger, list(logger.handlers), logger.propagate) for logger in loggers]
     for logger in loggers:
-        kept = [h for h in logger.handlers if type(h).__name__ == "APILogHandler"]
-        logger.handlers = [*kept, handler]
+        api_handlers = [h for h in logger.handlers if type(h).__name__ == "APILogHandler"]
+        logger.handlers = [*api_handlers, handler]
         logger.propagate = False
     try:
         yield
     finally:
-        for logger, handlers, propagate in before:
-            logger.handlers, logger.propagate = handlers, propagate
+        for logger, handlers, propagate in previous_states:
+            logger.handlers = handlers
+            logger.propagate = propagate
         handler.close()

@@ -90,8 +90,8 @@ def test_what_has_ended_is_never_resumed(site: FlowRuns, end: str) -> None:
     with get_client(sync_client=True) as client:
         seen = client.read_flow_run(uuid.UUID(ending))
         site.set(ending, end)  # between the look and the decision
-        assert not module._is_now(client, seen, Crashed())
-        assert not module._is_resumed(client, seen, after(1))
+        assert not module._set_state(client, seen, Crashed())
+        assert not module._resume(client, seen, after(1))
     assert site.state(ending)[0] == end
 
 

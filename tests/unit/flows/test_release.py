@@ -31,7 +31,9 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
 ) -> None:
     flow, told = import_module("marginweave.flows.release"), []
     monkeypatch.setattr(prefect_records, "emit_event", lambda event, **_: told.append(event))
-    monkeypatch.setattr(flow, "_settle_in", lambda: None)  # it would make this process one that cannot be traced
+    monkeypatch.setattr(
+        flow, "prepare_worker_process", lambda: None
+    )  # it would make this process one that cannot be traced
     monkeypatch.setattr(flow, "prepare_run", lambda _: (Gone(), RunState.FINISHED))
     monkeypatch.setattr(flow, "end_dead_attempts", lambda _: None)
     monkeypatch.setattr(flow, "compare_where_due", lambda *_: None)

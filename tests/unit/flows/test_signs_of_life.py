@@ -75,7 +75,7 @@ def test_the_file_is_as_old_as_the_last_look_at_a_server_that_answered(
     sign = home / SIGN_OF_LIFE
     assert sign.stat().st_mode & 0o077 == 0
     os.utime(sign, (OLD, OLD))
-    assert looks(monkeypatch, away=away, well=well) == ["Prefect's server does not answer; trying on"] * away
+    assert looks(monkeypatch, away=away, well=well) == ["Prefect's server does not answer. Trying again."] * away
     assert (sign.stat().st_mtime > OLD) is (well and not away)
 
 
