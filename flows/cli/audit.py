@@ -125,7 +125,7 @@ def export(
     own = [record for record in audited.releases.values() if dataset is None or record.dataset == dataset]
     published = [record for record in own if record.published is not None]
     for record in published:
-        entry = registry_record(record, ASSUMPTIONS, program_identity().version)
+        entry = registry_record(record, [*map(str, ASSUMPTIONS)], program_identity().version)
         place = to / "releases" / f"{record.run}-{record.release[:8]}.json"
         replace_file(place, (json.dumps(entry, indent=2, ensure_ascii=False) + "\n").encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")

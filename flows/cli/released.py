@@ -154,10 +154,10 @@ def report(
     if as_json:
         single, pairs = ([*map(asdict, some)] for some in (found.changed, found.changed_pairs))
         said = {
-            "verdict": found.verdict,
-            "backwards": found.backwards,
-            "totals": found.totals,
-            "drawn": found.drawn_words,
+            "verdict": str(found.verdict),
+            "backwards": str(found.backwards or ""),
+            "totals": str(found.totals),
+            "drawn": str(found.drawn_sentence or ""),
             "false_alarm": FALSE_ALARM,
         }
         print_json({**said, "changed": single, "changed_pairs": pairs})
@@ -169,10 +169,10 @@ def report(
 
 def _print_comparison(found: ReleaseComparison, false_alarm: float) -> None:
     """Verdict, totals and the largest changes."""
-    for line in filter(None, (found.verdict, found.backwards, found.totals, found.drawn_words)):
-        out.print(line)
+    for line in filter(None, (found.verdict, found.backwards, found.totals, found.drawn_sentence)):
+        out.print(str(line))
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
-        out.print(f"  {printable(change.sentence)}")
+        out.print(f"  {printable(str(change.sentence))}")
     if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:
         out.print(f"  and {more:,} more")
     out.print(

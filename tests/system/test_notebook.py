@@ -78,7 +78,7 @@ def test_a_sample_has_the_dtypes_of_the_frame(ledgered: CommandLine) -> None:
     for place in (ledgered.home / "anew", ledgered.home / "runs" / run / "release"):
         assert pd.read_parquet(place / "synthetic.parquet").dtypes.to_dict() == sample.dtypes.to_dict()
         assert b"otherwise-sexed" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
-    assert TYPED in model.release.statement.assumptions
+    assert str(TYPED) in model.release.statement.assumptions
 
 
 def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:

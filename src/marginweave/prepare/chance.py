@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.sections import COMBINATIONS_CUT
-from marginweave.configuration.values import listed
 from marginweave.prepare.repair import Repair
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chance:
-    """The attributes whose counts depend on chance, the lengths of combinations that do, and the reasons in words.
+    """The attributes whose counts depend on chance, the lengths of combinations that do, and what chance decides.
+
+    `rows` and `cut_sets` say in words what is counted of the rows, and of the values of sets, that are there. `imputed` and
+    `repaired` are the columns in which a cell without a value, or a row that breaks a rule, has a value by chance.
 
     Each count is then a sum over subjects that are independent of each other. What a subject adds is in turn distributed as a
     sum of independent 0 or 1: a fixed number of its rows is chosen uniformly, and each is counted in a cell or not by itself
@@ -27,7 +28,10 @@ class Chance:
 
     attributes: frozenset[int] = frozenset()
     lengths: frozenset[int] = frozenset()
-    words: tuple[str, ...] = ()
+    rows: str | None = None
+    imputed: tuple[str, ...] = ()
+    cut_sets: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
     resized: bool = False
 
     @property
@@ -51,21 +55,12 @@ def chance_before_counting(
     repaired = Repair(counted, labels).drawn(imputed | cut)
     lengths = frozenset(length for length, bound in bounds.items() if configuration.is_cut(length, bound))
     rows = None if configuration.privacy.joins else configuration.privacy.counted_words
-    words = []
-    if rows:
-        words.append(f"counts are of {rows}, chosen by chance")
-    if imputed:
-        names = sorted({attributes[j].column for j in imputed})
-        words.append(f"cells of {listed(names)} without a value have one by chance")
-    words += [f"counts are of {choice}, chosen by chance" for choice in configuration.cut_sets.values()]
-    by_rules = sorted({attributes[j].column for j in repaired - imputed - cut})
-    if by_rules:
-        words.append(f"rows that break a rule on {listed(by_rules)} may have another value by chance")
-    if lengths:
-        words.append(f"counts are of {COMBINATIONS_CUT}, chosen by chance")
     return Chance(
         attributes=frozenset(range(len(attributes))) if rows else repaired,
         lengths=lengths,
-        words=tuple(words),
+        rows=rows,
+        imputed=tuple(sorted({attributes[j].column for j in imputed})),
+        cut_sets=tuple(configuration.cut_sets.values()),
+        repaired=tuple(sorted({attributes[j].column for j in repaired - imputed - cut})),
         resized=configuration.resize is not None,
     )

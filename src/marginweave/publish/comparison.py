@@ -21,16 +21,19 @@ import numpy as np
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
+from marginweave.configuration.sections import COMBINATIONS_CUT
+from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, expected_ends, marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
 from marginweave.observations.tables import Marginals
 from marginweave.prepare.chance import Chance, chance_before_counting
 from marginweave.publish.best import tuple_intervals
-from marginweave.publish.conclusions import value_words
+from marginweave.publish.conclusions import combination_sentence, value_sentence
 from marginweave.publish.reader import PublishedRelease, titled_labels
 from marginweave.publish.templates import render
 from marginweave.released.statement import PrivacyStatement
+from marginweave.texts.sentences import Sentence, report_sentence
 
 FALSE_ALARM = 0.05
 """Probability, at most, that a comparison names any value as changed that has not."""
@@ -73,19 +76,27 @@ class Change:
         return max(self.low, -self.high, 0)
 
     @property
-    def amount(self) -> str:
-        """Least and most of the change, in words."""
+    def amount(self) -> Sentence:
+        """Least and most of the change."""
         if self.low >= 0:
-            return f"{self.low:,} to {self.high:,} more"
+            return report_sentence("change.more", least=self.low, most=self.high)
         if self.high <= 0:
-            return f"{-self.high:,} to {-self.low:,} fewer"
-        return f"{-self.low:,} fewer to {self.high:,} more"
+            return report_sentence("change.fewer", least=-self.high, most=-self.low)
+        return report_sentence("change.fewer-to-more", fewer=-self.low, more=self.high)
 
     @property
-    def sentence(self) -> str:
-        """Change in words, with both counts."""
-        counts = ["not released" if count is None else f"{count:,}" for count in (self.before, self.after)]
-        return f"{self.words}: {self.amount} (from {counts[0]} to {counts[1]})"
+    def sentence(self) -> Sentence:
+        """Change with both counts."""
+        before = _count_sentence(self.before)
+        after = _count_sentence(self.after)
+        return report_sentence("change.value", value=self.words, amount=self.amount, before=before, after=after)
+
+
+def _count_sentence(count: int | None) -> Sentence:
+    """Return a count, or that it was not released."""
+    if count is None:
+        return report_sentence("change.not-released")
+    return report_sentence("change.count", count=count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +104,7 @@ class ReleaseComparison:
     """All counts that two releases have in common; `total`, `values` and `pairs` are tested as one family.
 
     `apart` are columns that are in one release only, or that have different values in the two. `backwards` says so if the
-    second release was made before the first; otherwise it is empty. `drawn` lists what chance decided in either release before
+    second release was made before the first; otherwise it is None. `drawn` lists what chance decided in either release before
     rows were counted.
     """
 
@@ -101,7 +112,7 @@ class ReleaseComparison:
     values: tuple[Change, ...]
     pairs: tuple[Change, ...]
     apart: tuple[str, ...]
-    backwards: str
+    backwards: Sentence | None
     drawn: tuple[str, ...] = ()
 
     @property
@@ -115,40 +126,31 @@ class ReleaseComparison:
         return _beyond_noise(self.pairs)
 
     @property
-    def _explained(self) -> str:
-        return "the noise and these choices" if self.drawn else "the noise"
-
-    @property
-    def totals(self) -> str:
+    def totals(self) -> Sentence:
         """A sentence on how many records each release has."""
-        return (
-            f"Counts are not scaled: the earlier release has about {self.total.before:,} records, the later about "
-            f"{self.total.after:,}. Where they differ, compare shares."
-        )
+        before = _count_sentence(self.total.before)
+        return report_sentence("change.totals", before=before, after=_count_sentence(self.total.after))
 
     @property
-    def drawn_words(self) -> str:
-        """A sentence on the random choices of each release and what they mean for ranges; empty if there are none."""
-        if not self.drawn:
-            return ""
-        return (
-            f"Each release has drawn again what chance decides before rows are counted: {'; '.join(self.drawn)}. Ranges of "
-            "such counts are of what is expected over these choices, and wider."
-        )
+    def drawn_sentence(self) -> Sentence | None:
+        """A sentence on the random choices of each release and what they mean for ranges; None if there are none."""
+        return report_sentence("change.drawn", choices="; ".join(self.drawn)) if self.drawn else None
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Sentence:
         """Outcome in a sentence."""
         values = len(self.changed)
         pairs = len(self.changed_pairs)
-        if values or pairs:
-            return (
-                f"{values:,} of {len(self.values):,} values changed by more than {self._explained} can explain, and "
-                f"{pairs:,} of {len(self.pairs):,} pairs of values."
-            )
-        if self.total.is_beyond_noise:
-            return "Only the number of records changed."
-        return "No change is beyond the noise."
+        if not values and not pairs:
+            return report_sentence("change.records" if self.total.is_beyond_noise else "change.none")
+        return report_sentence(
+            "change.values",
+            values=values,
+            all_values=len(self.values),
+            explained=report_sentence("change.noise-and-choices" if self.drawn else "change.noise"),
+            pairs=pairs,
+            all_pairs=len(self.pairs),
+        )
 
 
 def compare_releases(before: PublishedRelease, after: PublishedRelease) -> ReleaseComparison:
@@ -174,13 +176,16 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     pairs_after = _pair_counts(after, chance_after, {*shared}, pair_tail)
     columns = {*before.aggregates.domain.names, *after.aggregates.domain.names}
     apart = sorted(columns - {*shared})
+    drawn = map(str, (*_choices(chance_before), *_choices(chance_after)))
     return ReleaseComparison(
-        total=_change("all records", _total(before, value_tail), _total(after, value_tail)),
+        total=_change(
+            str(report_sentence("change.all-records")), _total(before, value_tail), _total(after, value_tail)
+        ),
         values=tuple(_changes(words, values_before, values_after)),
         pairs=tuple(_changes(words, pairs_before, pairs_after)),
         apart=tuple(names.get(name, name) for name in apart),
         backwards=_backwards(before.statement, after.statement),
-        drawn=tuple(dict.fromkeys((*chance_before.words, *chance_after.words))),
+        drawn=tuple(dict.fromkeys(drawn)),
     )
 
 
@@ -222,16 +227,19 @@ def _labels(release: PublishedRelease) -> dict[str, tuple[str, ...]]:
     return dict(zip(domain.names, domain.labels, strict=True))
 
 
-def _backwards(before: PrivacyStatement, after: PrivacyStatement) -> str:
-    """Return a sentence if `after` was made before `before`; otherwise an empty text."""
+def _backwards(before: PrivacyStatement, after: PrivacyStatement) -> Sentence | None:
+    """Return a sentence if `after` was made before `before`; otherwise None."""
     begun_before = before.begun
     begun_after = after.begun
     length = min(len(begun_before), len(begun_after))  # one of them may have the day only
     if begun_before[:length] <= begun_after[:length]:
-        return ""
-    return (
-        f"{after.run} ({begun_after}) was made before {before.run} ({begun_before}): "
-        "over time, each change below went the other way."
+        return None
+    return report_sentence(
+        "change.backwards",
+        after=after.run,
+        begun_after=begun_after,
+        before=before.run,
+        begun_before=begun_before,
     )
 
 
@@ -260,11 +268,11 @@ class _ComparisonWords:
 
     def of(self, value: _Value) -> str:
         """Return the combination in words."""
-        words = []
+        values = []
         for column, label in value:
             title = self.titles.get((column, label), label)
-            words.append(value_words(self.names[column], title))
-        return " and ".join(words)
+            values.append(value_sentence(self.names[column], title))
+        return str(combination_sentence(values))
 
 
 def _changes(
@@ -303,6 +311,20 @@ def _chance(release: PublishedRelease) -> Chance:
             "a count is not known, so that no change can be told from it; compare releases without resize"
         )
     return chance
+
+
+def _choices(chance: Chance) -> Iterator[Sentence]:
+    """Yield what chance decides before rows are counted, a part of a sentence each."""
+    if chance.rows:
+        yield report_sentence("choice.counted", counted=chance.rows)
+    if chance.imputed:
+        yield report_sentence("choice.imputed", columns=listed(chance.imputed))
+    for values in chance.cut_sets:
+        yield report_sentence("choice.counted", counted=values)
+    if chance.repaired:
+        yield report_sentence("choice.repaired", columns=listed(chance.repaired))
+    if chance.lengths:
+        yield report_sentence("choice.counted", counted=COMBINATIONS_CUT)
 
 
 def _value_counts(

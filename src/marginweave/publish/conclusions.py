@@ -1,11 +1,12 @@
-"""States what a reader may and may not conclude from a release, in its own numbers, and how to cite the release."""
+"""Finds what a reader may and may not conclude from a release, in its numbers, and how to cite the release."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -14,30 +15,31 @@ from marginweave.publish.best import Distribution, best_counts, best_records
 from marginweave.publish.reader import PublishedRelease, titled_labels
 from marginweave.released.statement import PrivacyStatement
 from marginweave.released.verdict import Verdict
+from marginweave.texts.sentences import Sentence, report_sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusions:
     """Sentences on what may be said and on what may not."""
 
-    may: tuple[str, ...]
-    may_not: tuple[str, ...]
+    may: tuple[Sentence, ...]
+    may_not: tuple[Sentence, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ExampleCount:
-    """A released count of one value or combination, in words and with its interval."""
+    """A released count of one value or combination, with its name and interval."""
 
-    words: str
+    value: Sentence
     column: str
     count: int
     low: int
     high: int
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """Value with its count and range."""
-        return f"{self.words} ({self.count:,}, range {self.low:,} to {self.high:,})"
+        return report_sentence("value.counted", value=self.value, count=self.count, low=self.low, high=self.high)
 
     def is_above(self, example: _ExampleCount) -> bool:
         """Return whether the whole range of this count is above that of `example`."""
@@ -52,14 +54,12 @@ def conclusions(published: PublishedRelease, columns: Sequence[Distribution], ju
         columns: its columns, as the report shows them.
         judged: the verdict on it.
     """
-    examples = sorted(_examples(columns), key=lambda example: (-example.count, example.words))
+    examples = sorted(_examples(columns), key=lambda example: (-example.count, str(example.value)))
     may = tuple(_may(examples, published))
     may_not = tuple(_may_not(examples, published, judged))
     if judged.publication == "not for publication":
-        may = (
-            "Look into the counts and the records to find out what is wrong: the verdict says what they are not for.",
-        )
-        may_not = ("Publish this release, or quote a number from it: its verdict is “not for publication”.", *may_not)
+        may = (report_sentence("may.look-into"),)
+        may_not = (report_sentence("may-not.publish"), *may_not)
     return Conclusions(may=may, may_not=may_not)
 
 
@@ -70,7 +70,7 @@ def _examples(columns: Sequence[Distribution]) -> Iterator[_ExampleCount]:
             if value.reported is None or value.low is None or value.high is None:
                 continue
             yield _ExampleCount(
-                words=value_words(column.name, value.label),
+                value=value_sentence(column.name, value.label),
                 column=column.name,
                 count=value.reported,
                 low=value.low,
@@ -78,14 +78,24 @@ def _examples(columns: Sequence[Distribution]) -> Iterator[_ExampleCount]:
             )
 
 
-def value_words(column: str, label: str) -> str:
-    """Return a value in words; a bin is named by its first and last number."""
+def value_sentence(column: str, label: str) -> Sentence:
+    """Return a value as sentences name it; a bin is named by its first and last number."""
     bin_ = re.fullmatch(r"\[(.+), (.+)([)\]])", label)
     if not bin_:
-        return f"{column} {label or '(empty)'}"
+        return report_sentence("value.value" if label else "value.empty-label", column=column, label=label)
     low, high, bracket = bin_.groups()
-    below = "below " if bracket == ")" else ""
-    return f"{column} from {low} to {below}{high}"
+    key = "value.open-bin" if bracket == ")" else "value.closed-bin"
+    return report_sentence(key, column=column, low=low, high=high)
+
+
+def combination_sentence(values: Iterable[Sentence]) -> Sentence:
+    """Return the name of a combination of values of at least one column."""
+    return _joined("value.and", values)
+
+
+def _joined(key: str, sentences: Iterable[Sentence]) -> Sentence:
+    """Return at least one sentence, or several, of which the text `key` puts one after the other."""
+    return reduce(lambda before, after: report_sentence(key, before=before, after=after), sentences)
 
 
 def _pairs(examples: Sequence[_ExampleCount]) -> Iterator[tuple[_ExampleCount, _ExampleCount]]:
@@ -106,12 +116,12 @@ def _clear_pair(examples: Sequence[_ExampleCount]) -> tuple[_ExampleCount, _Exam
 def _unclear_pair(examples: Sequence[_ExampleCount]) -> tuple[_ExampleCount, _ExampleCount] | None:
     """Return the first pair of values whose ranges overlap, or None."""
     for frequent, rarer in _pairs(examples):
-        if not frequent.is_above(rarer) and rarer.count > 0 and frequent.words != rarer.words:
+        if not frequent.is_above(rarer) and rarer.count > 0 and frequent.value != rarer.value:
             return frequent, rarer
     return None
 
 
-def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iterator[str]:
+def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iterator[Sentence]:
     """Yield what a reader may do with the release."""
     records = best_records(published).estimate or 0
     level = 100 * published.statement.confidence.level
@@ -119,46 +129,41 @@ def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iter
     if certain and records > 0:
         best = min(certain, key=lambda example: (example.high - example.low) / example.count)
         counted = published.configuration.counted_among({best.column})
-        whose = f"the true count of {counted}" if counted else "the true count"
-        yield (
-            f"Give a count with its range: about {best.count:,} of about {records:,} counted records "
-            f"({100 * best.count / records:.0f} %) have {best.words}, and {whose} is between {best.low:,} and "
-            f"{best.high:,} in {level:.0f} of 100 such statements."
+        yield report_sentence(
+            "may.count",
+            count=best.count,
+            records=records,
+            percent=100 * best.count / records,
+            value=best.value,
+            counted=report_sentence("may.true-count-of" if counted else "may.true-count", counted=counted or ""),
+            low=best.low,
+            high=best.high,
+            level=level,
         )
     pair = _clear_pair(examples)
     if pair is not None:
         frequent, rarer = pair
-        yield (
-            "Compare what is further apart than noise reaches: "
-            f"{frequent.sentence} is more frequent than {rarer.sentence}."
-        )
-    yield (
-        "Try out an analysis on the synthetic records, and take the numbers that you quote from the explorer (explore.html), "
-        "which gives them with their ranges."
-    )
+        yield report_sentence("may.compare", frequent=frequent.sentence, rarer=rarer.sentence)
+    yield report_sentence("may.try-out")
 
 
-def _may_not(examples: Sequence[_ExampleCount], published: PublishedRelease, judged: Verdict) -> Iterator[str]:
+def _may_not(examples: Sequence[_ExampleCount], published: PublishedRelease, judged: Verdict) -> Iterator[Sentence]:
     """Yield what a reader may not do with the release."""
     pair = _unclear_pair(examples)
     if pair is not None:
         frequent, rarer = pair
-        yield (
-            f"Rank what overlaps: whether {frequent.sentence} or {rarer.sentence} is more frequent, "
-            "this release does not tell."
-        )
+        yield report_sentence("may-not.rank", frequent=frequent.sentence, rarer=rarer.sentence)
     doubtful = _perhaps_nobody(published)
     if doubtful is not None:
-        yield f"Take a small number for a fact: {doubtful.sentence} may be nobody at all."
-    groups = [row for row in judged.lengths if row.least_group and row.length <= 2]
+        yield report_sentence("may-not.small-number", value=doubtful.sentence)
+    groups = []
+    for row in judged.lengths:
+        if row.least_group and row.length <= 2:
+            key = "may-not.group-by-one" if row.length == 1 else "may-not.group"
+            groups.append(report_sentence(key, records=row.least_group, length=row.length))
     if groups:
-        parts = [f"{row.least_group:,} records by {row.length} column{'s' * (row.length > 1)}" for row in groups]
-        limits = f"below {', or '.join(parts)}, noise is above a quarter of a count in the columns with the most noise"
-        yield f"Quote small groups: {limits}. The explorer marks each count that is too small to quote."
-    yield (
-        "Look for a person: no synthetic record is anybody, one that equals a real one does so by chance, and nothing here "
-        "says whether somebody is in the data."
-    )
+        yield report_sentence("may-not.small-groups", groups=_joined("may-not.or", groups))
+    yield report_sentence("may-not.person")
 
 
 def _perhaps_nobody(published: PublishedRelease) -> _ExampleCount | None:
@@ -172,11 +177,11 @@ def _perhaps_nobody(published: PublishedRelease) -> _ExampleCount | None:
         if not len(places):
             continue
         i = int(places[np.argmax(counts[places])])
-        words = []
+        values = []
         for j, code in zip(level.columns[i].tolist(), level.values[i].tolist(), strict=True):
-            words.append(value_words(names[j], labels[j][code]))
+            values.append(value_sentence(names[j], labels[j][code]))
         return _ExampleCount(
-            words=" and ".join(words),
+            value=combination_sentence(values),
             column="",
             count=int(counts[i]),
             low=0,
@@ -185,13 +190,16 @@ def _perhaps_nobody(published: PublishedRelease) -> _ExampleCount | None:
     return None
 
 
-def citation(configuration: Configuration, statement: PrivacyStatement) -> str:
+def citation(configuration: Configuration, statement: PrivacyStatement) -> Sentence:
     """Return the citation of a release: publisher, year, title, guarantee and identifier."""
     publisher = configuration.publish.publisher
-    title = configuration.label or statement.dataset
-    year = statement.begun[:4]
-    promise = f"epsilon {statement.guarantee.epsilon:g}, delta {statement.guarantee.delta:g}"
-    release = f"Differentially private release {statement.run} ({promise}). urn:uuid:{statement.release}"
-    if publisher:
-        return f"{publisher} ({year}). {title}. {release}"
-    return f"{title} ({year}). {release}"
+    return report_sentence(
+        "citation.publisher" if publisher else "citation.no-publisher",
+        publisher=publisher or "",
+        year=statement.begun[:4],
+        title=configuration.label or statement.dataset,
+        run=statement.run,
+        epsilon=statement.guarantee.epsilon,
+        delta=statement.guarantee.delta,
+        release=statement.release,
+    )

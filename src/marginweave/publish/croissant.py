@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ import pyarrow as pa
 from marginweave.base.arrow import cell_type
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
-from marginweave.publish.synthetic import missing_words
+from marginweave.publish.synthetic import no_value_sentence
 from marginweave.released.statement import PrivacyStatement
+from marginweave.texts.sentences import Sentence, report_sentence
 
 CROISSANT = "croissant.json"
 _TERMS = (
@@ -33,20 +34,18 @@ _CONTEXT: dict[str, Any] = {
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
 }
 _FILES = {
-    "synthetic.csv": ("text/csv", "Synthetic records."),
-    "synthetic.parquet": ("application/x-parquet", "Synthetic records."),
-    "aggregates.csv": ("text/csv", "Released counts with the noise in them, their intervals, and counts that agree."),
-    "aggregates.parquet": ("application/x-parquet", "Released counts, as in aggregates.csv."),
-    "measurements.parquet": ("application/x-parquet", "Measured tables as they were drawn."),
-    "model.parquet": ("application/x-parquet", "The fitted model that the synthetic records are drawn from."),
-    "privacy.json": (
-        "application/json",
-        "Privacy statement: the guarantee, its mechanisms and assumptions, and what was spent.",
-    ),
-    "evaluation.json": ("application/json", "How well the synthetic records agree with the released counts."),
-    "report.html": ("text/html", "What the release promises and how good it is, for people."),
-    "explore.html": ("text/html", "A page to look into the release."),
+    "synthetic.csv": ("text/csv", "file.records"),
+    "synthetic.parquet": ("application/x-parquet", "file.records"),
+    "aggregates.csv": ("text/csv", "file.counts"),
+    "aggregates.parquet": ("application/x-parquet", "file.counts-again"),
+    "measurements.parquet": ("application/x-parquet", "file.measurements"),
+    "model.parquet": ("application/x-parquet", "file.model"),
+    "privacy.json": ("application/json", "file.privacy"),
+    "evaluation.json": ("application/json", "file.evaluation"),
+    "report.html": ("text/html", "file.report"),
+    "explore.html": ("text/html", "file.explorer"),
 }
+"""By name of a file, its media type and the key of the text that says what it has."""
 _TYPES = {"bool": "Boolean", "int": "Integer", "uint": "Integer", "double": "Float", "float": "Float", "date": "Date"}
 _TYPES |= {"timestamp": "DateTime"}
 
@@ -67,7 +66,6 @@ def croissant(
         schema: of synthetic.parquet.
         digests: SHA-256 of each file of the release, by name.
     """
-    promise = _promise(statement)
     undeclared = {row.attribute: row.words for row in statement.undeclared or () if row.found}
     fields = [_field(configuration, field, undeclared.get(field.name)) for field in schema]
     description: dict[str, Any] = {
@@ -77,10 +75,14 @@ def croissant(
         "name": configuration.label or statement.dataset,
         "description": _description(configuration, statement),
         "identifier": f"urn:uuid:{statement.release}",
-        "citeAs": citation(configuration, statement),
+        "citeAs": str(citation(configuration, statement)),
         **_publication(configuration, statement),
-        "usageInfo": {"@type": "sc:CreativeWork", "name": "Privacy statement", "url": "privacy.json"},
-        "rai:personalSensitiveInformation": promise,
+        "usageInfo": {
+            "@type": "sc:CreativeWork",
+            "name": str(report_sentence("dataset.statement")),
+            "url": "privacy.json",
+        },
+        "rai:personalSensitiveInformation": str(_promise(statement)),
         "distribution": [_file(name, digest) for name, digest in digests.items() if name in _FILES],
         "recordSet": [{"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}],
     }
@@ -88,25 +90,27 @@ def croissant(
     return f"{text}\n".encode()
 
 
-def _promise(statement: PrivacyStatement) -> str:
-    """Return the guarantee in words."""
+def _promise(statement: PrivacyStatement) -> Sentence:
+    """Return the guarantee."""
     guarantee = statement.guarantee
-    return (
-        f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
-        "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
-    )
+    return report_sentence("dataset.promise", epsilon=guarantee.epsilon, delta=guarantee.delta, unit=guarantee.unit)
 
 
 def _description(configuration: Configuration, statement: PrivacyStatement) -> str:
     """Return the steward's description, what the numbers count, and the guarantee."""
-    sentences = [configuration.description]
+    sentences: list[str | Sentence | None] = [configuration.description]
     counted = configuration.counted_with(statement.bounds_of_lengths)
     if counted:
-        sentences.append(f"Every number counts {counted}.")
+        sentences.append(report_sentence("dataset.counted", counted=counted))
     if statement.uncounted:
         sentences.append(statement.uncounted.words)
     sentences.append(_promise(statement))
-    return " ".join(filter(None, sentences))
+    return _paragraph(sentences)
+
+
+def _paragraph(sentences: Iterable[str | Sentence | None]) -> str:
+    """Return those sentences that there are, one after the other."""
+    return " ".join(map(str, filter(None, sentences)))
 
 
 def _publication(configuration: Configuration, statement: PrivacyStatement) -> dict[str, Any]:
@@ -129,12 +133,12 @@ def _publication(configuration: Configuration, statement: PrivacyStatement) -> d
 
 def _file(name: str, digest: str) -> dict[str, Any]:
     """Return the entry of one file of the release."""
-    kind, words = _FILES[name]
+    kind, key = _FILES[name]
     return {
         "@type": "cr:FileObject",
         "@id": name,
         "name": name,
-        "description": words,
+        "description": str(report_sentence(key)),
         "contentUrl": name,
         "encodingFormat": kind,
         "sha256": digest,
@@ -144,16 +148,15 @@ def _file(name: str, digest: str) -> dict[str, Any]:
 def _field(configuration: Configuration, field: pa.Field, undeclared: str | None) -> dict[str, Any]:
     """Return the entry of one column of the synthetic records."""
     column = configuration.columns[field.name]
-    label = column.label and f"{column.label}."
-    no_value = missing_words(configuration, field.name)
-    words = " ".join(filter(None, (label, column.description, no_value, undeclared)))
+    label = report_sentence("dataset.column", label=column.label) if column.label else None
+    description = _paragraph((label, column.description, no_value_sentence(configuration, field.name), undeclared))
     kind = re.match("[a-z]+", str(cell_type(field.type)))
     type_name = _TYPES.get(kind[0] if kind else "", "Text")
     return {
         "@type": "cr:Field",
         "@id": f"records/{field.name}",
         "name": field.name,
-        **({"description": words} if words else {}),
+        **({"description": description} if description else {}),
         "dataType": f"sc:{type_name}",
         "source": {"fileObject": {"@id": "synthetic.parquet"}, "extract": {"column": field.name}},
     }

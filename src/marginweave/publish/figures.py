@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from marginweave.base.arrays import Floats
 from marginweave.publish.best import Distribution, ValueCounts
 from marginweave.released.evaluation import CountBucket, MarginalDistance
+from marginweave.texts.sentences import Sentence, Share, report_sentence
 
 WIDTH = 360.0  # shown at about this size on a phone
 _RIGHT = WIDTH - 14  # right end of the axes: half of the last number is beyond it
@@ -45,8 +46,8 @@ class _Figure:
         self,
         name: str,
         height: float,
-        title: str,
-        description: str,
+        title: str | Sentence,
+        description: str | Sentence,
     ) -> None:
         attributes = {
             "viewBox": f"0 0 {_tidy(WIDTH)} {_tidy(height)}",
@@ -57,7 +58,7 @@ class _Figure:
         }
         self._root = ElementTree.Element("svg", attributes)
         for tag, text in (("title", title), ("desc", description)):
-            self.add(tag, text, id=f"{name}-{tag}")
+            self.add(tag, str(text), id=f"{name}-{tag}")
 
     def add(
         self,
@@ -118,7 +119,7 @@ def _tidy(value: float) -> str:
 
 def _lines(label: str, most: int = 22) -> list[str]:
     """Return a whole label in lines that fit next to an axis."""
-    return textwrap.wrap(label, most) or ["(empty)"]
+    return textwrap.wrap(label, most) or [str(report_sentence("figure.empty-label"))]
 
 
 def _label_width(labels: Iterable[Sequence[str]], font: float = _FONT) -> float:
@@ -158,10 +159,10 @@ def distribution_figure(distribution: Distribution, name: str) -> Markup:
     Synthetic records are bars, released counts are dots with their interval.
     """
     values = distribution.values
-    description = "; ".join(map(_value_words, values)) or "no value"
+    description = _listed(map(_value_sentence, values)) or report_sentence("figure.no-value")
     labels = [_lines(value.label) for value in values]
     middles, bottom = _rows(labels, 2)
-    title = f"{distribution.name}: synthetic records beside released counts"
+    title = report_sentence("figure.column", column=distribution.name)
     figure = _Figure(name, bottom + _BELOW, title, description)
     counts = ["" if value.reported is None else f"{value.reported:,}" for value in values]
     largest = [max(value.synthetic, value.reported or 0, value.high or 0) for value in values]
@@ -206,11 +207,13 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Marku
 
     The distance of each is a bar, and the part that noise alone implies is a line across it.
     """
-    description = "; ".join(f"{', '.join(row.attributes)}: {row.tvd:.3f}" for row in rows)
-    labels = [_lines(", ".join(row.attributes), 34) for row in rows]
+    columns_of_rows = [", ".join(row.attributes) for row in rows]
+    distances = []
+    for row, columns in zip(rows, columns_of_rows, strict=True):
+        distances.append(report_sentence("figure.marginal", columns=columns, tvd=row.tvd))
+    labels = [_lines(columns, 34) for columns in columns_of_rows]
     middles, bottom = _rows(labels)
-    title = "The marginals that the synthetic records keep worst"
-    figure = _Figure(name, bottom + 34, title, description)
+    figure = _Figure(name, bottom + 34, report_sentence("figure.worst"), _listed(distances))
     largest = [max(row.tvd, row.noise or 0) for row in rows]
     most = max(largest, default=0) or 1
     axis_left, place = _axis_between(labels, ["0.000"], most)
@@ -225,17 +228,17 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Marku
             x = place(row.noise)
             figure.line(x, middle - 8, x, middle + 8, "noise")
     figure.add("rect", x=8.0, y=bottom + 22.0, width=10.0, height=8.0, class_="distance")
-    figure.add("text", "distance (TVD)", x=22.0, y=bottom + 29.5)
+    figure.add("text", str(report_sentence("figure.distance")), x=22.0, y=bottom + 29.5)
     if any(row.noise is not None for row in rows):
         figure.line(106, bottom + 20, 106, bottom + 32, "noise")
-        figure.add("text", "implied by the noise alone", x=112.0, y=bottom + 29.5)
+        figure.add("text", str(report_sentence("figure.noise")), x=112.0, y=bottom + 29.5)
     return figure.markup()
 
 
 def association_figure(
     names: Sequence[str],
     matrix: Sequence[Sequence[float | None]],
-    title: str,
+    title: str | Sentence,
     name: str,
 ) -> Markup:
     """Return a heat map of association from 0 to 1; cells below 0.1 are empty, and pairs without a number are hatched."""
@@ -247,7 +250,7 @@ def association_figure(
     axis_left = _label_width(labels, font)
     side = WIDTH - 34 - axis_left
     unit = side / max(size, 1)
-    description = f"The strongest: {'; '.join(strongest_pairs(names, matrix))}"
+    description = report_sentence("figure.strongest", pairs=_listed(strongest_pairs(names, matrix)))
     figure = _Figure(name, side + axis_left + 4, title, description)
     hatch: dict[str, Any] = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
     figure.add("path", parent=figure.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
@@ -325,24 +328,23 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     """Return a figure of the error of combinations by their synthetic count, in bins of a logarithmic axis."""
     sizes = []
     errors = []
-    words = []
+    sentences = []
     for bucket in buckets:
         if bucket.proportional_error is not None:
             percent = 100 * bucket.proportional_error
             sizes.append(math.log10(max(bucket.mean_count or 0, 1)))
             errors.append(percent)
-            words.append(f"up to {bucket.at_most:,}: {percent:,.0f} %")
+            sentences.append(report_sentence("figure.error", at_most=bucket.at_most, percent=percent))
     axis_left = 36.0
     bottom = 176.0
-    title = "Error of combinations by the size of their synthetic count"
-    figure = _Figure(name, bottom + 28, title, "; ".join(words))
+    figure = _Figure(name, bottom + 28, report_sentence("figure.errors"), _listed(sentences))
     first = math.floor(min(sizes))
     most = max(errors) or 1
     decades = max(sizes) - first
     across = _scaled(axis_left, max(decades, 1))
     ticks = [(across(decade), f"{10 ** (first + decade):,}") for decade in range(int(decades) + 1)]
-    figure.axis(ticks, 18, bottom, "synthetic count")
-    figure.add("text", "mean error, in % of the count", x=2.0, y=10.0)
+    figure.axis(ticks, 18, bottom, str(report_sentence("figure.size")))
+    figure.add("text", str(report_sentence("figure.mean-error")), x=2.0, y=10.0)
 
     def up(error: float) -> float:
         return bottom - (bottom - 22) * error / most
@@ -360,18 +362,20 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
 def spending_figure(
     points: Sequence[tuple[datetime, float]],
     until: datetime,
-    title: str,
+    account: str,
     name: str,
 ) -> Markup:
     """Return a figure of the used part of an account after each of its releases, in steps, up to the moment `until`."""
-    ends = (points[0], points[-1])
-    description = "; ".join(f"{moment:%Y-%m-%d}: {100 * share:.0f} %" for moment, share in ends)
+    ends = []
+    for moment, share in (points[0], points[-1]):
+        ends.append(report_sentence("figure.spent", day=f"{moment:%Y-%m-%d}", share=Share(share)))
     axis_left = 36.0
     top = 8.0
     bottom = 108.0
     start = points[0][0]
     first = start.timestamp()
-    figure = _Figure(name, bottom + _BELOW, f"{title}: part of the budget that is used up", description)
+    title = report_sentence("figure.spending", account=account)
+    figure = _Figure(name, bottom + _BELOW, title, _listed(ends))
     across = _scaled(axis_left, max(until.timestamp() - first, 1))
 
     def up(share: float) -> float:
@@ -389,20 +393,34 @@ def spending_figure(
     return figure.markup()
 
 
-def _value_words(value: ValueCounts) -> str:
-    """Return a value with its counts in words."""
-    released = "not released"
-    if value.reported is not None:
-        released = f"released {value.reported:,} ({value.low:,} to {value.high:,})"
-    return f"{value.label or '(empty)'}: synthetic {value.synthetic:,}, {released}"
+def _value_sentence(value: ValueCounts) -> Sentence:
+    """Return a value with its counts."""
+    label = value.label or report_sentence("figure.empty-label")
+    if value.reported is None or value.low is None or value.high is None:
+        return report_sentence("figure.value-not-released", label=label, synthetic=value.synthetic)
+    return report_sentence(
+        "figure.value",
+        label=label,
+        synthetic=value.synthetic,
+        count=value.reported,
+        low=value.low,
+        high=value.high,
+    )
 
 
-def strongest_pairs(names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> list[str]:
-    """Return the ten strongest pairs of a heat map in words, for phones and for readers who cannot see it."""
+def _listed(sentences: Iterable[Sentence]) -> str:
+    """Return sentences as a list in one text."""
+    return "; ".join(map(str, sentences))
+
+
+def strongest_pairs(names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> list[Sentence]:
+    """Return the ten strongest pairs of a heat map, for phones and for readers who cannot see it."""
     pairs = []
     for i, row in enumerate(matrix):
         for j, value in enumerate(row[:i]):
             if value is not None:
                 pairs.append((value, i, j))
     strongest = sorted(pairs, reverse=True)[:10]
-    return [f"{names[j]} and {names[i]} {value:.2f}" for value, i, j in strongest]
+    return [
+        report_sentence("figure.pair", column=names[j], row=names[i], association=value) for value, i, j in strongest
+    ]

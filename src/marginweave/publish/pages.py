@@ -21,15 +21,20 @@ from marginweave.publish.best import best_records, distributions
 from marginweave.publish.conclusions import citation, conclusions
 from marginweave.publish.explorer import render_explorer
 from marginweave.publish.reader import PublishedRelease, RecordCodes, ShownRecords
-from marginweave.publish.synthetic import missing_words
+from marginweave.publish.synthetic import no_value_sentence
 from marginweave.publish.tables import ROW_GROUP
 from marginweave.publish.templates import render
 from marginweave.publish.wording import reader_warnings
 from marginweave.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.released.statement import MarginalStatement, Mechanism
 from marginweave.released.verdict import SetVerdict
+from marginweave.texts.sentences import Sentence, report_sentence
 
-_GRADES = {"good": ("good", "Good"), "with care": ("care", "With care"), "not": ("bad", "Do not use")}
+_GRADES = {
+    "good": ("good", report_sentence("pairs.good")),
+    "with care": ("care", report_sentence("pairs.with-care")),
+    "not": ("bad", report_sentence("pairs.not")),
+}
 
 
 def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation) -> dict[str, bytes]:
@@ -123,14 +128,15 @@ def render_report(
         columns=[(column, figures.distribution_figure(column, f"column-{j}")) for j, column in enumerate(columns)],
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(configuration, statement),
-        missing_words=missing_words,
+        no_value=no_value_sentence,
         pairs=_pairs(evaluation, titled),
-        figures=_quality_figures(evaluation, "quality", "Released counts", titled),
-        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table", titled),
+        figures=_quality_figures(evaluation, "quality", report_sentence("figure.released"), titled),
+        internal_figures=internal
+        and _quality_figures(internal, "internal", report_sentence("figure.sensitive"), titled),
     )
 
 
-def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, str, list[SetVerdict]]]:
+def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, Sentence, list[SetVerdict]]]:
     """Return the pairs of columns by grade, with the class and the title of each grade.
 
     Good pairs begin with the best, those of other grades with the worst; pairs that nothing measured are the last group.
@@ -147,14 +153,14 @@ def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str,
         graded = [pair for pair in measured if pair.grade == grade]
         groups.append((kind, title, graded if kind == "good" else graded[::-1]))
     unmeasured = [pair for pair in pairs if pair.error is None]
-    groups.append(("unknown", "Not measured", unmeasured))
+    groups.append(("unknown", report_sentence("pairs.not-measured"), unmeasured))
     return [group for group in groups if group[2]]
 
 
 def _quality_figures(
     evaluation: RecordAgreement,
     name: str,
-    reference: str,
+    reference: Sentence,
     titled: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the figures of an evaluation by section."""
@@ -168,7 +174,7 @@ def _quality_figures(
     if names:
         heat_maps = []
         for side, matrix, title in (
-            ("synthetic", measure.synthetic, "Synthetic records"),
+            ("synthetic", measure.synthetic, report_sentence("figure.synthetic")),
             ("reference", measure.reference, reference),
         ):
             figure = figures.association_figure(names, matrix, title, f"{name}-{side}")

@@ -1,4 +1,4 @@
-"""Says in words what was done to the rows before they were counted. Public."""
+"""Makes the sentences on what was done to the rows before they were counted, from the configuration. Public."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
+from marginweave.texts.sentences import Sentence, report_sentence
 
 Bounds = Mapping[str, tuple[float, float]]
 
 
-def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]:
+def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[Sentence]:
     """Return sentences on the unit, imputation, rules, private bounds and resize."""
     return [
         *_unit(configuration),
@@ -24,68 +25,54 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
     ]
 
 
-def _private_bounds(bounds: Bounds) -> Iterator[str]:
+def _private_bounds(bounds: Bounds) -> Iterator[Sentence]:
     """Yield a sentence for each column with private bounds."""
     for name, (low, high) in bounds.items():
-        yield (
-            f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
-            "candidates; values beyond them count as the nearest bound."
-        )
+        yield report_sentence("preparation.bounds", column=name, low=low, high=high)
 
 
-def _unit(configuration: Configuration) -> Iterator[str]:
+def _unit(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield sentences on the unit of privacy, and on what was done to the rows of a subject."""
     subject = configuration.privacy.subject
     if subject is None:
-        yield "The unit of privacy is one row."
+        yield report_sentence("preparation.row")
         return
-    yield f"The unit of privacy is one subject: all rows with the same value of column {subject.column!r}."
+    yield report_sentence("preparation.subject", column=subject.column)
     if subject.join:
-        yield "All rows of a subject were joined into one record: sets united, a value missing where the rows disagree."
+        yield report_sentence("preparation.joined")
     else:
-        yield f"At most {subject.max_records:,} row(s) of a subject were counted, uniformly chosen where there were more."
-    if subject.missing_subject == "own":
-        yield "A row without a subject counts as a separate subject."
-    else:
-        yield "Rows without a subject were left out."
+        yield report_sentence("preparation.cut", most=subject.max_records)
+    yield report_sentence("preparation.own" if subject.missing_subject == "own" else "preparation.left-out")
 
 
-def _imputations(configuration: Configuration) -> Iterator[str]:
+def _imputations(configuration: Configuration) -> Iterator[Sentence]:
     """Yield a sentence for each distribution that values were imputed from."""
     imputed: defaultdict[str, list[str]] = defaultdict(list)
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
-            imputed[_source(column.impute)].append(f"column {name!r}")
-    for source, names in imputed.items():
-        yield (
-            f"Cells of {', '.join(names)} without a value, missing or not as declared, were replaced by draws of {source}, and "
-            "counted like any other."
-        )
+            imputed[str(_distribution(column.impute))].append(str(report_sentence("preparation.column", name=name)))
+    for distribution, columns in imputed.items():
+        yield report_sentence("preparation.imputed", columns=", ".join(columns), distribution=distribution)
 
 
-def _rules(configuration: Configuration) -> Iterator[str]:
+def _rules(configuration: Configuration) -> Iterator[Sentence]:
     """Yield sentences on the treatment of rows that break rules, whether there are any or not."""
     structure = configuration.structure
     if structure is None:
         return
     if rows_are_changed(configuration):
-        yield (
-            "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
-            "alone."
-        )
+        yield report_sentence("preparation.repaired")
     unkept = unenforced_columns(configuration)
     if unkept:
-        yield (
-            f"A rule that names {_quoted(unkept)} changed no row: rows that break it were counted as they are, and "
-            "the records alone keep it."
-        )
+        yield report_sentence("preparation.unkept", columns=_quoted(unkept))
     missing = configuration.missing_by_rule
     if missing:
-        yield f"Where rules want a value of {_quoted(missing)}, a cell without one was counted as not as declared."
+        yield report_sentence("preparation.missing-by-rule", columns=_quoted(missing))
     for rule in structure.difference or ():
-        yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
+        yield report_sentence("preparation.difference", column=rule.column, of=rule.of, since=rule.since)
     uncounted = [rule.computed for rule in structure.computed]
     if uncounted:
-        yield f"Not counted, but computed from other columns in the records that are made: {_quoted(uncounted)}."
+        yield report_sentence("preparation.computed", columns=_quoted(uncounted))
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -93,30 +80,24 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _source(impute: Imputation) -> str:
+def _distribution(impute: Imputation) -> Sentence:
     """Return the distribution of an imputation in words."""
     if isinstance(impute, GaussianImputation):
-        normal = f"a normal distribution with mean {impute.mean:g} and standard deviation {impute.deviation:g}"
-        return f"{normal}, clamped to the bounds"
-    if isinstance(impute, WeightedImputation):
-        return "declared values with declared weights"
-    return "the uniform distribution"
+        return report_sentence("distribution.gaussian", mean=impute.mean, deviation=impute.deviation)
+    return report_sentence(
+        "distribution.weighted" if isinstance(impute, WeightedImputation) else "distribution.uniform"
+    )
 
 
-def _resize(configuration: Configuration) -> Iterator[str]:
+def _resize(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield sentences on a table of a public number of records, and on its noise."""
     resize = configuration.resize
     if resize is None:
         return
-    copies = f"{resize.copies:,} copies of the table" if resize.copies > 1 else "the table"
-    yield (
-        f"The counted table has the public number of {resize.records:,} records: sampled from {copies} at rate "
-        f"{float(resize.rate):g}, cut to that number or filled up with imputed records."
-    )
+    source = report_sentence("source.copies" if resize.copies > 1 else "source.table", copies=resize.copies)
+    yield report_sentence("preparation.resized", records=resize.records, source=source, rate=float(resize.rate))
     if resize.amplify:
-        yield (
-            "Noise was calibrated to the functional (epsilon, delta) of the sampled table "
-            f"({resize.formula or 'tight'} formula); the release as a whole is charged as plain (epsilon, delta)."
-        )
+        yield report_sentence("preparation.amplified", formula=resize.formula or "tight")
     else:
         replaced = resize.copies * configuration.privacy.stability.records
-        yield f"Noise was calibrated for {replaced:,} replaced record(s) of that table, the most that one unit can cause."
+        yield report_sentence("preparation.calibrated", replaced=replaced)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from scipy.special import ndtr
@@ -17,10 +17,9 @@ from marginweave.measurements.plan import Plan
 from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.exponential import Exponential
 from marginweave.observations.combinations import Aggregates
-from marginweave.publish.preparation_words import Bounds, preparation_words
-from marginweave.publish.wording import known_words, stated_confidence, unit_assumption
+from marginweave.publish.preparation_words import Bounds, preparation_sentences
+from marginweave.publish.wording import known_sentences, stated_confidence, unit_assumption
 from marginweave.released.account import Amounts, EpsilonDelta
-from marginweave.released.earlier import earlier_words
 from marginweave.released.statement import (
     EarlierStatement,
     Guarantee,
@@ -35,58 +34,16 @@ from marginweave.released.statement import (
     UndeclaredStatement,
 )
 from marginweave.released.verdict import VerdictSummary
-from marginweave.texts.sentences import verdict_sentence
+from marginweave.texts.sentences import Sentence, report_sentence, verdict_sentence
 
-ASSUMPTIONS = (
-    "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
-    "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
-    "The bound of all releases about the same people together is the cap of their account, which account.json states.",
+ASSUMPTIONS = tuple(map(report_sentence, ("assumption.configuration", "assumption.machine", "assumption.account")))
+"""What every release takes for granted."""
+TYPED = report_sentence("assumption.types")
+APPROVED = report_sentence("assumption.approved")
+APPROVED_AFTER_A_LOOK = report_sentence("assumption.approved-after-look")
+DATA_DEPENDENT_STOPS = tuple(
+    map(report_sentence, ("not-covered.stop-before-draws", "not-covered.stop-after-draw", "not-covered.time"))
 )
-COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
-SELECTED = (
-    "; mu covers each exponential mechanism alone, and adds up over releases: within this one their exact worst curves are "
-    "composed with the noise, which gives the smaller epsilon_of_the_draws"
-)
-PURE = "The draws of {noise} noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
-PARTLY_PURE = (
-    "The draws of {noise} noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
-    "differential privacy, are converted at delta; both are added"
-)
-IN_ROUNDS = (
-    "; which marginals a round measures, and with how many of the equal shares, follows from earlier draws, and the price of "
-    "every draw was fixed before the first"
-)
-AMPLIFIED = (
-    "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
-    "makes that (epsilon, delta) towards the data"
-)
-TYPED = "The types of the source's columns, as its schema has them, were public before the data was seen."
-APPROVED = "Somebody who had seen this release, and nothing that it was made from, decided to publish it."
-APPROVED_AFTER_A_LOOK = (
-    "Somebody who had seen this release decided to publish it. Before that, a release about the same people was compared with "
-    "the sensitive table (internal evaluation), and that person may have seen the result."
-)
-CONFIGURED_AFTER_CHECK = (
-    "The configuration was changed after a look at the table with `marginweave check`, or by a run that stopped for its rows "
-    "or looked for ids that repeat. What it declares now is public knowledge all the same, and was not taken from the table."
-)
-DRAFTED_FROM_TABLE = (
-    "`marginweave init` drafted a configuration from the table, and the steward confirmed or corrected each line of it that "
-    "was read from there: what is declared now is public knowledge."
-)
-DATA_DEPENDENT_STOPS = (
-    (
-        "A run that stops before its first draw (a broken contract or suite, an unreadable source; where a person has started "
-        "it, or `check: stop` is set, also a table without rows, or a column that is lost for the most part) says so to its "
-        "operator."
-    ),
-    (
-        "A run that stops after a draw (memory or disk is too small for its counts, or a file it set aside is damaged) says so "
-        "to its operator; the same command resumes it, repeats the same draws, and charges nothing more."
-    ),
-    "How long a run took and how much memory it used is not covered by the guarantee.",
-)
-
 
 NO_MARGINALS = MarginalsStatement()
 
@@ -113,7 +70,7 @@ def privacy_statement(
         mechanisms.append(row.model_copy(update=noise))
     facts = dict(stated)
     facts["mechanisms"] = tuple(mechanisms)
-    facts["preparation"] = tuple(preparation_words(configuration, bounds))
+    facts["preparation"] = _texts(preparation_sentences(configuration, bounds))
     levels = aggregates.noise if configuration.marginals is None else ()
     domain = aggregates.domain
     return PrivacyStatement(
@@ -172,7 +129,7 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
     """Return the statement with the types of the source, and the assumption that they were public; unchanged if empty."""
     if not types:
         return statement
-    facts = {"types": dict(types), "assumptions": (*statement.assumptions, TYPED)}
+    facts = {"types": dict(types), "assumptions": (*statement.assumptions, str(TYPED))}
     return statement.model_copy(update=facts)
 
 
@@ -183,15 +140,20 @@ def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> 
     return Promise(
         guarantee=_guarantee(configuration, plan),
         observer=_observer(plan, _mu(plan)),
-        preparation=tuple(preparation_words(configuration, {})),
+        preparation=_texts(preparation_sentences(configuration, {})),
         mechanisms=tuple(mechanisms),
-        composition=_composition(configuration, plan) + earlier_words(configuration),
-        assumptions=_assumptions(configuration, release),
-        not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, from_these_rows=True)),
+        composition=str(_composition(configuration, plan)),
+        assumptions=_texts(_assumptions(configuration, release)),
+        not_covered=_texts((*DATA_DEPENDENT_STOPS, *known_sentences(configuration, from_these_rows=True))),
         invariants=_invariants(configuration),
         earlier=tuple(earlier) or None,
         configuration=configuration.canonical(),
     )
+
+
+def _texts(sentences: Iterable[Sentence]) -> tuple[str, ...]:
+    """Return sentences as texts."""
+    return tuple(map(str, sentences))
 
 
 def _guarantee(configuration: Configuration, plan: Plan) -> Guarantee:
@@ -216,35 +178,42 @@ def _mu(plan: Plan) -> float | None:
     return None if plan.cost.plain else math.sqrt(plan.cost.mu2)
 
 
-def _assumptions(configuration: Configuration, release: ReleaseFacts) -> tuple[str, ...]:
-    """Return the assumptions of the guarantee, a sentence each."""
-    private = configuration.private_columns
-    assumptions = [unit_assumption(configuration), *ASSUMPTIONS]
-    assumptions += [f"The values of column {name!r} were discovered under the budget." for name in private]
-    assumptions += _stated_facts(configuration)
-    assumptions += known_words(configuration, from_these_rows=False)
+def _assumptions(configuration: Configuration, release: ReleaseFacts) -> Iterator[Sentence]:
+    """Yield the assumptions of the guarantee, a sentence each."""
+    yield unit_assumption(configuration)
+    yield from ASSUMPTIONS
+    for name in configuration.private_columns:
+        yield report_sentence("assumption.discovered", column=name)
+    yield from _stated_facts(configuration)
+    yield from known_sentences(configuration, from_these_rows=False)
     if release.identity.configured_after_check:
-        assumptions.append(CONFIGURED_AFTER_CHECK)
+        yield report_sentence("assumption.after-check")
     if release.identity.drafted_from_table:
-        assumptions.append(DRAFTED_FROM_TABLE)
+        yield report_sentence("assumption.init")
     if configuration.publish.approval:
-        assumptions.append(APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED)
-    return tuple(assumptions)
+        yield APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED
 
 
-def _composition(configuration: Configuration, plan: Plan) -> str:
-    """Return how the costs of the draws add up, in words."""
+def _composition(configuration: Configuration, plan: Plan) -> Sentence:
+    """Return how the costs of the draws add up, and how earlier releases of the same rows compose with this one."""
+    composition = _composition_of_draws(configuration, plan)
+    runs = ", ".join(release_before.release.run for release_before in configuration.earlier)
+    return report_sentence("composition.earlier", composition=composition, runs=runs) if runs else composition
+
+
+def _composition_of_draws(configuration: Configuration, plan: Plan) -> Sentence:
+    """Return how the costs of the draws add up."""
     if configuration.resize is not None and configuration.resize.amplify:
-        return AMPLIFIED
+        return report_sentence("composition.amplified")
     noise = plan.pure_noise
     if noise is not None:
-        return (PARTLY_PURE if plan.delta else PURE).format(noise=noise.title)
-    words = COMPOSED
+        return report_sentence("composition.partly-pure" if plan.delta else "composition.pure", noise=noise.title)
+    composition = report_sentence("composition.gaussian")
     if any(draw.mechanism is Exponential for draw in plan.draws):
-        words += SELECTED
+        composition = report_sentence("composition.exponential", composition=composition)
     if configuration.rounds is not None:
-        words += IN_ROUNDS
-    return words
+        composition = report_sentence("composition.rounds", composition=composition)
+    return composition
 
 
 def _functional(configuration: Configuration) -> EpsilonDelta | None:
@@ -283,19 +252,16 @@ def _invariants(configuration: Configuration) -> tuple[Invariant, ...] | None:
     return tuple(invariants) or None
 
 
-def _stated_facts(configuration: Configuration) -> list[str]:
-    """Return where each column's facts are published, by the steward's word.
+def _stated_facts(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield where each column's facts are published, by the steward's word.
 
     For a private line of a draft it is the column's kind and form that are taken for public.
     """
-    stated = []
     for name, column in configuration.columns.items():
         if column.public is not None:
-            stated.append(f"What the configuration says of column {name!r} is public knowledge: {column.public}.")
+            yield report_sentence("assumption.public", column=name, public=column.public)
         elif column.confirm:
-            drafted = f"Kind and form of column {name!r} were drafted from the data"
-            stated.append(f"{drafted} and are taken for public knowledge.")
-    return stated
+            yield report_sentence("assumption.drafted", column=name)
 
 
 def _planned(draw: Charge, *, returned: bool) -> Mechanism:

@@ -22,6 +22,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import number
 from marginweave.publish.tables import CSV_OPTIONS, PARQUET_OPTIONS, ROW_GROUP, as_written
 from marginweave.records.decode import spelled_table, stored_table
+from marginweave.texts.sentences import Sentence, report_sentence
 
 SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
 
@@ -44,13 +45,12 @@ def missing_text(configuration: Configuration, name: str) -> str:
     return texts[0] if column.is_set or not is_numeric else ""
 
 
-def missing_words(configuration: Configuration, name: str) -> str:
-    """Return a sentence on how the record files show that a column has no value; empty where every record has one."""
+def no_value_sentence(configuration: Configuration, name: str) -> Sentence | None:
+    """Return a sentence on how the record files show that a column has no value; None where every record has one."""
     if not has_gaps(configuration, name):
-        return ""
+        return None
     text = missing_text(configuration, name)
-    shown = f"the text “{text}”, whatever a cell without a value had instead," if text else "an empty cell"
-    return f"No value is {shown} in synthetic.csv and null in synthetic.parquet."
+    return report_sentence("no-value.text" if text else "no-value.empty-cell", text=text)
 
 
 def write_synthetic(

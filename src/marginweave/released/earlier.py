@@ -73,16 +73,6 @@ def drawn_again(configuration: Configuration) -> frozenset[str]:
     return frozenset(attributes[j].name for j in drawn)
 
 
-def earlier_words(configuration: Configuration) -> str:
-    """How earlier releases of the same rows compose with this one; nothing where none is used."""
-    runs = ", ".join(known.release.run for known in configuration.earlier)
-    words = (
-        f". Counts of {runs} are used again: they were charged to the account when they were drawn and cost nothing here; what "
-        "all of them tell together is bounded by the account's cap"
-    )
-    return words if runs else ""
-
-
 def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
     """By attribute, what decides which code a row has: its columns, its values, and the rules that name it.
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
-Page = Literal["check", "plan", "verdict"]
+Page = Literal["check", "plan", "verdict", "report"]
 """The pages that have a file of texts."""
 
 
@@ -53,6 +53,7 @@ def sentence(page: Page, key: str, **facts: Fact) -> Sentence:
 Fact: TypeAlias = str | int | float | Share | Sentence
 
 verdict_sentence = partial(sentence, "verdict")
+report_sentence = partial(sentence, "report")
 
 
 @cache

@@ -218,7 +218,9 @@ def test_what_became_too_large_is_named() -> None:
     facts = marginal_facts(without, settings)
     assert facts.not_measured == (("region", "age", "grade"),)
     released = marginal_counts(normalize_marginals(without, settings), settings)
-    assert "region x age x grade" in " ".join(reader_warnings(settings, released, (), facts.not_measured or ()))
+    assert "region x age x grade" in " ".join(
+        map(str, reader_warnings(settings, released, (), facts.not_measured or ()))
+    )
 
 
 def test_a_resized_table_keeps_its_public_size() -> None:

@@ -35,7 +35,7 @@ def found(aggregates: Aggregates, **changes: Any) -> str:
     """The warnings of a configuration whose percentiles cost what they are planned to cost."""
     config = configuration(**changes)
     mechanisms = promise(config, plan_budget(config), FACTS).mechanisms
-    return " ".join(reader_warnings(config, aggregates, mechanisms, ()))
+    return " ".join(map(str, reader_warnings(config, aggregates, mechanisms, ())))
 
 
 def test_a_good_release_has_none() -> None:

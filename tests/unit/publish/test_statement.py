@@ -74,4 +74,4 @@ def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() ->
 def test_an_approval_is_not_said_to_be_blind_where_somebody_has_looked_at_the_rows(looked: bool) -> None:
     config = configuration(publish__approval="required")
     told = promise(config, plan_budget(config), replace(FACTS, evaluated_until_now=looked))
-    assert [APPROVED in told.assumptions, APPROVED_AFTER_A_LOOK in told.assumptions] == [not looked, looked]
+    assert [str(APPROVED) in told.assumptions, str(APPROVED_AFTER_A_LOOK) in told.assumptions] == [not looked, looked]

@@ -22,7 +22,7 @@ from marginweave.base.durable import file_digest, streamed_file
 from marginweave.base.errors import MachineError
 from marginweave.prepare.clean import clean_table
 from marginweave.publish import synthetic, tables
-from marginweave.publish.synthetic import missing_words, write_synthetic
+from marginweave.publish.synthetic import no_value_sentence, write_synthetic
 from marginweave.publish.tables import csv_bytes, parquet_bytes
 from tests.support.configurations import configuration
 
@@ -85,7 +85,7 @@ def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_sou
     assert pq.read_table(tmp_path / "synthetic.parquet") == table
     frame = pd.read_csv(tmp_path / "synthetic.csv")
     assert (frame["age"].mean(), frame["n"].mean(), frame["grade"].mean()) == (5, 5, 1)
-    said = {name: missing_words(config, name).partition(" in synthetic.csv")[0] for name in columns}
+    said = {name: str(no_value_sentence(config, name) or "").partition(" in synthetic.csv")[0] for name in columns}
     empty = "No value is an empty cell"
     quoted = {
         "text": "No value is the text “none”, whatever a cell without a value had instead,",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.publish.preparation_words import preparation_words
+from marginweave.publish.preparation_words import preparation_sentences
 from marginweave.publish.wording import unit_assumption
 from tests.support.configurations import configuration
 
@@ -64,14 +64,14 @@ def test_every_step_has_its_sentence(changes: dict[str, Any], said: list[str]) -
     """One sentence a step, in the order of the steps, and none for what was not done."""
     config = configuration(**changes)
     bounds = {"age": (18.0, 93.0)} if config.private_bounds else {}
-    sentences = preparation_words(config, bounds)
+    sentences = preparation_sentences(config, bounds)
     assert len(sentences) == len(said)
     for sentence, part in zip(sentences, said, strict=True):
-        assert part in sentence
+        assert part in str(sentence)
 
 
 def test_what_a_person_is_stands_among_the_assumptions() -> None:
     """Rows of one person are one subject, or one row; the guarantee is about nothing else."""
-    assert "One row is one person" in unit_assumption(configuration())
+    assert "One row is one person" in str(unit_assumption(configuration()))
     own = configuration(privacy__unit={"column": "id", "join": True, "missing_subject": "own"})
-    assert "column 'id'; a row without one is a separate person" in unit_assumption(own)
+    assert "column 'id'; a row without one is a separate person" in str(unit_assumption(own))
