@@ -40,7 +40,7 @@ from scipy.special import log_ndtr
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.tables import FEWEST, Part, PartTables
 from marginweave.base.arrays import Floats, Integers
-from marginweave.base.progress import told_as
+from marginweave.base.progress import progress_as
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Clique
 from marginweave.estimate.mixture.blocks import Block
@@ -377,7 +377,7 @@ def misfit(
         fitted_axes = {axis for m in fitted_tables for axis in m.attributes}
         if not set(range(len(model.sizes))) <= fitted_axes:
             continue
-        with told_as(f"fit {number} of {len(folds)} without a part of the tables"):
+        with progress_as(f"fit {number} of {len(folds)} without a part of the tables"):
             fitted = fit_mixture(fitted_tables, model.sizes, model.total, masks, settings)
         complete = _complete(left_out)
         if last and complete:

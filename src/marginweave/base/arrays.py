@@ -1,4 +1,4 @@
-"""Names of the array types that pass between modules; what an array holds and its shape stand at each use."""
+"""Names of the array types that pass between modules; each use says what an array holds, and its shape."""
 
 from __future__ import annotations
 

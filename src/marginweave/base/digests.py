@@ -1,6 +1,6 @@
-"""Digests of what a draw is given and draws by: numbers in their order and shape, fractions, texts.
+"""Computes digests of the inputs and parameters of a draw: numbers in their order and shape, fractions, texts.
 
-SHA-256 of an encoding that tells every input apart: lengths stand before or after what they count, numbers are
+They are SHA-256 of an encoding that differs for any two inputs: lengths come before or after what they count, numbers are
 little-endian.
 """
 
@@ -22,43 +22,45 @@ if TYPE_CHECKING:
 
 
 def counts_digest(arrays: Iterable[Integers]) -> str:
-    """Of arrays of whole numbers, their shapes and their order: marginals, a histogram, scores, a record count.
+    """Return the digest of arrays of whole numbers, their shapes and their order: marginals, a histogram, scores, a count.
 
     Raises:
         InputError: an array of another type.
     """
-    whole, number = hashlib.sha256(b"counts/1"), 0
+    digest = hashlib.sha256(b"counts/1")
+    number = 0
     for array in arrays:
-        add_integers(whole, array)
+        add_integers(digest, array)
         number += 1
-    whole.update(_length(number))
-    return whole.hexdigest()
+    digest.update(_length(number))
+    return digest.hexdigest()
 
 
 def fractions_digest(values: Iterable[Fraction]) -> str:
-    """Of public fractions in their order."""
+    """Return the digest of public fractions in their order."""
     return text_digest(map(str, values))
 
 
 def text_digest(texts: Iterable[str]) -> str:
-    """Of texts in their order."""
-    whole = hashlib.sha256(b"texts/1")
-    add_json(whole, list(texts))
-    return whole.hexdigest()
+    """Return the digest of texts in their order."""
+    digest = hashlib.sha256(b"texts/1")
+    add_json(digest, list(texts))
+    return digest.hexdigest()
 
 
-def add_integers(whole: HASH, array: Integers) -> None:
-    """Add an array, its shape first; raises InputError unless it is of int64."""
+def add_integers(digest: HASH, array: Integers) -> None:
+    """Add an array to a digest, its shape first; raises InputError unless it is of int64."""
     if array.dtype != np.int64:
         raise InputError(f"counts ({array.dtype}) must be int64")
-    add_json(whole, list(array.shape))
-    whole.update(array.astype("<i8").tobytes())
+    add_json(digest, list(array.shape))
+    digest.update(array.astype("<i8").tobytes())
 
 
-def add_json(whole: HASH, facts: Sequence[object]) -> None:
-    """Add JSON values, their length first."""
-    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    whole.update(_length(len(text)) + text)
+def add_json(digest: HASH, facts: Sequence[object]) -> None:
+    """Add JSON values to a digest, their length first."""
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+    encoded = text.encode("utf-8", "surrogatepass")
+    digest.update(_length(len(encoded)) + encoded)
 
 
 def _length(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Durable files: whole or absent after a crash at any point, and never one set of bytes in the place of another."""
+"""Writes durable files: complete or absent after a crash at any point, and never other bytes than were meant for the name."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def write_once(path: Path, data: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A temporary file beside `path` that is to become it."""
+    """A temporary file in the folder of `path` that is to become `path`."""
 
     path: Path
     temporary: Path
     descriptor: int
 
     def keep(self, data: bytes, permitted: Callable[[], None] | None = None) -> bool:
-        """Write `data` durably and give it its name unless that is taken; True if it has it.
+        """Write `data` durably and give the file its name unless that is taken; return whether it was given.
 
-        `permitted` is asked right before the name is given: what it raises leaves no file behind.
+        `permitted` is called right before the name is given: if it raises, no file is left.
 
         Raises:
             MachineError: the disk refuses.
@@ -68,29 +68,29 @@ class StagedFile:
         return True
 
     def name_it(self) -> None:
-        """Give what was written durably its name, durably; raises FileExistsError where that is taken."""
+        """Give the file, whose content is durable, its name, durably; raises FileExistsError where that is taken."""
         os.link(self.temporary, self.path)
         sync_folder(self.path.parent)
 
     def take_over(self) -> None:
-        """Put what was written in the place of what has the name, in one step.
+        """Replace the file that has the name by this one, in one step.
 
         Raises:
-            MachineError: the disk refuses; the old content stands.
+            MachineError: the disk refuses; the old content is kept.
         """
         with at_place(self.path, "written"):
             self.temporary.replace(self.path)
             sync_folder(self.path.parent)
 
     def write(self, data: bytes) -> None:
-        """Make `data` the whole durable content of the temporary file."""
+        """Make `data` the complete durable content of the temporary file."""
         with self.stream() as stream:
             stream.write(data)
             stream.truncate()
 
     @contextmanager
     def stream(self) -> Iterator[BinaryIO]:
-        """A stream into the temporary file; what was written to it is durable once the block is left without an error."""
+        """Open a stream into the temporary file; its content is durable after the block ends without an error."""
         with os.fdopen(os.dup(self.descriptor), "wb") as stream:
             yield stream
             stream.flush()
@@ -99,9 +99,9 @@ class StagedFile:
 
 @contextmanager
 def staged_file(path: Path, room: int, mode: int = PRIVATE_MODE) -> Iterator[StagedFile]:
-    """A temporary file for `path` with `room` bytes of disk set aside; it is gone at the end, under whatever name it has not.
+    """Make a temporary file for `path` with `room` bytes of disk set aside; it is deleted at the end unless it was renamed.
 
-    What fits into the room can be written later even if the disk has filled up since.
+    Up to `room` bytes can be written later even if the disk has filled up since.
 
     Raises:
         MachineError: the disk refuses, or is full.
@@ -120,10 +120,10 @@ def staged_file(path: Path, room: int, mode: int = PRIVATE_MODE) -> Iterator[Sta
 
 
 def replace_file(path: Path, data: bytes, mode: int = PUBLIC_MODE) -> None:
-    """Put `data` in the place of whatever `path` holds, in one step; the file gets `mode`.
+    """Replace the content of `path`, if any, by `data`, in one step; the file gets `mode`.
 
     Raises:
-        MachineError: the disk refuses; the old content stands.
+        MachineError: the disk refuses; the old content is kept.
     """
     with staged_file(path, len(data), mode) as staged, at_place(path, "written"):
         staged.write(data)
@@ -132,10 +132,10 @@ def replace_file(path: Path, data: bytes, mode: int = PUBLIC_MODE) -> None:
 
 @contextmanager
 def streamed_file(path: Path, mode: int = PUBLIC_MODE) -> Iterator[DigestedStream]:
-    """A stream whose content takes the place of whatever `path` holds, in one step, once the block is left without an error.
+    """Open a stream whose content replaces that of `path`, in one step, when the block ends without an error.
 
     Raises:
-        MachineError: the disk refuses; the old content stands.
+        MachineError: the disk refuses; the old content is kept.
     """
     with staged_file(path, 0, mode) as staged, at_place(path, "written"):
         with staged.stream() as raw:
@@ -144,7 +144,7 @@ def streamed_file(path: Path, mode: int = PUBLIC_MODE) -> Iterator[DigestedStrea
 
 
 class DigestedStream(io.RawIOBase):
-    """A stream that is written to once, from its beginning, and knows the SHA-256 of what it was given."""
+    """A stream that is written to once, from its beginning, and computes the SHA-256 of its content."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__()
@@ -152,27 +152,27 @@ class DigestedStream(io.RawIOBase):
         self._digest = hashlib.sha256()
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Take all of `data`."""
+        """Write all of `data`."""
         self._digest.update(data)
         return self._raw.write(data)
 
     def tell(self) -> int:
-        """How many bytes it was given."""
+        """Return the number of bytes written."""
         return self._raw.tell()
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what it was given, hex."""
+        """SHA-256 of the content written, hex."""
         return self._digest.hexdigest()
 
 
 @contextmanager
 def opened_file(path: Path) -> Iterator[io.BufferedReader | None]:
-    """`path`, to be read inside, or None where there is no such file; a link is not followed.
+    """Open `path` for reading inside the block; None where there is no such file; a link is not followed.
 
     Raises:
         MachineError: the disk refuses.
@@ -188,7 +188,7 @@ def opened_file(path: Path) -> Iterator[io.BufferedReader | None]:
 
 
 def file_digest(path: Path) -> str | None:
-    """SHA-256 of the bytes of `path`, hex, or None where there is no such file; a link is not followed.
+    """Return SHA-256 of the bytes of `path`, hex, or None where there is no such file; a link is not followed.
 
     Raises:
         MachineError: the disk refuses.
@@ -198,7 +198,7 @@ def file_digest(path: Path) -> str | None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """The bytes of `path`, or None where there is no such file; a link is not followed.
+    """Return the bytes of `path`, or None where there is no such file; a link is not followed.
 
     Raises:
         MachineError: the disk refuses.
@@ -236,7 +236,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove what interrupted writers have left in `folder`; a writer that is still at work finds its file gone.
+    """Remove temporary files of interrupted writers from `folder`; a writer that is still at work loses its file.
 
     Raises:
         MachineError: the disk refuses.
@@ -248,7 +248,7 @@ def remove_temporary_files(folder: Path) -> None:
 
 
 def _set_aside(descriptor: int, size: int) -> None:
-    """Take the room on the disk, by zeros where the system has no call for it, as macOS."""
+    """Reserve room on the disk, by writing zeros where the system has no call for it, as on macOS."""
     if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
     elif size:
@@ -257,13 +257,13 @@ def _set_aside(descriptor: int, size: int) -> None:
 
 @dataclass(frozen=True)
 class Reserve:
-    """A file of `size` bytes that holds nothing, at `place`."""
+    """A file of `size` bytes without content, at `place`, whose room can be freed when the disk is full."""
 
     place: Path
     size: int
 
     def make(self) -> bool:
-        """Set the room aside where it is not; whether it is there now."""
+        """Set the room aside unless it is; return whether it is set aside at the end."""
         try:
             descriptor = os.open(self.place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
         except OSError:
@@ -280,7 +280,7 @@ class Reserve:
         return True
 
     def give_up(self) -> bool:
-        """Free the room; whether there was any."""
+        """Free the room; return whether there was any."""
         try:
             existed = self.place.stat().st_size > 0
             self.place.unlink()

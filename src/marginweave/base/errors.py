@@ -1,4 +1,4 @@
-"""Errors a user sees. A message names a key, a column and a rule; it never holds a value of the sensitive table."""
+"""Errors that a user sees. A message names a key, a column and a rule; it never holds a value of the sensitive table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from marginweave.base.formats import older_fault
 
-_TOLD_TO_OPERATOR = "a stage refused what it was given; only the operator sees the reason"
+_FOR_OPERATOR = "a stage refused what it was given; only the operator sees the reason"
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -16,7 +16,7 @@ EXIT_BUDGET = 3
 
 
 class MarginweaveError(Exception):
-    """Base of every error that is meant for the operator; `exit_code` is what the command line ends with."""
+    """Base of every error that is meant for the operator; `exit_code` is the exit code of the command line."""
 
     exit_code = EXIT_FAILED
 
@@ -32,7 +32,7 @@ class NotFittedError(InputError, ValueError, AttributeError):
 
 
 class UnusableTableError(InputError):
-    """A table that nobody can mean; `in_python` says the same to who has called from Python, where no command helps."""
+    """A table that is unusable as declared; `in_python` is the message for callers from Python, where no command helps."""
 
     def __init__(self, message: str, in_python: str) -> None:
         super().__init__(message)
@@ -40,25 +40,25 @@ class UnusableTableError(InputError):
 
 
 class OperatorError(InputError):
-    """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator's eyes.
+    """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator alone.
 
-    `in_python` is shown in its place to who has called from Python. Prefect pickles what a flow or task has raised into a
-    file: there `detail` is the constant text as well.
+    Callers from Python see `in_python` instead. Prefect pickles the error that a flow or task has raised into a file: there
+    `detail` is the constant text as well.
     """
 
     def __init__(self, detail: str, in_python: str | None = None) -> None:
-        super().__init__(_TOLD_TO_OPERATOR)
+        super().__init__(_FOR_OPERATOR)
         self.detail = detail
         self.in_python = detail if in_python is None else in_python
 
     @classmethod
     def of(cls, error: InputError) -> OperatorError:
-        """Return the stop by this error, with all that it says."""
+        """Return the stop by this error, with its text and its text for Python."""
         in_python = error.in_python if isinstance(error, UnusableTableError | OperatorError) else None
         return cls(error.detail if isinstance(error, OperatorError) else str(error), in_python)
 
     def __reduce__(self) -> tuple[type[OperatorError], tuple[str]]:
-        return type(self), (_TOLD_TO_OPERATOR,)
+        return type(self), (_FOR_OPERATOR,)
 
 
 class BudgetError(MarginweaveError):
@@ -68,7 +68,7 @@ class BudgetError(MarginweaveError):
 
 
 class UnreachableLedger(BudgetError):
-    """The ledger cannot be asked now (no server, no room): it has said neither yes nor no."""
+    """The ledger cannot be reached (no server, no room): it has neither accepted nor refused."""
 
 
 class DamagedLedger(BudgetError):
@@ -80,7 +80,7 @@ class FullDisk(UnreachableLedger):
 
 
 class LostConnection(UnreachableLedger):
-    """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
+    """The database's server could not be reached, or stopped answering: the last command may have been executed or not."""
 
 
 class StageError(MarginweaveError):
@@ -88,7 +88,7 @@ class StageError(MarginweaveError):
 
 
 class AuditError(MarginweaveError):
-    """The ledger, or a file that it answers for, is not what was written; the message names the row or file and the fault."""
+    """The ledger, or a file whose digest it has, is not as it was written; the message names the row or file and the fault."""
 
 
 class MachineError(StageError):
@@ -96,34 +96,39 @@ class MachineError(StageError):
 
 
 def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> None:
-    """Refuse an argument of another type, of which the text names the type alone. Raises InputError."""
+    """Refuse an argument of another type; the message names its type and not its value. Raises InputError."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
 
 
 def refuse_broken(stage: str, broken: Set[tuple[str, str]], error: type[MarginweaveError] = StageError) -> None:
-    """Refuse what breaks rules, each given with its column: raises `error`, which names stage, columns and rules, no value."""
+    """Refuse a table that breaks rules, pairs of column and rule; `error` names the stage, columns and rules, and no value."""
     if broken:
         rules = (f"column {column!r} breaks the rule '{rule}'" for column, rule in sorted(broken))
         raise error(f"{stage}: " + "; ".join(rules))
 
 
-def refuse_older(what: str, found: object, known: int) -> None:
-    """Refuse what an older version made, by the number of its format. Raises InputError, which names who reads it."""
-    if (fault := older_fault(what, found, known)) is not None:
+def refuse_older(thing: str, number: object, present: int) -> None:
+    """Refuse a file of an older version, by the number of its format.
+
+    Raises:
+        InputError: the format is older than the `present` one; the message names the last version that reads it.
+    """
+    fault = older_fault(thing, number, present)
+    if fault is not None:
         raise InputError(fault)
 
 
 def printable(text: str) -> str:
-    """The text as one line that moves no cursor: names and values can hold what a terminal obeys."""
+    """Return the text as one line that moves no cursor: names and values can have characters that a terminal obeys."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line of the innermost frame that is ours: all that is shown of an error whose text may quote data.
+    """Return file and line of the innermost frame that is ours, which is shown in place of a text that may quote data.
 
-    A frame is ours by the name of its module, as the folders of the program lie apart in a checkout: `prepare/clean.py:44`.
+    A frame is ours by the name of its module, as a checkout has the program in several folders: `prepare/clean.py:44`.
     """
     place = "unknown place"
     for frame, line in traceback.walk_tb(error.__traceback__):

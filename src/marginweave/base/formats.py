@@ -1,11 +1,11 @@
-"""The numbers of formats, and what is said of a file that has an older one; the words of account.json.
+"""Numbers of formats, the message about a file of an older format, and the words of account.json.
 
-A part of verify.py, in every handover.
+This file is a part of verify.py, in every handover.
 """
 
 from __future__ import annotations
 
-# 0.3.0 is the first version that promises to open what it wrote. What older ones made has smaller numbers, or none.
+# 0.3.0 is the first version that promises to open its files later. Files of older ones have smaller numbers, or none.
 LEDGER_FORMAT = 7
 MANIFEST_FORMAT = 3
 STATEMENT_FORMAT = 3
@@ -28,8 +28,8 @@ CAP_WAS_CHANGED = (
 )
 
 
-def older_fault(what: str, found: object, known: int) -> str | None:
-    """Why `what`, whose format has the number `found` or none, is not read where `known` is the number of today; or None."""
-    if isinstance(found, int) and found >= known:
+def older_fault(thing: str, number: object, present: int) -> str | None:
+    """Return why a thing with this number of its format, or none, is not read; None where it is the `present` one."""
+    if isinstance(number, int) and number >= present:
         return None
-    return f"{what} was made by an older version; {LAST_READER} is the last that reads it"
+    return f"{thing} was made by an older version; {LAST_READER} is the last that reads it"

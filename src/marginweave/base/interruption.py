@@ -1,4 +1,4 @@
-"""Stops that a signal asks for: at once, but never within the milliseconds of a draw."""
+"""Lets a signal stop this process at once, but never in the middle of a draw."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stopped(BaseException):
-    """A signal asked this process to end; `number` is the signal's. No `Exception`: nothing may take it for a failure."""
+    """A signal asked this process to end; `number` is the signal's. No `Exception`: no handler may take it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -16,19 +16,19 @@ class Stopped(BaseException):
 
 
 class Interruption:
-    """Whether this process has been asked to end, and whether it is in the middle of a draw.
+    """State of this process: the signal that asked it to end, if any, and the draws that it is making.
 
-    A draw that is cut short is made again byte for byte, and costs nothing; but whoever looks meanwhile finds it begun.
+    A draw that is cut short is made again byte for byte, and costs nothing; but until then the ledger shows it as begun.
     """
 
     def __init__(self) -> None:
-        self.ours = False  # whether this process is a command's or a service's own, which may be ended and begun again
+        self.ours = False  # whether a command or a service started this process, which may be ended and started again
         self.asked: int | None = None
         self._draws = 0
 
     @property
     def may_end(self) -> bool:
-        """Whether no draw is between its charge and its commit."""
+        """Return whether no draw is between its charge and its commit."""
         return not self._draws
 
     def ask(self, number: int) -> None:
@@ -43,7 +43,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Let a draw come to its end before a stop that is asked for meanwhile; raises Stopped then."""
+        """Delay a stop until the draw in this block has ended; raises Stopped then."""
         self._draws += 1
         try:
             yield

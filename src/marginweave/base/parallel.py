@@ -1,4 +1,4 @@
-"""What an engine does, and the one that needs nothing: threads of this process."""
+"""Defines engines, which apply functions to parts of a table, and one that needs no library: threads of this process."""
 
 from __future__ import annotations
 
@@ -9,59 +9,61 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-_BATCHES = 8  # of many parts, for each core: so many that all end at about the same time
+_BATCHES = 8  # batches of many parts for each core: enough that all cores end at about the same time
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS lacks it
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # macOS lacks it
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Engine(Protocol):
     """Applies pure functions to parts of a table.
 
-    What comes out is the same whatever the engine is: a function of the parts and nothing else, each part's result once and in
-    order. A function that is mapped, and what it holds, can be pickled; it may be called more than once for a part.
+    The results are the same for every engine: a function of the parts and nothing else, each part's result once and in
+    order. A function that is mapped can be pickled with its data; it may be called more than once for a part.
     """
 
     @property
     def cores(self) -> int:
-        """How many parts are worked on at once: a fact about machines, not about the table."""
+        """Number of parts that are worked on at once: a fact about machines, not about the table."""
         ...
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
-        """`function` of each of the `parts`, in order; only a few results wait to be taken."""
+        """Yield `function` of each of the `parts`, in order; only a few results wait in memory."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Threads, for functions that release the interpreter's lock: numba, numpy and pyarrow do."""
+    """An engine of threads, for functions that release the interpreter's lock: numba, numpy and pyarrow do."""
 
     cores: int = field(default_factory=available_cores)
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
-        """See `Engine`; at most one part a core is under way or waits to be taken, so that few results are in memory."""
-        if min(self.cores, len(parts)) == 1:  # a thread would be started and waited for, and nothing else
+        """Yield `function` of each part, as `Engine.map`; at most one part or result a core is in memory."""
+        if min(self.cores, len(parts)) == 1:  # a single thread would gain nothing
             yield from map(function, parts)
             return
         with ThreadPoolExecutor(self.cores) as pool:
             yield from in_order(lambda part: pool.submit(function, part).result, parts, self.cores)
 
     def map_many(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
-        """The same for many parts of little work: threads are given some of them at a time, not each by itself."""
-        batch = -(-len(parts) // (_BATCHES * self.cores)) or 1
-        batches = [parts[first : first + batch] for first in range(0, len(parts), batch)]
-        for results in self.map(lambda some: [function(part) for part in some], batches):
+        """Yield `function` of each of many small parts; a thread takes a batch of them at a time."""
+        size = -(-len(parts) // (_BATCHES * self.cores)) or 1
+        batches = [parts[first : first + size] for first in range(0, len(parts), size)]
+        for results in self.map(lambda batch: list(map(function, batch)), batches):
             yield from results
 
 
 def in_order(submit: Callable[[T], Callable[[], R]], parts: Sequence[T], ahead: int) -> Iterator[R]:
-    """What is submitted for each of the parts, in their order, at most `ahead` of them before they are taken.
+    """Yield the result of each of the parts, in their order; at most `ahead` of them are submitted before they are taken.
 
-    `submit` begins the work on a part and returns how to wait for it.
+    `submit` begins the work on a part and returns a function that waits for its result.
     """
     waiting: deque[Callable[[], R]] = deque()
     for part in parts:

@@ -1,4 +1,4 @@
-"""How far a long computation is, told to whoever listens: iterations alone, and nothing that depends on the table's rows."""
+"""Reports how far a long computation is to a listener: iterations alone, and nothing that depends on the table's rows."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ LISTENER: ContextVar[Callable[[str], None]] = ContextVar("listener", default=lam
 
 
 def listener() -> Callable[[str], None]:
-    """What the run says progress to, or what hears nothing; to be asked for before threads are started."""
+    """Return the listener of the run, or one that does nothing; call it before threads are started."""
     return LISTENER.get()
 
 
 @contextmanager
-def told_as(words: str) -> Iterator[None]:
-    """Tell these words whenever the computation inside says how far it is."""
-    say = listener()
-    token = LISTENER.set(lambda _: say(words))
+def progress_as(words: str) -> Iterator[None]:
+    """Report these words whenever the computation inside reports how far it is."""
+    report = listener()
+    token = LISTENER.set(lambda _: report(words))
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""How a notebook shows an object that has no table: by its text."""
+"""Lets a notebook show an object that has no table by its text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 
 
 class Shown:
-    """Shown by a notebook as its `repr` in plain letters."""
+    """Base of objects that a notebook shows as their `repr` in plain letters."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"

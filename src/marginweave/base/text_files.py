@@ -1,4 +1,4 @@
-"""How the text of a file is written, recognised by a look at it: its encoding, and what stands between two fields."""
+"""Recognises how the text of a file is written: its encoding, and the delimiter between two fields."""
 
 from __future__ import annotations
 
@@ -6,48 +6,62 @@ import codecs
 import csv
 import io
 from collections.abc import Iterable
+from itertools import islice
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_NEVER = bytes([*range(9), *range(14, 27), *range(28, 32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D])  # in windows-1252
+# Bytes that no text in windows-1252 has.
+_NEVER = bytes([*range(9), *range(14, 27), *range(28, 32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D])
 _MOST_ROWS = 1000
 
 
 def recognise_encoding(chunks: Iterable[bytes]) -> str | None:
-    """`utf-8`, `utf-16` or `windows-1252`, for the bytes of a whole file; None for what is none of them, such as no text."""
-    decoder, utf8, western = codecs.getincrementaldecoder("utf-8")(), True, True
+    """Return `utf-8`, `utf-16` or `windows-1252`, for all bytes of a file; None where it is in none of them."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    is_utf8 = True
+    is_western = True
     for number, chunk in enumerate(chunks):
-        zeros = chunk[1::2].count(0)
-        if number == 0 and (chunk.startswith(_UTF16) or (zeros > len(chunk) // 4 > 0 and not chunk[::2].count(0))):
+        if number == 0 and _begins_utf16(chunk):
             return "utf-16"
-        western = western and len(chunk.translate(None, _NEVER)) == len(chunk)
+        is_western = is_western and len(chunk.translate(None, _NEVER)) == len(chunk)
         try:
             decoder.decode(chunk)
         except UnicodeDecodeError:
-            utf8 = False
-        if not (utf8 or western):
+            is_utf8 = False
+        if not (is_utf8 or is_western):
             return None
     try:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        utf8 = False
-    return "utf-8" if utf8 else "windows-1252" if western else None
+        is_utf8 = False
+    if is_utf8:
+        return "utf-8"
+    return "windows-1252" if is_western else None
 
 
-def recognise_delimiter(sample: str, *, whole: bool) -> str | None:
-    """The name of the character that cuts all rows of `sample` into equally many fields, into the most of them; or None.
+def _begins_utf16(chunk: bytes) -> bool:
+    """Return whether the first bytes of a file have a mark of UTF-16, or zeros in many second bytes and in no first one."""
+    zeros = chunk[1::2].count(0)
+    return chunk.startswith(_UTF16) or (zeros > len(chunk) // 4 > 0 and not chunk[::2].count(0))
 
-    Where the sample is not the `whole` file, its last row may be cut and is left out.
+
+def recognise_delimiter(sample: str, *, is_complete: bool) -> str | None:
+    """Return the name of the delimiter that cuts all rows of `sample` into equally many fields, and the most; or None.
+
+    Where the sample is not a complete file, its last row may be cut and is left out.
     """
-    found, most = None, 1
+    delimiter = None
+    most = 1
     for name, character in DELIMITERS.items():
         try:
             reader = csv.reader(io.StringIO(sample, newline=""), delimiter=character)
-            rows = [row for _, row in zip(range(_MOST_ROWS + 1), reader, strict=False) if row]
+            rows = [row for row in islice(reader, _MOST_ROWS + 1) if row]
         except csv.Error:
             continue
-        rows = rows if whole and len(rows) <= _MOST_ROWS else rows[: max(1, len(rows) - 1)]
+        if not is_complete or len(rows) > _MOST_ROWS:
+            rows = rows[: max(1, len(rows) - 1)]
         widths = {len(row) for row in rows}
         if len(widths) == 1 and max(widths) > most:
-            found, most = name, max(widths)
-    return found
+            delimiter = name
+            most = max(widths)
+    return delimiter

@@ -1,1 +1,1 @@
-"""The files of a run, which survive a crash."""
+"""Files of a run, which survive a crash."""

@@ -1,4 +1,4 @@
-"""Bytes of arrays and tables: the same input gives the same bytes, and reading them executes nothing."""
+"""Packs arrays and tables into bytes: the same input gives the same bytes, and reading them executes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARSING = threading.Lock()
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Json]) -> bytes:
-    """Named arrays of any shape and plain dtype, with JSON beside them, as an uncompressed npz of fixed dates.
+    """Return named arrays of any shape and plain dtype, and JSON, as an uncompressed npz of fixed dates.
 
     The arrays are numbered members (0.npy, …) in sorted order of name; `meta.json` holds the names.
 
@@ -45,7 +45,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Json]) ->
 
 
 def unpack_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The arrays by name and the JSON that `pack_arrays` packed.
+    """Return the arrays by name and the JSON that `pack_arrays` packed.
 
     Raises:
         ValueError, zipfile.BadZipFile: other bytes.
@@ -65,40 +65,43 @@ def unpack_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 @lru_cache(maxsize=1024)
 def _header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether the first index runs fastest, and dtype. Many are alike, and numpy takes .1 ms to parse one."""
+    """Return the shape, whether the first index runs fastest, and the dtype.
+
+    Many headers are alike, and numpy takes .1 ms to parse one.
+    """
     file = io.BytesIO(content)
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("the header of an array is of another version than 1.0")
-    found = np.lib.format.read_array_header_1_0(file)
-    if found[2].hasobject:
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject:
         raise ValueError("an array of Python objects")
-    return found
+    return shape, by_columns, dtype
 
 
 def pack_number(value: int) -> bytes:
-    """A released integer."""
+    """Return the bytes of a released integer."""
     return pack_arrays({"value": np.array([value], np.int64)}, {})
 
 
 def unpack_number(payload: bytes) -> int:
-    """The integer that `pack_number` packed."""
+    """Return the integer that `pack_number` packed."""
     return int(unpack_arrays(payload)[0]["value"][0])
 
 
 def pack_codes(codes: Sequence[NDArray[np.integer]]) -> bytes:
-    """Codes of records, one array an attribute."""
+    """Return the bytes of codes of records, one array an attribute."""
     return pack_arrays({f"{j:05d}": values for j, values in enumerate(codes)}, {})
 
 
 def unpack_codes(payload: bytes) -> tuple[NDArray[Any], ...]:
-    """The codes that `pack_codes` packed."""
+    """Return the codes that `pack_codes` packed."""
     arrays = unpack_arrays(payload)[0]
     return tuple(arrays[name] for name in sorted(arrays))
 
 
 @dataclass(frozen=True)
 class Unpacked(Generic[T]):
-    """Packed codes or tables, unpacked one at a time; a pass over them can be repeated."""
+    """Packed codes or tables, unpacked one at a time on every pass over them."""
 
     unpack: Callable[[bytes], T]
     payloads: Sequence[bytes] = field(repr=False)
@@ -108,11 +111,13 @@ class Unpacked(Generic[T]):
 
 
 def pack_table(table: pa.Table) -> bytes:
-    """An Arrow table as an IPC stream, one record batch a chunk after the chunks are combined."""
-    whole, size = table.combine_chunks(), pa.MockOutputStream()
-    _write_stream(whole, size)
-    packed = bytearray(size.size())  # a sink that grows would take twice the room and leave holes in the heap
-    _write_stream(whole, pa.FixedSizeBufferWriter(pa.py_buffer(packed)))
+    """Return an Arrow table as an IPC stream, one record batch a chunk after the chunks are combined."""
+    combined = table.combine_chunks()
+    measured = pa.MockOutputStream()
+    _write_stream(combined, measured)
+    # A sink that grows would take twice the memory and leave holes in the heap.
+    packed = bytearray(measured.size())
+    _write_stream(combined, pa.FixedSizeBufferWriter(pa.py_buffer(packed)))
     return bytes(packed)
 
 
@@ -122,7 +127,7 @@ def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def unpack_table(data: bytes) -> pa.Table:
-    """The table that `pack_table` packed.
+    """Return the table that `pack_table` packed.
 
     Raises:
         pyarrow.ArrowInvalid: other bytes.
@@ -132,42 +137,51 @@ def unpack_table(data: bytes) -> pa.Table:
 
 
 def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.bool_]]:
-    """The entries of a dictionary that occur, the position of every cell among them, and which cells are null (position 0).
+    """Return the entries of a dictionary that occur, the position of every cell among them, and which cells are null.
 
-    Files and slices carry dictionaries with entries that no row has; they must not be taken for values.
+    A null cell has position 0. Files and slices have dictionaries with entries that no row has, which are no values.
     """
     null = values.indices.is_null().to_numpy(zero_copy_only=False)
-    indices = values.indices.fill_null(0).to_numpy(zero_copy_only=False) if null.any() else values.indices.to_numpy()
+    if null.any():
+        indices = values.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        indices_of_values = indices[~null]
+    else:
+        indices = values.indices.to_numpy()
+        indices_of_values = indices
     size = len(values.dictionary)
-    seen = np.bincount(indices[~null] if null.any() else indices, minlength=size) > 0
-    if seen.all():
+    occurs = np.bincount(indices_of_values, minlength=size) > 0
+    if occurs.all():
         return values.dictionary, indices, null
-    places = np.cumsum(seen) - 1
+    places = np.cumsum(occurs) - 1
     positions = np.maximum(places[indices], 0) if size else np.zeros(len(values), np.int64)
-    return values.dictionary.filter(pa.array(seen)), positions, null
+    return values.dictionary.filter(pa.array(occurs)), positions, null
 
 
 def compact_table(table: pa.Table) -> pa.Table:
-    """The same cells: texts behind a dictionary of those that occur, with the smallest indices; one chunk a column."""
+    """Return the table with its texts behind a dictionary of those that occur, with the smallest indices, in one chunk."""
     return pa.table({name: _compact(table.column(name)) for name in table.column_names})
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """The same cells without dictionaries."""
-    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
-    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
+    """Return the table without dictionaries."""
+    fields = []
+    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+        fields.append((name, kind.value_type if pa.types.is_dictionary(kind) else kind))
+    return table.cast(pa.schema(fields))
 
 
 def in_blocks(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows in tables of `rows` rows, the last one of fewer; at least one, as long as there is a table at all."""
-    rest, given = None, False
+    """Yield the rows in tables of `rows` rows, the last of fewer; at least one table, unless there is none."""
+    pending = None
+    has_yielded = False
     for table in tables:
-        rest = table if rest is None else pa.concat_tables([rest, table])
-        while rest.num_rows >= rows:
-            yield rest.slice(0, rows)
-            rest, given = rest.slice(rows), True
-    if rest is not None and (rest.num_rows or not given):
-        yield rest
+        pending = table if pending is None else pa.concat_tables([pending, table])
+        while pending.num_rows >= rows:
+            yield pending.slice(0, rows)
+            pending = pending.slice(rows)
+            has_yielded = True
+    if pending is not None and (pending.num_rows or not has_yielded):
+        yield pending
 
 
 def _compact(column: pa.ChunkedArray) -> pa.Array:
@@ -177,6 +191,14 @@ def _compact(column: pa.ChunkedArray) -> pa.Array:
     if not pa.types.is_dictionary(values.type):
         return values
     texts, positions, null = used_texts(values)
-    kind = next(t for t in (np.int8, np.int16, np.int32) if len(texts) <= np.iinfo(t).max)
-    indices = pa.array(positions.astype(kind), mask=null if null.any() else None)
+    indices = pa.array(positions.astype(_index_type(len(texts))), mask=null if null.any() else None)
     return pa.DictionaryArray.from_arrays(indices, texts)
+
+
+def _index_type(entries: int) -> type[np.signedinteger[Any]]:
+    """Return the smallest type of indices into a dictionary of this many entries."""
+    if entries <= np.iinfo(np.int8).max:
+        return np.int8
+    if entries <= np.iinfo(np.int16).max:
+        return np.int16
+    return np.int32

@@ -1,7 +1,7 @@
-"""The folder of one run: what is private, what is internal, what may leave, and the manifest over all of it.
+"""Manages the folder of one run: private files, internal files, files that may leave, and the manifest of them all.
 
-The way into `release/`: an attempt fills a folder of its own, which becomes `release/` once the ledger has booked it. Where an
-approval is required it becomes `proposed/` first, and `release/` once the ledger has the approval.
+Files come into `release/` so: an attempt fills a separate folder, which becomes `release/` once the ledger has recorded it.
+Where an approval is required it becomes `proposed/` first, and `release/` once the ledger has the approval.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RunFolder:
 
     @classmethod
     def at(cls, home: Path, run: str) -> RunFolder:
-        """The folder of `run` below `home`.
+        """Return the folder of `run` below `home`.
 
         Raises:
             InputError: `run` breaks the rule for names.
@@ -56,10 +56,11 @@ class RunFolder:
 
     @classmethod
     def all_of(cls, home: Path) -> list[RunFolder]:
-        """The folders of all runs of a home, by name; raises MachineError where they cannot be listed."""
+        """Return the folders of all runs of a home, by name; raises MachineError where they cannot be listed."""
         place = home / "runs"
         with at_place(place, "listed"):
-            return [cls(path) for path in sorted(place.iterdir()) if path.is_dir()] if place.is_dir() else []
+            paths = sorted(place.iterdir()) if place.is_dir() else []
+            return [cls(path) for path in paths if path.is_dir()]
 
     @property
     def run(self) -> str:
@@ -68,7 +69,7 @@ class RunFolder:
 
     @property
     def home(self) -> Path:
-        """The home that it is in."""
+        """Home that the run is in."""
         return self.path.parent.parent
 
     manifest_file = _Below("manifest.json")
@@ -78,62 +79,64 @@ class RunFolder:
     draws = _Below("private/draws")
     # the secrets of draws that are not committed yet
     seeds = _Below("private/seeds")
-    # checkpoints computed from released counts alone; all that post-processing is given; purged with `private/`
+    # checkpoints computed from released counts alone, the only ones that post-processing reads; purged with `private/`
     derived = _Below("derived")
-    # what was computed against sensitive rows; 0700, never for release
+    # files computed from sensitive rows; 0700, never for release
     internal = _Below("internal")
-    # the comparison with the sensitive table, and the report with it
+    # the comparison with the sensitive table, and the report that shows it
     internal_evaluation = _Below("internal/evaluation.json")
     internal_report = _Below("internal/report.html")
-    # what may leave
+    # files that may leave
     release = _Below("release")
-    # what may leave once somebody has approved it; gone when it has become `release/`
+    # files that may leave once somebody has approved them; the folder then becomes `release/`
     proposed = _Below("proposed")
 
     def staged_releases(self) -> tuple[Path, ...]:
-        """Folders of attempts that had something ready to be published."""
-        found = self.path.glob(f"{self.STAGED_PREFIX}*") if self.path.is_dir() else ()
-        return tuple(sorted(place for place in found if place.is_dir() and not place.is_symlink()))
+        """Return the folders of attempts that had files ready to be published."""
+        if not self.path.is_dir():
+            return ()
+        places = sorted(self.path.glob(f"{self.STAGED_PREFIX}*"))
+        return tuple(place for place in places if place.is_dir() and not place.is_symlink())
 
     def create(self) -> None:
         """Make the folders that are missing; all end with mode 0700, `runs/` too.
 
         Raises:
-            StageError: the disk refuses, or a link stands where a folder should.
+            StageError: the disk refuses, or a link is where a folder should be.
         """
         self._make(self.path, self.release, self.private, self.draws, self.seeds, self.derived, self.internal)
         with at_place(self.path, "created"):
             sync_folder(self.path)
 
     def create_internal(self) -> None:
-        """Make `internal/` alone, 0700: for what has to be said of a run that was refused before it left a trace.
+        """Make `internal/` alone, 0700: for the report on a run that was refused before it wrote anything.
 
         Raises:
-            StageError: the disk refuses, or a link stands where a folder should.
+            StageError: the disk refuses, or a link is where a folder should be.
         """
         self._make(self.internal, self.internal)
 
-    def _make(self, place: Path, *own: Path) -> None:
-        """Make folders below that of all runs and of this one: closed, so that nothing below needs a mode of its own."""
+    def _make(self, place: Path, *folders: Path) -> None:
+        """Make the folder of all runs, of this run and `folders`, all 0700: nothing below needs a separate mode."""
         self.check_links()
         with at_place(place, "created"):
-            for folder in (self.path.parent, self.path, *own):
+            for folder in (self.path.parent, self.path, *folders):
                 folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
                 folder.chmod(_OWNER_ONLY)
 
     def check_links(self) -> None:
-        """Refuse a run whose folders are links: what is private, or released, would land elsewhere.
+        """Refuse a run whose folders are links: private or released files would be written elsewhere.
 
         Raises:
             StageError: the run, or a folder of it, is a link.
         """
-        own = (self.release, self.proposed, self.private, self.draws, self.seeds, self.derived, self.internal)
-        for folder in (self.path, *own):
+        folders = (self.release, self.proposed, self.private, self.draws, self.seeds, self.derived, self.internal)
+        for folder in (self.path, *folders):
             if folder.is_symlink():
                 raise StageError(f"{folder} must be a folder, not a link")
 
     def read_manifest(self) -> Manifest | None:
-        """The manifest, or None where the run has none yet.
+        """Read the manifest; None where the run has none yet.
 
         Raises:
             InputError: an older version made the run.
@@ -150,14 +153,14 @@ class RunFolder:
             ) from None
 
     def readable_manifest(self) -> Manifest | None:
-        """The manifest, or None where there is none or it is damaged."""
+        """Read the manifest; None where there is none or it is damaged."""
         try:
             return self.read_manifest()
         except StageError:
             return None
 
     def present_manifest(self) -> Manifest:
-        """The manifest of a run that was begun.
+        """Read the manifest of a run that was begun.
 
         Raises:
             StageError: it is missing or damaged.
@@ -176,9 +179,9 @@ class RunFolder:
         replace_file(self.manifest_file, manifest.to_json().encode(), PRIVATE_MODE)
 
     def purge_private(self, present: Manifest | None = None) -> None:
-        """Remove `private/` and `derived/` with all they hold, then mark their stages; links are removed, never followed.
+        """Remove `private/` and `derived/` with all their files, then mark their stages; links are removed, never followed.
 
-        The manifest is read, unless it is `present` already.
+        The manifest is read, unless it is given as `present`.
 
         Raises:
             StageError: the disk refuses.
@@ -189,7 +192,7 @@ class RunFolder:
             self.write_manifest(manifest.purged(datetime.now(UTC)))
 
     def remove_private(self) -> None:
-        """Remove seeds first, then `private/`, `derived/` and what was staged and never published, whatever the manifest says.
+        """Remove seeds first, then `private/`, `derived/` and staged folders never published, whatever the manifest says.
 
         Raises:
             StageError: the disk refuses.
@@ -206,64 +209,70 @@ class RunFolder:
 
 
 def staged_release(folder: RunFolder, lease: str) -> Path:
-    """The folder in which the attempt `lease` puts what it is going to publish; no other attempt writes there."""
+    """Return the folder in which the attempt `lease` puts the files to publish; no other attempt writes there."""
     return folder.path / f"{RunFolder.STAGED_PREFIX}{check_name(lease)}"
 
 
 def published_place(folder: RunFolder, outputs: Mapping[str, str]) -> Path | None:
-    """Where the files that were booked (name below the run → SHA-256) stand: `release/`, proposed, staged, or nowhere."""
-    places = folder.release, folder.proposed, *folder.staged_releases()
-    return next((place for place in places if holds(place, outputs)), None)
+    """Return the folder with the recorded files (name below the run → SHA-256): `release/`, proposed, staged, or None."""
+    for place in (folder.release, folder.proposed, *folder.staged_releases()):
+        if holds(place, outputs):
+            return place
+    return None
 
 
 def holds(place: Path, outputs: Mapping[str, str]) -> bool:
-    """Whether the booked files stand in `place`, whatever else does."""
+    """Return whether the recorded files are in `place`, whatever other files are."""
     return all(file_digest(place / Path(name).name) == digest for name, digest in outputs.items())
 
 
 def publish_staged(folder: RunFolder, outputs: Mapping[str, str]) -> bool:
-    """Make the folder with the booked files `release/`, in one step; whether they stand there now.
+    """Make the folder with the recorded files `release/`, in one step; return whether they are there at the end.
 
-    To be called once the ledger has booked `outputs` as published: a booked release takes no other lease, so whoever was
-    taken over before has no part in it. What other attempts have staged is removed.
+    Call it once the ledger has recorded `outputs` as published: a published release takes no other lease, so an attempt whose
+    lease was taken over has no part in it. The staged folders of other attempts are removed.
 
     Raises:
         StageError: the disk refuses, or `release/` holds something else.
     """
-    return _move_booked(folder, outputs, folder.release, "published")
+    return _move_recorded(folder, outputs, folder.release, "published")
 
 
 def propose_staged(folder: RunFolder, outputs: Mapping[str, str]) -> bool:
-    """Make the staged folder with the booked files `proposed/`, as `publish_staged` does, to wait there for an approval.
+    """Make the staged folder with the recorded files `proposed/`, as `publish_staged` does, to wait for an approval.
 
     Raises:
         StageError: the disk refuses, or `proposed/` holds something else.
     """
-    return _move_booked(folder, outputs, folder.proposed, "proposed")
+    return _move_recorded(folder, outputs, folder.proposed, "proposed")
 
 
 def check_proposed(folder: RunFolder, outputs: Mapping[str, str]) -> None:
-    """Refuse a proposal that is not, file by file, what was booked when it was submitted.
+    """Refuse a proposal that is not, file by file, what was recorded when it was submitted.
 
     Raises:
         StageError: a file is missing, was changed, or was added.
     """
-    place, booked = folder.proposed, {Path(name).name: digest for name, digest in outputs.items()}
+    place = folder.proposed
+    recorded = {Path(name).name: digest for name, digest in outputs.items()}
     with at_place(place, "read"):
-        found = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
-    for name in sorted(found | booked.keys()):
-        if name not in booked:
+        entries = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
+    for name in sorted(entries | recorded.keys()):
+        if name not in recorded:
             raise StageError(f"{place / name} was added since it was submitted; nothing is published")
-        if file_digest(place / name) != booked[name]:
+        if file_digest(place / name) != recorded[name]:
             raise StageError(f"{place / name} is missing or was changed since it was submitted; nothing is published")
 
 
-def _move_booked(folder: RunFolder, outputs: Mapping[str, str], target: Path, action: str) -> bool:
+def _move_recorded(folder: RunFolder, outputs: Mapping[str, str], target: Path, action: str) -> bool:
+    """Make the folder with the recorded files `target`, and remove staged folders; return whether the files exist."""
     place = published_place(folder, outputs)
-    if place is not None and place != target:
+    if place is None:  # staged folders stay: a damaged one may be the only copy
+        return False
+    if place != target:
         with at_place(target, action):
-            place.replace(target)  # an empty folder gives way, a filled one does not
+            place.replace(target)  # replaces an empty folder, and fails on a filled one
             sync_folder(folder.path)
-    for left in () if place is None else folder.staged_releases():  # what is damaged may be all there is
-        shutil.rmtree(left, ignore_errors=True)
-    return place is not None
+    for staged in folder.staged_releases():
+        shutil.rmtree(staged, ignore_errors=True)
+    return True

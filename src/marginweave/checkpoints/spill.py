@@ -1,4 +1,4 @@
-"""Private bytes that are set aside while a stage works: sorted onto shelves as they come, read shelf by shelf; or in blocks."""
+"""Sets private bytes aside while a stage works: in blocks, or sorted onto shelves as they come and read shelf by shelf."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SCRATCH = "scratch-"
 
 @contextmanager
 def scratch_folder(private: Path) -> Iterator[Path]:
-    """A folder in `private` for files of a stage that other processes of it read, too; removed at the end.
+    """Make a folder in `private` for files that several processes of a stage read; remove it at the end.
 
-    What a faulty disk does not let go of is removed by the next attempt.
+    Files that a faulty disk does not remove are removed by the next attempt.
     """
     with at_place(private, "written"):
         folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=private))
@@ -32,9 +32,9 @@ def scratch_folder(private: Path) -> Iterator[Path]:
 
 
 def remove_scratch(private: Path) -> None:
-    """Remove what killed attempts have left in `private`."""
-    for rest in private.glob(f"{_SCRATCH}*"):
-        shutil.rmtree(rest, ignore_errors=True)
+    """Remove scratch folders of killed attempts from `private`."""
+    for folder in private.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def set_aside(folder: Path, key: bytes, payloads: Iterable[bytes]) -> BlockFile:
@@ -54,9 +54,9 @@ def discard_blocks(blocks: BlockFile) -> None:
 
 
 class Spill:
-    """Numbered shelves of pieces in one file of `folder` that has no name (0600): it is gone however the process ends.
+    """Numbered shelves of pieces in one file of `folder`; only the place of each piece is in memory.
 
-    Only the place of each piece is in memory.
+    The file has no name and mode 0600: it disappears however the process ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class Spill:
         self._end += len(payload)
 
     def pieces(self, shelf: int) -> Iterator[bytes]:
-        """The pieces of a shelf in the order in which they were put there; raises MachineError if the disk refuses."""
+        """Yield the pieces of a shelf in the order in which they were put there; raises MachineError if the disk refuses."""
         for place, length in self._places[shelf]:
             with at_place(self._folder, "read"):
                 self._file.seek(place)

@@ -1,7 +1,7 @@
-"""Checkpoints of deterministic stages, addressed by what made them; whole, or of many blocks that are read one at a time.
+"""Stores checkpoints of deterministic stages, addressed by what made them, as one payload or as blocks read one at a time.
 
-An authenticated trailer proves that a file is complete, ours, and in its own place. Every block has an HMAC of its own, and the
-index at the end one over all of them.
+An authenticated trailer proves that a file is complete, ours, and in its right place. Every block has a separate HMAC, and the
+index at the end has an HMAC over all of them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TRAILER_BYTES = len(MAGIC) + hashlib.sha256().digest_size
 
 
 class DamagedCheckpoint(StageError):
-    """The file of a deterministic stage is not what it wrote: it is never used, and the next attempt computes it anew."""
+    """The file of a deterministic stage is not what it wrote: it is never used, and the next attempt computes it again."""
 
 
 def seal(key: bytes, address: tuple[str, ...], payload: bytes) -> tuple[bytes, str]:
-    """`payload` with its trailer, and the payload's keyed digest in hex.
+    """Return `payload` with its trailer, and the payload's keyed digest in hex.
 
     The digest is HMAC-SHA256(key, JSON of address || 0 || payload): it binds the bytes to their place, and JSON holds no
     zero byte, so that no two pairs read alike.
@@ -42,8 +42,9 @@ def seal(key: bytes, address: tuple[str, ...], payload: bytes) -> tuple[bytes, s
 
 
 def open_seal(key: bytes, address: tuple[str, ...], sealed: bytes) -> tuple[bytes, str] | None:
-    """Payload and keyed digest of what `seal` made at this address, or None for anything else."""
-    payload, trailer = sealed[:-TRAILER_BYTES], sealed[-TRAILER_BYTES:]
+    """Return payload and keyed digest of what `seal` made at this address, or None for anything else."""
+    payload = sealed[:-TRAILER_BYTES]
+    trailer = sealed[-TRAILER_BYTES:]
     digest = _digest(key, address, payload)
     if not hmac.compare_digest(trailer, MAGIC + digest):
         return None
@@ -63,9 +64,9 @@ _END = struct.Struct(f">Q{hashlib.sha256().digest_size}s{len(BLOCK_MAGIC)}s")
 
 @dataclass(frozen=True)
 class BlockFile(Sequence[bytes]):
-    """The blocks of one checkpoint; a block is read, and verified, when it is asked for.
+    """Blocks of one checkpoint; a block is read from the file, and verified, at each access.
 
-    It holds a path, an index and a key: threads may share it, and another process may be given it.
+    It has a path, an index and a key: threads may share it, and it can be sent to another process.
     """
 
     path: Path
@@ -73,7 +74,7 @@ class BlockFile(Sequence[bytes]):
     entries: tuple[tuple[int, bytes], ...]
     """Length and HMAC of every block."""
     digest: str
-    """Keyed digest of the whole, hex: HMAC-SHA256 over the address and the index."""
+    """Keyed digest of all blocks, hex: HMAC-SHA256 over the address and the index."""
     key: bytes = field(repr=False)
 
     def __len__(self) -> int:
@@ -90,7 +91,7 @@ class BlockFile(Sequence[bytes]):
     def __getitem__(self, index: slice) -> Sequence[bytes]: ...
 
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        """Block `index`; raises DamagedCheckpoint if it is damaged."""
+        """Read block `index`; raises DamagedCheckpoint if it is damaged."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
@@ -98,13 +99,14 @@ class BlockFile(Sequence[bytes]):
         with at_place(self.path, "read"), self.path.open("rb") as stream:
             stream.seek(self._offsets[place])
             payload = stream.read(length)
-        if not hmac.compare_digest(_digest(self.key, ("block", *self.address, place), payload), digest):
+        computed = _digest(self.key, ("block", *self.address, place), payload)
+        if not hmac.compare_digest(computed, digest):
             raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it again")
         return payload
 
 
 def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile | None:
-    """The blocks that `write_blocks` wrote at this address, or None where there is no file.
+    """Open the blocks that `write_blocks` wrote at this address; None where there is no file.
 
     Raises:
         DamagedCheckpoint: the file is not complete, damaged, or not ours.
@@ -112,16 +114,17 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     with opened_file(path) as stream:
         if stream is None:
             return None
-        size, index = stream.seek(0, os.SEEK_END), b""
+        size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - _END.size))
-        count, kept, magic = _END.unpack(stream.read().rjust(_END.size, b"\0"))
+        count, written_digest, magic = _END.unpack(stream.read().rjust(_END.size, b"\0"))
+        index = b""
         start = size - _END.size - count * _ENTRY.size
         if start >= 0:
             stream.seek(start)
             index = stream.read(count * _ENTRY.size)
     digest = _digest(key, ("blocks", *address), index)
     entries = tuple(_ENTRY.iter_unpack(index))
-    if magic != BLOCK_MAGIC or not hmac.compare_digest(kept, digest):
+    if magic != BLOCK_MAGIC or not hmac.compare_digest(written_digest, digest):
         raise DamagedCheckpoint(
             f"{path} is damaged or was written under another key; the same command computes it again"
         )
@@ -129,23 +132,25 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
 
 
 def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Iterable[bytes]) -> BlockFile:
-    """Write `payloads` durably, one after the other, give them the name `path` unless that is taken, and open what has it.
+    """Write `payloads` durably, name the file `path` unless the name is taken, and open the file of this name.
 
     One payload at a time is in memory. What `payloads` raises leaves no file behind.
 
     Raises:
         MachineError: the disk refuses.
-        StageError: what has the name is something else, or has vanished.
+        StageError: the file of this name is something else, or has vanished.
     """
     index = bytearray()
     with staged_file(path, 0) as staged, at_place(path, "written"):
         with staged.stream() as stream:
             for place, payload in enumerate(payloads):
                 stream.write(payload)
-                index += _ENTRY.pack(len(payload), _digest(key, ("block", *address, place), payload))
+                digest = _digest(key, ("block", *address, place), payload)
+                index += _ENTRY.pack(len(payload), digest)
             stream.write(index)
             count = len(index) // _ENTRY.size
-            stream.write(_END.pack(count, _digest(key, ("blocks", *address), bytes(index)), BLOCK_MAGIC))
+            digest = _digest(key, ("blocks", *address), bytes(index))
+            stream.write(_END.pack(count, digest, BLOCK_MAGIC))
         with suppress(FileExistsError):
             staged.name_it()
     blocks = open_blocks(path, key, address)
@@ -155,7 +160,7 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
 
 
 def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]) -> str:
-    """The address of a stage's result: SHA-256 of the canonical JSON of everything it depends on, hex.
+    """Return the address of a stage's result: SHA-256 of the canonical JSON of everything it depends on, hex.
 
     Args:
         stage: name of the stage.
@@ -176,9 +181,9 @@ class Store:
     key: bytes = field(repr=False)
 
     def place(self, stage: str, key: str) -> Path:
-        """The file of `stage` at address `key`; its name has a keyed digest of the address."""
-        named = hmac.digest(self.key, b"name\0" + key.encode(), hashlib.sha256).hex()[:16]
-        return self.folder / f"{check_name(stage)}-{named}.ckpt"
+        """Return the file of `stage` at address `key`; its name has a keyed digest of the address."""
+        digest = hmac.digest(self.key, b"name\0" + key.encode(), hashlib.sha256)
+        return self.folder / f"{check_name(stage)}-{digest.hex()[:16]}.ckpt"
 
     def put(self, stage: str, key: str, payload: bytes) -> str:
         """Store `payload` durably and return its keyed digest; the same bytes again change nothing.
@@ -195,7 +200,7 @@ class Store:
         return digest
 
     def get(self, stage: str, key: str) -> bytes | None:
-        """The payload at address `key`, or None where the stage has not been stored.
+        """Read the payload at address `key`; None where the stage has not been stored.
 
         Raises:
             DamagedCheckpoint: the file is damaged or not ours; it is never used.
@@ -212,7 +217,7 @@ class Store:
         return opened[0]
 
     def put_blocks(self, stage: str, key: str, payloads: Iterable[bytes]) -> BlockFile:
-        """Store `payloads` durably, one at a time in memory; a complete file that is there already stands.
+        """Store `payloads` durably, one at a time in memory; a complete file that exists already is left as it is.
 
         Raises:
             StageError: the place holds something else, or the disk refuses.
@@ -220,7 +225,7 @@ class Store:
         return write_blocks(self.place(stage, key), self.key, ("stage", stage, key), payloads)
 
     def blocks(self, stage: str, key: str) -> BlockFile | None:
-        """The blocks at address `key`, or None where the stage has not been stored.
+        """Open the blocks at address `key`; None where the stage has not been stored.
 
         Raises:
             DamagedCheckpoint: the file is damaged or not ours; it is never used.
@@ -228,13 +233,16 @@ class Store:
         return open_blocks(self.place(stage, key), self.key, ("stage", stage, key))
 
     def discard_damaged(self, stage: str, key: str, *, blocks: bool) -> None:
-        """Remove what stands at address `key` unless it is whole, every byte of it: the stage is computed anew then.
+        """Remove the file at address `key` if any byte of it is damaged: the stage is then computed again.
 
         Raises:
             MachineError: the disk refuses.
         """
         try:
-            for _ in (self.blocks(stage, key) or ()) if blocks else (self.get(stage, key),):
-                pass
+            if blocks:
+                for _ in self.blocks(stage, key) or ():  # each access verifies a block
+                    pass
+            else:
+                self.get(stage, key)
         except DamagedCheckpoint:
             remove_file(self.place(stage, key))

@@ -204,7 +204,7 @@ def _rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     if path.suffix.lower() not in {".csv", ".tsv", ".txt"}:
         raise ValueError("must be a .csv, .tsv or .txt file")
     text = _text(path)
-    delimiter = DELIMITERS[recognise_delimiter(text, whole=True) or "comma"]
+    delimiter = DELIMITERS[recognise_delimiter(text, is_complete=True) or "comma"]
     try:
         lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     except csv.Error:

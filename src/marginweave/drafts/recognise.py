@@ -74,7 +74,7 @@ def _recognise_text(source: str, form: SourceFile, *, encoding: bool) -> SourceF
         text, is_complete = sample_of(source, part, form)
     except UnicodeError:
         raise InputError(f"source ({source}) is not written in {form.encoding}") from None
-    likely = recognise_delimiter(text, whole=is_complete)
+    likely = recognise_delimiter(text, is_complete=is_complete)
     if form.delimiter is not None or likely is None or DELIMITERS[likely] == delimiter_of(source, form):
         return form
     return form.model_copy(update={"delimiter": likely})

@@ -17,7 +17,7 @@ from marginweave.answers.model import DRAWS, ModelAnswers, ModelSpread, Stack, m
 from marginweave.answers.tables import PartTables
 from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
-from marginweave.base.progress import told_as
+from marginweave.base.progress import progress_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Clique
@@ -129,7 +129,7 @@ def _drawn(
     models = draw_models(model, measurements, DRAWS, generator)
     drawn: list[Mixture] = []
     for number in range(1, DRAWS + 1):
-        with told_as(f"model {number} of {DRAWS}"):
+        with progress_as(f"model {number} of {DRAWS}"):
             drawn.append(next(models))
     tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator, last_chosen(published))
     arrays = _packed(model, drawn)

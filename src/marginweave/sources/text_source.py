@@ -192,7 +192,7 @@ def other_delimiter(source: str, part: Part, delimiter: str, form: SourceFile) -
         text, is_complete = sample_of(source, part, form)
     except UnicodeError:
         return ""
-    likely = recognise_delimiter(text, whole=is_complete)
+    likely = recognise_delimiter(text, is_complete=is_complete)
     if likely is None or DELIMITERS[likely] == delimiter:
         return ""
     return f". Its delimiter is more likely the {likely}: source: {{file: …, delimiter: {likely}}}"

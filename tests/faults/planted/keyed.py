@@ -129,7 +129,7 @@ FAULTS = (
     Fault(
         name="a digest runs arrays together",
         file="src/marginweave/base/digests.py",
-        text="    add_json(whole, list(array.shape))\n",
+        text="    add_json(digest, list(array.shape))\n",
         instead="",
         killed_by=("tests/laws/test_keyed_noise.py::test_shapes_types_and_labels_count",),
     ),

@@ -54,7 +54,7 @@ FAULTS = (
     Fault(
         name="what is for the operator's eyes is stored by Prefect as well",
         file="src/marginweave/base/errors.py",
-        text="super().__init__(_TOLD_TO_OPERATOR)",
+        text="super().__init__(_FOR_OPERATOR)",
         instead="super().__init__(detail)",
         killed_by=("tests/unit/tasks/test_stage.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",),
     ),

@@ -19,8 +19,8 @@ FAULTS = (
     Fault(
         name="what an older version made is read",
         file="src/marginweave/base/formats.py",
-        text="    if isinstance(found, int) and found >= known:",
-        instead="    if found is None or isinstance(found, int):",
+        text="    if isinstance(number, int) and number >= present:",
+        instead="    if number is None or isinstance(number, int):",
         killed_by=(
             "tests/unit/base/test_formats.py::test_a_smaller_number_or_none_is_of_an_older_version",
             "tests/unit/flows/test_older_homes.py::test_a_home_of_an_older_version_is_refused",

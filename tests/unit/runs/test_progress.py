@@ -16,7 +16,7 @@ from rich.console import Console
 
 from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.base.interruption import INTERRUPTION, Stopped
-from marginweave.base.progress import listener, told_as
+from marginweave.base.progress import listener, progress_as
 from marginweave.flows.cli.console import Commands
 from marginweave.runs import progress
 from marginweave.runs.progress import reporting, shown_late
@@ -165,7 +165,7 @@ def test_a_long_step_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -
     heard = list[str]()
     monkeypatch.setattr(progress.LateReporter, "advanced", lambda _, text: heard.append(text))
     with shown_late("answers"):
-        with told_as("model 7 of 50"):
+        with progress_as("model 7 of 50"):
             listener()("model 1 of 8, pass 3")
         listener()("answer 1 of 4")
     assert heard == ["model 7 of 50", "answer 1 of 4"]

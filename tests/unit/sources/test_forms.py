@@ -365,8 +365,8 @@ def test_a_delimiter_that_cuts_all_rows_alike_is_found(rows: list, delimiter: st
     """In part of a file, too, whose last row is cut off."""
     text = "".join(f"{delimiter.join(row)}\n" for row in [["a", "b"], *rows])
     found = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}[delimiter]
-    assert recognise_delimiter(text, whole=True) == found
-    assert recognise_delimiter(text + "x", whole=False) == found
+    assert recognise_delimiter(text, is_complete=True) == found
+    assert recognise_delimiter(text + "x", is_complete=False) == found
 
 
 @settings(max_examples=60, deadline=None)
