@@ -22,77 +22,71 @@ PEER, START_NAME = "pac-synth", "start"
 ACCURACY = Path(__file__).parents[1] / "accuracy" / "figures.jsonl"
 HEAD = """# Benchmarks: speed and memory as tables grow
 
-Written by `python -m benchmarks.scale --write` ({command}); do not edit by hand. `make bench` runs a short form and
-writes nothing. The numbers are of one machine{dates}; ratios between two columns of one line carry over to others better than
-seconds do. All tables are made from the public Adult census extract (`adult_cat.csv`) or from formulas, with a seed. All
-releases are at epsilon 4, delta = 1 / (n ln n), with every other setting as it comes but for the methods: k-tuples and
-aggregate-seeded, as pac-synth has them, where the name of a table does not say otherwise.
+For people who plan a large release: how long does it take, and how much memory? Written by `python -m benchmarks.scale
+--write` ({command}); do not edit by hand. The numbers are of one machine{dates}; ratios carry over to others better than
+seconds. All tables are made from the public Adult census extract (`adult_cat.csv`) or from formulas, with a seed. All
+releases are at epsilon 4, delta = 1 / (n ln n), with default settings. Where the name of a table does not say otherwise,
+methods are k-tuples and aggregate-seeded, as in pac-synth.
 """
 RUNS = """
 ## Whole releases
 
-`marginweave run` from outside: read a folder of Parquet parts (`adult-csv`: one CSV file), aggregate up to R, synthesize about
-as many records as there are rows, evaluate, write. Each release had its own home and ledger, and a Prefect server that ran
-already.
+`marginweave run` from outside, on a folder of Parquet parts (`adult-csv`: one CSV file), up to R, with about as many records
+as rows. Each release had its own home and ledger, and a Prefect server that ran already.
 
-- **wall** is all of it, from the start of Python on; **of it start** is how long it waited until a server listened, where it
-  started its own.
+- **wall** is from the start of Python on; **of it start** is the wait for a server that it started.
 - **CPU** is of the program and its workers; the server's is apart.
-- **peak** is the most memory that the program and its workers held at once; **beyond imports** is without the {imports} that a
-  process holds that has only imported the program and its libraries. The server, about 250 MB, is in neither.
-- **load** is the machine's average of 15 minutes at the end: much more than its number of cores means that others were at work,
-  and wall times are too long.
+- **peak** is the most memory that the program and its workers held at once; **beyond imports** is without the {imports} of a
+  process that has only imported the program and its libraries. The server, about 250 MB, is in neither.
+- **load** is the machine's average of 15 minutes at the end. Where it is much more than the number of cores, wall times are
+  too long.
 
-`adult`: 14 columns, rows drawn with replacement, {perturbed:.0%} of the values exchanged. `wide`: 60 columns, copies of adult's
-whose rows agree half of the time. `values`: 10 columns of 5,000 public values each, by Zipf's law. `adult-mixture`: k-tuples of
-adult with records by `mixture`; `adult-marginals`: its `marginals` with the same, R being the longest that is counted;
-`adult-auto`: what `auto` chooses for it, marginals of three columns with records by `mixture`. `wider`: 200 columns, selected
-pairs. `coded`: a column of 100,000 codes, and five small ones that depend on it; selected pairs.
+`adult`: 14 columns, rows drawn with replacement, {perturbed:.0%} of the values exchanged. `wide`: 60 columns, copies of
+adult's whose rows agree half of the time. `values`: 10 columns of 5,000 public values each, by Zipf's law. `adult-mixture`:
+k-tuples with records by `mixture`; `adult-marginals`: `marginals` with the same. `adult-auto`: what `auto` chooses, marginals
+of three columns with records by `mixture`. `wider`: 200 columns, selected pairs. `coded`: a column of 100,000 codes, and five
+small ones that depend on it; selected pairs.
 """
 STAGES = """
 ## Where the time of `{name}` goes
 
-Wall seconds and CPU seconds of each stage at the largest table of `{name}` that was measured ({rows} rows), and the most memory
-that the processes held during it. The first stage includes the imports.
+Each stage at the largest table of `{name}` that was measured ({rows} rows). The first stage includes the imports.
 """
 LINES = """
 ## As rows grow
 
-Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3
-({span}without the server's start); that of memory from a million rows on, where blocks are full. The residuals are what each
-measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line continues. Its range is the
-largest residual either way.
+Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3 ({span}without the
+server's start); that of memory from a million rows on. The residuals are what each measured value exceeds the line by. The
+range of the extrapolation to 100 million rows is the largest residual either way.
 """
 RATIO = """
 ## Beside pac-synth
 
-pac-synth {version} from PyPI, SDS's own engine in Rust, in a separate environment; the same CSV file (rows of adult drawn
-with replacement, nothing exchanged), R = 3, epsilon 4, the same delta, one after the other on the same machine. Both make as
-many records as the file has rows. CPU seconds of all threads. Imports are apart on both sides (for ours the loading of compiled
-code as well), and so is **convert**, which makes the table in memory a table of codes. **memory** is the peak beyond imports,
-with the raw table in memory on both sides. Here ours are the shipped functions without Prefect, ledger and checkpoints.
+pac-synth {version} from PyPI is SDS's engine in Rust; ours are the shipped functions without Prefect, ledger and checkpoints.
+The same CSV file (rows of adult drawn with replacement, nothing exchanged), R = 3, epsilon 4, the same delta, as many records
+as rows, on the same machine. CPU seconds of all threads, without imports and the loading of compiled code. **convert** makes
+the table in memory a table of codes, and is apart. **memory** is the peak beyond imports, with the raw table in memory.
 """
 LIMITS = """
 ## Beside the machine
 
-A usual release's parts without Prefect, ledger and checkpoints: all marginals of three columns of a made-up table of 14 columns
-({rows} rows, epsilon 1). CPU seconds of all threads, and beside numpy's `bincount` of the same marginals (codes joined by
-`ravel_multi_index`), which is what counting costs without this project. The copy is of every column of every marginal, one
-byte a code, as it passes through memory. `python -m benchmarks.scale.limits --check` runs in CI.
+A release without Prefect, ledger and checkpoints: all marginals of three columns of a made-up table of 14 columns ({rows}
+rows, epsilon 1). CPU seconds of all threads, beside numpy's `bincount` of the same marginals (codes joined by
+`ravel_multi_index`). The copy is of every column of every marginal, one byte a code. `python -m benchmarks.scale.limits
+--check` runs in CI.
 """
 START = """
 ## Beside a bare Prefect flow
 
-Commands on the example (8,056 rows, 8 columns) in a settled home, beside what they cannot do without. That is the import of
-the libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that runs already or its
-own. The least of a few times; CPU without servers'. `python -m benchmarks.start --check` runs in CI.
+Commands on the example (8,056 rows, 8 columns) in a settled home, beside a floor: the import of the libraries that they need,
+or a flow of fifteen tasks that add one to a number. The least of a few times; CPU without servers'. `python -m
+benchmarks.start --check` runs in CI.
 """
 MODELS = """
 ## Beside dpmm's MST and AIM
 
-Whole programs on adult_cat (48,842 x 14) at epsilon 1, from the start of Python to the file of records. Each figure is the
-median of the seeds in docs/accuracy.md, where their accuracy is: ours by default, with ledger, Prefect and a server that
-runs already.
+Whole programs on adult_cat (48,842 x 14) at epsilon 1, from the start of Python to the file of records: the median of the
+seeds in [accuracy](accuracy.md). Ours by default, with ledger, Prefect and a server that runs already.
 """
 
 
