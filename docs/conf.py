@@ -49,13 +49,13 @@ PARTS = {
         "docs/methods",
         "docs/accuracy",
         "docs/small-tables",
-        "docs/nist",
+        "docs/sdnist",
         "docs/traps",
         "docs/benchmarks",
     ],
     "Operate": ["docs/production", "docs/operations", "docs/scale", "docs/soak"],
     "Change it": ["CONTRIBUTING", "docs/architecture", "docs/style", "docs/decisions/README", "docs/sources/README"],
-    "Check it": ["docs/leaks", "docs/faults", "SECURITY", "CHANGELOG"],
+    "Check it": ["docs/leaks", "docs/faults", "docs/nist", "SECURITY", "CHANGELOG"],
 }
 INSIDE = {"docs/tutorials/README": "*", "docs/decisions/README": "*", "docs/sources/README": "*"}
 

@@ -2,7 +2,7 @@
 
 The four feature sets of NIST's Collaborative Research Cycle at epsilon 1 and 10: our default with the rules of the data
 dictionary declared, dpmm's MST, and 40 % of the rows as a yardstick, scored by SDNist from PyPI in an environment of its own.
-Figures are in nist.jsonl as soon as they are there; a cell that is there is not run again. With --write docs/nist.md is
+Figures are in nist.jsonl as soon as they are there; a cell that is there is not run again. With --write docs/sdnist.md is
 rendered from all figures.
 """
 
@@ -34,7 +34,7 @@ from benchmarks.scale.watch import Limits, Watched
 from tests.support.places import REPOSITORY
 
 FIGURES = Path(__file__).with_name("nist.jsonl")
-PAGE = REPOSITORY / "docs" / "nist.md"
+PAGE = REPOSITORY / "docs" / "sdnist.md"
 EPSILONS, SEEDS = (1.0, 10.0), 3
 METHODS = (DEFAULT, "dpmm-mst", SUBSAMPLE)
 ALL = argparse.Namespace(methods=METHODS, epsilons=EPSILONS, sets=tuple(SETS), seeds=SEEDS)
@@ -113,7 +113,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many repetitions; 3; 0 for --write alone")
     parser.add_argument("--seconds", type=float, default=900, help="CPU seconds after which a peer is stopped; 900")
-    parser.add_argument("--write", action="store_true", help="write docs/nist.md")
+    parser.add_argument("--write", action="store_true", help="write docs/sdnist.md")
     return parser.parse_args()
 
 

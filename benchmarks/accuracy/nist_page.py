@@ -1,4 +1,4 @@
-"""docs/nist.md: what was asked, what SDNist scored, and NIST's own scores beside it; every score of ours is from a figure."""
+"""docs/sdnist.md: what was asked, what SDNist scored, and NIST's own scores beside it; every score of ours is from a figure."""
 
 from __future__ import annotations
 
