@@ -24,19 +24,11 @@ from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Marginals
 from marginweave.released.evaluation import BrokenRule, DistanceBounds, ErrorParts, Evaluation
 from marginweave.runs.capabilities import DerivedReference, StageResult
+from marginweave.texts.sentences import report_sentence
 
 from .normalize import load_counts, released_counts
 from .stage import stage
 
-_DISTANCE = (
-    "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
-    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each at this level by itself"
-)
-_RELEASED = (
-    _DISTANCE.format(cells="the released combinations", counts="the bounded counts")
-    + "; what was suppressed is not known and no part of it"
-)
-_MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="those of the rows as prepared")
 _INPUTS = ("synthesize", "normalize", "decode", "collect", "fit")
 
 
@@ -166,6 +158,6 @@ def _bounds(drawn: Aggregates | Marginals, records: Records, configuration: Conf
     """Return bounds of the L1 distance, in records, by the attributes of each marginal; None where there is no bound."""
     if isinstance(drawn, Marginals):
         bounds = marginal_bounds(drawn, records, configuration)
-        return DistanceBounds(level=LEVEL, about=_MEASURED, marginals=bounds)
+        return DistanceBounds(level=LEVEL, about=str(report_sentence("distance.measured")), marginals=bounds)
     bounds = combination_bounds(drawn, records, configuration)
-    return DistanceBounds(level=LEVEL, about=_RELEASED, marginals=bounds)
+    return DistanceBounds(level=LEVEL, about=str(report_sentence("distance.released")), marginals=bounds)

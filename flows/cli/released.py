@@ -162,22 +162,23 @@ def report(
         }
         print_json({**said, "changed": single, "changed_pairs": pairs})
         return
-    _print_comparison(found, FALSE_ALARM)
-    if to is not None:
-        out.print(f"Written to {to / 'comparison.html'}")
+    _print_comparison(found, FALSE_ALARM, to)
 
 
-def _print_comparison(found: ReleaseComparison, false_alarm: float) -> None:
-    """Verdict, totals and the largest changes."""
+def _print_comparison(found: ReleaseComparison, false_alarm: float, to: Path | None) -> None:
+    """Print verdict, totals and the largest changes, and the page that was written to the folder `to`."""
+    from marginweave.texts.sentences import report_sentence
+
     for line in filter(None, (found.verdict, found.backwards, found.totals, found.drawn_sentence)):
         out.print(str(line))
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
         out.print(f"  {printable(str(change.sentence))}")
-    if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:
-        out.print(f"  and {more:,} more")
-    out.print(
-        f"By chance alone, at most {100 * false_alarm:g} of 100 such comparisons name anything that has not changed."
-    )
+    number = len(found.changed) + len(found.changed_pairs) - _SHOWN
+    if number > 0:
+        out.print(f"  {report_sentence('change.further', number=number)}")
+    out.print(str(report_sentence("change.false-alarm", percent=100 * false_alarm)))
+    if to is not None:
+        out.print(str(report_sentence("change.written", file=str(to / "comparison.html"))))
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:

@@ -29,6 +29,7 @@ from marginweave.observations.means import expected_noise
 from marginweave.observations.tables import Marginals, Observation
 from marginweave.released.evaluation import MarginalBound
 from marginweave.released.statement import BoundingBias
+from marginweave.texts.sentences import Sentence, report_sentence
 
 
 def distance_bound(distance: float, sigma: float, cells: int, *, level: float = LEVEL) -> float:
@@ -298,27 +299,25 @@ def _bias(
     aggregates: Aggregates,
     noise: LevelNoise,
 ) -> BoundingBias:
+    """Return the bias of the counts of one length."""
     k = noise.length
-    reason = _rows_left_out(configuration)
-    if reason is not None:
-        return BoundingBias(length=k, records=None, confidence=None, words=f"not known: {reason}")
+    unknown = _rows_left_out(configuration)
+    if unknown is not None:
+        return BoundingBias(length=k, records=None, confidence=None, words=str(unknown))
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
-        return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
+        return BoundingBias(length=k, records=0, confidence=1.0, words=str(report_sentence("bias.none")))
     records = most_cut_records(configuration, epsilons[k], aggregates, k)
-    words = (
-        f"at most {records:,}: with confidence {LEVEL:g} no more records than that hold more than "
-        f"{noise.contribution_bound:,} combinations of length {k}, and each takes 1 at most from a count"
-    )
-    return BoundingBias(length=k, records=records, confidence=LEVEL, words=words)
+    sentence = report_sentence("bias.at-most", records=records, level=LEVEL, most=noise.contribution_bound, length=k)
+    return BoundingBias(length=k, records=records, confidence=LEVEL, words=str(sentence))
 
 
-def _rows_left_out(configuration: Configuration) -> str | None:
+def _rows_left_out(configuration: Configuration) -> Sentence | None:
     """Return why the rows as counted are not the rows as prepared, or None."""
     subject = configuration.privacy.subject
     if configuration.resize is not None:
-        return "the counted table is a sample"
+        return report_sentence("bias.sample")
     if subject is not None and not subject.join:
-        return "rows of a subject beyond max_records were left out"
+        return report_sentence("bias.rows")
     if configuration.cut_sets:
-        return f"values of a cell beyond max_values were left out (column {next(iter(configuration.cut_sets))!r})"
+        return report_sentence("bias.values", column=next(iter(configuration.cut_sets)))
     return None
