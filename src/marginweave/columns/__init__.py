@@ -32,7 +32,10 @@ KINDS: dict[type[MeasuredColumn], type[ColumnValues[Any]]] = {
 
 
 def values_of(
-    column: Column, missing: Sequence[str], counts: Floats | None = None, kind: pa.DataType | None = None
+    column: Column,
+    missing: Sequence[str],
+    counts: Floats | None = None,
+    kind: pa.DataType | None = None,
 ) -> ColumnValues[Any]:
     """Return the values of a measured column; `missing` are the texts that mean "no value".
 

@@ -44,7 +44,12 @@ class Judged:
 
     @classmethod
     def of_texts(
-        cls, texts: pa.Array, positions: NDArray[np.integer], missing: Flags, unread: Flags, beyond: Flags | None = None
+        cls,
+        texts: pa.Array,
+        positions: NDArray[np.integer],
+        missing: Flags,
+        unread: Flags,
+        beyond: Flags | None = None,
     ) -> Judged:
         """Return the judgement of `texts`; `positions` has the position among them of the text of every cell."""
         cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)
@@ -91,7 +96,8 @@ class ColumnValues(ABC, Generic[Kind]):
         matcher = ValueMatcher(self.missing)
         trimmed = [text.strip() for text in texts.to_pylist()]
         missing = np.array([matcher.index(text) >= 0 for text in trimmed], np.bool_)
-        return Judged.of_texts(texts, positions, missing, ~(missing | self._accepted(trimmed)))
+        unread = ~(missing | self._accepted(trimmed))
+        return Judged.of_texts(texts, positions, missing, unread)
 
     def _accepted(self, texts: Sequence[str]) -> Flags:
         """Return which trimmed texts are values of the column, missing or not."""
@@ -199,7 +205,8 @@ def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     texts = pc.fill_null(pc.cast(distinct, pa.string()), "")
     if not null.any():
         return texts, positions
-    texts_and_empty = pa.concat_arrays([texts, pa.array([""], pa.string())])
+    empty = pa.array([""], pa.string())
+    texts_and_empty = pa.concat_arrays([texts, empty])
     return texts_and_empty, np.where(null, len(texts), positions)
 
 
@@ -215,4 +222,5 @@ def _has_year(values: pa.Array) -> pa.Array:
     high = (day_number(date.max) + 1) * ticks_of_day - 1
     if high >= 2**63:  # 64 bits of nanoseconds end before the year 9999
         return values.is_valid()
-    return pc.and_(pc.greater_equal(ticks, low), pc.less_equal(ticks, high))
+    is_late_enough = pc.greater_equal(ticks, low)
+    return pc.and_(is_late_enough, pc.less_equal(ticks, high))

@@ -42,7 +42,11 @@ class CategoryValues(ColumnValues[Kind]):
         distinct, positions = distinct_texts(values)
         texts = [text.strip() for text in distinct.to_pylist()]
         matcher = ValueMatcher(self.missing)
-        labels, mapping = label_codes(self.column, texts, lambda text: matcher.index(text) >= 0)
+
+        def is_missing(text: str) -> bool:
+            return matcher.index(text) >= 0
+
+        labels, mapping = label_codes(self.column, texts, is_missing)
         codes = np.array(mapping, np.int32)[positions]
         indices = pa.array(codes, mask=codes < 0)
         return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
@@ -101,7 +105,9 @@ class BooleanValues(CategoryValues[BooleanColumn]):
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
         """Return the declared booleans; as numbers they are 0 and 1 unless texts are declared."""
-        return (values if pa.types.is_boolean(cell) else self.spelled(values)).cast(cell)
+        if not pa.types.is_boolean(cell):
+            values = self.spelled(values)
+        return values.cast(cell)
 
     def spelled(self, values: pa.Array) -> pa.Array:
         """Return the first of the declared texts of each value."""
@@ -114,7 +120,9 @@ class BooleanValues(CategoryValues[BooleanColumn]):
 
 
 def label_codes(
-    column: MeasuredColumn, texts: Sequence[str], is_missing: Callable[[str], bool]
+    column: MeasuredColumn,
+    texts: Sequence[str],
+    is_missing: Callable[[str], bool],
 ) -> tuple[tuple[str, ...], list[int]]:
     """Return the labels, and the code of each trimmed text: -1 for a text that is missing or outside."""
     if column.private:
@@ -176,7 +184,8 @@ class SetValues(ColumnValues[SetColumn]):
         """
         distinct, positions = distinct_texts(values)
         matcher = ValueMatcher(self.missing)
-        present = [None if matcher.index(text) >= 0 else text for text in distinct.to_pylist()]
+        texts = distinct.to_pylist()
+        present = [None if matcher.index(text) >= 0 else text for text in texts]
         cells = pa.array(present, pa.string())
         parts = pc.split_pattern(pc.fill_null(cells, ""), self.column.separator)
         labels, codes = self._codes(parts, matcher)
@@ -234,7 +243,8 @@ class SetValues(ColumnValues[SetColumn]):
     def declare(self, values: pa.Array) -> pa.Array:
         """Return texts, the values joined by the separator."""
         mask = values.is_null() if values.null_count else None
-        texts = pa.ListArray.from_arrays(values.offsets, values.values.dictionary_decode(), mask=mask)
+        flat = values.values.dictionary_decode()
+        texts = pa.ListArray.from_arrays(values.offsets, flat, mask=mask)
         return pc.binary_join(texts, self.column.separator)
 
 
@@ -247,7 +257,8 @@ class ColumnWords:
 
     def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:
         """Return the word of each record and value."""
-        return self.words.words_of(records, np.asarray(slots) + (self.column << _COLUMN))
+        column_slots = np.asarray(slots) + (self.column << _COLUMN)
+        return self.words.words_of(records, column_slots)
 
 
 def set_codes(
@@ -276,9 +287,12 @@ def set_codes(
 
 def _owned_codes(values: pa.ListArray) -> tuple[Integers, Integers]:
     """Return the row, and the code, of each value of all cells."""
-    lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    codes = values.flatten().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.repeat(np.arange(len(lengths)), lengths), codes
+    value_lengths = values.value_lengths().fill_null(0)
+    lengths = value_lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    indices = values.flatten().indices
+    codes = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    return owners, codes
 
 
 def pad_sets(
@@ -297,7 +311,11 @@ def pad_sets(
 
 
 def cut_sets(
-    owners: Integers, codes: Integers, lengths: Integers, cap: int, words: CellWords
+    owners: Integers,
+    codes: Integers,
+    lengths: Integers,
+    cap: int,
+    words: CellWords,
 ) -> tuple[Integers, Integers, Integers]:
     """Return the values with at most `cap` a row: of more, a uniformly chosen subset, those with the smallest words."""
     over = np.flatnonzero(lengths[owners] > cap)
@@ -309,7 +327,11 @@ def cut_sets(
     return owners[is_chosen], codes[is_chosen], np.minimum(lengths, cap)
 
 
-def lowest_words(owners: Integers, words: Words, most: int) -> Flags:
+def lowest_words(
+    owners: Integers,
+    words: Words,
+    most: int,
+) -> Flags:
     """Return which entries have one of the `most` smallest words of their owner; of equal words the earlier comes first."""
     order = np.lexsort((words, owners))
     ordered = owners[order]

@@ -27,11 +27,14 @@ def difference_values(
     """
     assert isinstance(column, NumberColumn)
     difference = np.round(points_of(minuend) - points_of(subtrahend), column.resolution)
-    return pa.array(np.clip(difference, *column.clamp), mask=np.isnan(difference))
+    bounded = np.clip(difference, *column.clamp)
+    return pa.array(bounded, mask=np.isnan(difference))
 
 
 def computed_values(
-    rule: ComputedColumn, clean: Mapping[str, pa.Array] | pa.Table, columns: Mapping[str, Column]
+    rule: ComputedColumn,
+    clean: Mapping[str, pa.Array] | pa.Table,
+    columns: Mapping[str, Column],
 ) -> pa.Array:
     """Return clean values of the column that the rule computes from its sources; null where one of these is.
 
@@ -70,7 +73,8 @@ def _determined(
 def points_of(array: pa.Array) -> Floats:
     """Return clean numbers, or dates as days or seconds from 1970-01-01; NaN for null."""
     if pa.types.is_floating(array.type):
-        return np.asarray(array.fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
+        numbers = array.fill_null(np.nan).to_numpy(zero_copy_only=False)
+        return np.asarray(numbers, np.float64)
     integer = pa.int32() if pa.types.is_date(array.type) else pa.int64()
     units = array.cast(integer).cast(pa.float64())
     return np.asarray(units.fill_null(np.nan).to_numpy(zero_copy_only=False))

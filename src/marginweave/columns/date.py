@@ -56,7 +56,8 @@ class DateValues(ColumnValues[DateColumn]):
         matcher = ValueMatcher(self.missing)
         if _is_moment(values.type):
             seconds, gaps = _native(values)
-            missing = self._coded(seconds) & ~gaps | (gaps & (matcher.index("") >= 0))
+            has_code = matcher.index("") >= 0
+            missing = self._coded(seconds) & ~gaps | (gaps & has_code)
             unread = gaps & ~missing
             beyond = self._beyond(seconds, missing | gaps)
             return Judged(values, np.ones(len(values), np.int64), missing, unread, beyond)
@@ -65,11 +66,14 @@ class DateValues(ColumnValues[DateColumn]):
         missing = np.zeros(len(distinct), np.bool_)
         unknown_texts = distinct.filter(pa.array(unknown)).to_pylist()
         missing[unknown] = [matcher.index(text) >= 0 for text in unknown_texts]
-        return Judged.of_texts(distinct, positions, missing, unknown & ~missing, self._beyond(seconds, unknown))
+        unread = unknown & ~missing
+        beyond = self._beyond(seconds, unknown)
+        return Judged.of_texts(distinct, positions, missing, unread, beyond)
 
     def _coded(self, seconds: Integers) -> Flags:
         """Return which native moments are codes of missing values."""
-        declared = [parse_instant(text.strip(), self.column.format) for text in self.missing]
+        format_ = self.column.format
+        declared = [parse_instant(text.strip(), format_) for text in self.missing]
         return np.isin(seconds, [moment for moment in declared if moment is not None])
 
     def _beyond(self, seconds: Integers, absent: Flags) -> Flags:
@@ -84,7 +88,8 @@ class DateValues(ColumnValues[DateColumn]):
         units = filled.to_numpy(zero_copy_only=False).astype(np.int64)
         if self.column.bins != "weekday":
             return binned(values, units, edges)
-        return np.where(nulls(values), 7, (units // self.column.per_day + EPOCH_WEEKDAY) % 7)
+        weekday = (units // self.column.per_day + EPOCH_WEEKDAY) % 7
+        return np.where(nulls(values), 7, weekday)
 
     def decode(
         self,
@@ -127,13 +132,19 @@ class DateValues(ColumnValues[DateColumn]):
         return values if pa.types.is_string(values.type) else self.declare(self.clean(values))
 
     def _units(self, values: pa.Array) -> pa.Array:
-        return values.cast(pa.int32() if self.column.type == "date" else pa.int64())
+        kind = pa.int32() if self.column.type == "date" else pa.int64()
+        return values.cast(kind)
 
     def _array(self, units: Floats | Integers, missing: Flags) -> pa.Array:
         width = np.int32 if self.column.type == "date" else np.int64
         return pa.array(units.astype(width), mask=missing).cast(self.clean_type)
 
-    def _drawn(self, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
+    def _drawn(
+        self,
+        codes: Codes,
+        shape: Shape,
+        uniform: Uniform,
+    ) -> Floats:
         edges = np.array(self.column.edges, np.float64)
         if self.column.bins != "weekday":
             return draw_inside(edges[:-1], edges[1:] - 1, codes, shape, uniform)
@@ -144,9 +155,12 @@ class DateValues(ColumnValues[DateColumn]):
         first_day = first // per_day
         start = first_day + (np.arange(7) - first_day - EPOCH_WEEKDAY) % 7
         weeks = (last // per_day - start) // 7
-        week = draw_inside(np.zeros(7), weeks.astype(np.float64), codes, shape, uniform)
-        second = draw_inside(np.zeros(7), np.full(7, per_day - 1.0), codes, shape, uniform)
-        return np.clip((start[codes] + 7 * week) * per_day + second, first, last)
+        zeros = np.zeros(7)
+        week = draw_inside(zeros, weeks.astype(np.float64), codes, shape, uniform)
+        last_second = np.full(7, per_day - 1.0)
+        second = draw_inside(zeros, last_second, codes, shape, uniform)
+        day = start[codes] + 7 * week
+        return np.clip(day * per_day + second, first, last)
 
 
 def _is_moment(kind: pa.DataType) -> bool:
@@ -160,7 +174,8 @@ def _native(values: pa.Array) -> tuple[Integers, Flags]:
         numbers = pc.cast(values, pa.date32()).cast(pa.int32())
         days = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
         return days.astype(np.int64) * DAY, absent
-    ticks = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    filled = pc.fill_null(values.cast(pa.int64()), 0)
+    ticks = filled.to_numpy(zero_copy_only=False)
     return ticks // UNITS[values.type.unit], absent
 
 

@@ -51,7 +51,8 @@ def draw_inside(
     if shape == "midpoint":
         return np.floor((first + last) / 2)[codes]
     shares = uniform(len(codes))
-    even: Floats = first[codes] + np.floor(shares * (last - first + 1)[codes])
+    length = last - first + 1
+    even: Floats = first[codes] + np.floor(shares * length[codes])
     if not isinstance(shape, BelowCurve):
         return even
     # F(first), F(last + 1) and F^-1, by linear interpolation

@@ -41,7 +41,8 @@ def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
     at_most = np.inf if rule.at_most is None else rule.at_most
     is_kept = (number >= rule.at_least) & (number <= at_most)
     if rule.test is not None:
-        refused = np.array([part != "" and not rule.test(part) for part in parts], np.bool_)
+        is_refused = [part != "" and not rule.test(part) for part in parts]
+        refused = np.array(is_refused, np.bool_)
         is_kept[owners[refused[codes]]] = False
     return is_kept
 
@@ -56,5 +57,6 @@ def _is_value(rule: Rule, values: pa.Array) -> pa.Array:
     if rule.limits is None:
         return among
     low, high = (pa.scalar(limit, values.type) for limit in rule.limits)
-    inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    is_above_low = pc.greater_equal(values, low)
+    inside = pc.and_(is_above_low, pc.less_equal(values, high))
     return inside if among is None else pc.or_(inside, among)

@@ -53,7 +53,8 @@ class NumberValues(ColumnValues[NumberColumn]):
             bounded = np.where(np.isin(bounded, self.column.special), unrounded, bounded)
             inside = np.nextafter(bounded, np.mean(self.column.clamp))
             bounded = np.where(np.isin(bounded, self.column.special), inside, bounded)
-        return pa.array(np.where(special, array, bounded), mask=np.isnan(array))
+        numbers = np.where(special, array, bounded)
+        return pa.array(numbers, mask=np.isnan(array))
 
     def _rounded(self, numbers: Floats) -> Floats:
         if self.column.decimals is None:
@@ -75,7 +76,8 @@ class NumberValues(ColumnValues[NumberColumn]):
             return Judged(values, one_cell_each, missing, unread, self._beyond(array, missing))
         texts, positions = distinct_texts(values)
         array, coded = self._read(texts)
-        missing = coded | _among(pc.utf8_trim_whitespace(texts), self.missing).to_numpy(zero_copy_only=False)
+        is_missing_text = _among(pc.utf8_trim_whitespace(texts), self.missing)
+        missing = coded | is_missing_text.to_numpy(zero_copy_only=False)
         unread = np.isnan(array) & ~missing
         return Judged.of_texts(texts, positions, missing, unread, self._beyond(array, missing))
 
@@ -93,7 +95,9 @@ class NumberValues(ColumnValues[NumberColumn]):
             array[~np.isfinite(array)] = np.nan
         codes = [declared_number(text.strip()) for text in self.missing]
         absent = [float(code) for code in codes if code is not None]
-        return array, np.isin(array, absent) if absent else np.zeros(len(array), np.bool_)
+        if not absent:
+            return array, np.zeros(len(array), np.bool_)
+        return array, np.isin(array, absent)
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """Return the bin of each number, i with e_i <= x < e_i+1, the last bin closed above; special codes follow the bins."""
@@ -125,7 +129,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         if runs is None:
             points = draw_inside(first, last, bins, shape, uniform)
         else:
-            points = draw_among(runs, np.floor((first + last) / 2), bins, shape, uniform)
+            middle = np.floor((first + last) / 2)
+            points = draw_among(runs, middle, bins, shape, uniform)
         # The quotient of two integers below 2^53 is the correctly rounded decimal; beyond, doubles are coarser than the grid,
         # and the clip keeps a rounded number inside the bin.
         scale = 10**self.resolution
@@ -134,7 +139,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         numbers = np.clip(points / scale, lowest, highest)
         if column.special:
             place = codes.astype(np.int64) - number
-            special = np.array(column.special)[np.clip(place, 0, len(column.special) - 1)]
+            place = np.clip(place, 0, len(column.special) - 1)
+            special = np.array(column.special)[place]
             numbers = np.where(codes >= number, special, numbers)
         return pa.array(numbers + 0.0, mask=codes == len(labels))  # a negative zero is 0
 
@@ -151,7 +157,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         if column.decimals is not None or not is_exact:
             return column.resolution
         resolution = min(getattr(kind, "scale", 0), column.resolution)
-        grids = [(i, *column.grid(i, resolution)) for i in range(len(column.bin_labels))]
+        bins = range(len(column.bin_labels))
+        grids = [(i, *column.grid(i, resolution)) for i in bins]
         runs = column.runs(self.missing, resolution) or grids
         bins_with_value = {i for i, first, last in runs if first <= last}
         return resolution if len(bins_with_value) == len(grids) else column.resolution

@@ -18,7 +18,11 @@ _PIECES = 32
 _ALL_PIECES = 1 << 16
 
 
-def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -> Shape:
+def number_shape(
+    column: NumberColumn,
+    counts: Floats | None,
+    resolution: int,
+) -> Shape:
     """Return the shape that `draw` of a column declares; `smooth`, the default, is uniform where no counts are known.
 
     Args:
@@ -44,7 +48,8 @@ def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -
     if draw == "log-uniform":
         return log_uniform(column.edges, column.zero, unit)
     assert counts is not None
-    return smooth(column.edges, counts, column.zero, unit, is_log=isinstance(column.bins, LogBins))
+    is_log = isinstance(column.bins, LogBins)
+    return smooth(column.edges, counts, column.zero, unit, is_log=is_log)
 
 
 def smooth(
@@ -94,11 +99,14 @@ def log_uniform(
         below_bin = np.repeat(under[:-1], pieces_of_bin)
         share = (y[:-1] - below_bin).reshape(len(low), -1)
         one_sign = low * high > 0
-        ratio = np.where(one_sign, high / np.where(one_sign, low, 1.0), 1.0)
-        x = np.where(one_sign, low * ratio**share, low + (high - low) * share)
+        divisor = np.where(one_sign, low, 1.0)
+        ratio = np.where(one_sign, high / divisor, 1.0)
+        even = low + (high - low) * share
+        x = np.where(one_sign, low * ratio**share, even)
         return np.append(x.ravel(), place[-1]), y
 
-    return _joined(edges, np.arange(len(edges), dtype=np.float64), zero, unit, curve)
+    below = np.arange(len(edges), dtype=np.float64)
+    return _joined(edges, below, zero, unit, curve)
 
 
 def _joined(
@@ -138,5 +146,6 @@ def _pieces(values: Floats) -> Floats:
     """Return the values, with points at equal distances between each two of them."""
     number = max(1, min(_PIECES, _ALL_PIECES // len(values)))
     fractions = np.arange(number) / number
-    inner = values[:-1, None] + np.diff(values)[:, None] * fractions
+    steps = np.diff(values)[:, None]
+    inner = values[:-1, None] + steps * fractions
     return np.append(inner.ravel(), values[-1])

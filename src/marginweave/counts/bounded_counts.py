@@ -64,7 +64,11 @@ class BoundedCounts:
 
 
 def contribution_histogram(
-    blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, memory: MemoryBudget
+    blocks: Blocks,
+    candidates: CandidateSet,
+    cap: int,
+    engine: Engine,
+    memory: MemoryBudget,
 ) -> Counts:
     """Count the records that have c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
 
@@ -79,7 +83,12 @@ def contribution_histogram(
 
 
 def bounded_counts(
-    blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine, memory: MemoryBudget
+    blocks: Blocks,
+    candidates: CandidateSet,
+    bound: int,
+    words: NumberedWords,
+    engine: Engine,
+    memory: MemoryBudget,
 ) -> BoundedCounts:
     """Count candidates, at most `bound` of each record.
 
@@ -119,7 +128,8 @@ class _Pass:
         """Return which records have a candidate of each step that is not dense; adds them to `contributions`."""
         flags_of_steps = []
         for index, slots in self.layout.sparse_steps:
-            values = np.stack([tile[slot] for slot in slots], axis=1).astype(np.int64)
+            rows = [tile[slot] for slot in slots]
+            values = np.stack(rows, axis=1).astype(np.int64)
             flags = self.candidates.contains(self.layout.sparse[index], values)
             contributions += flags
             flags_of_steps.append(flags)
@@ -139,7 +149,8 @@ class _Contributions(_Pass):
             contributions = np.zeros(tile.shape[1], np.int32)
             kernels.add_contributions(tile, self.layout.steps, self.layout.valid, contributions)
             self.add_sparse(tile, contributions)
-            histogram += np.bincount(np.minimum(contributions, self.cap), minlength=self.cap + 1)
+            clipped = np.minimum(contributions, self.cap)
+            histogram += np.bincount(clipped, minlength=self.cap + 1)
         return histogram
 
 
@@ -171,7 +182,12 @@ class _BoundedCounts(_Pass):
         return cells, sparse.runs()
 
     def _bound(
-        self, first: int, tile: Tile, cells: Counts, contributions: Contributions, flags_of_steps: list[Flags]
+        self,
+        first: int,
+        tile: Tile,
+        cells: Counts,
+        contributions: Contributions,
+        flags_of_steps: list[Flags],
     ) -> None:
         """Let the records of a tile that have more than the bound choose, and remove the candidates that they drop."""
         over = np.flatnonzero(contributions > self.bound)
@@ -182,7 +198,8 @@ class _BoundedCounts(_Pass):
             needed=np.full(len(over), self.bound, np.int32),
             seeds=self.words.words_at(first, len(contributions))[over],
         )
-        kernels.take_back(np.ascontiguousarray(tile[:, over]), self.layout.steps, cells, choice)
+        tile_over = np.ascontiguousarray(tile[:, over])
+        kernels.take_back(tile_over, self.layout.steps, cells, choice)
         for flags in flags_of_steps:
             flags[over] = kernels.choose(flags[over], choice)
 

@@ -65,7 +65,13 @@ class Universe:
         start = np.searchsorted(right, shared)
         stop = np.searchsorted(right, shared + radix)
         before = np.concatenate([[0], np.cumsum(stop - start)])
-        return cls(left=left, right=right, radix=radix, start=start, before=before)
+        return cls(
+            left=left,
+            right=right,
+            radix=radix,
+            start=start,
+            before=before,
+        )
 
     @property
     def size(self) -> int:
@@ -79,14 +85,18 @@ class Universe:
 
     def stretch(self, first: int, last: int) -> tuple[Integers, Integers]:
         """Return the rows of `pairs` for all positions from `first` up to `last`."""
-        begin, end = (np.searchsorted(self.before, [first, last - 1], side="right") - 1).tolist()
+        ends = np.searchsorted(self.before, [first, last - 1], side="right") - 1
+        begin, end = ends.tolist()
         edges = np.clip(self.before[begin : end + 2], first, last)
         row = np.repeat(np.arange(begin, end + 1), np.diff(edges))
-        return row, self.start[row] + np.arange(first, last) - self.before[row]
+        positions = np.arange(first, last)
+        return row, self.start[row] + positions - self.before[row]
 
     def flat(self, pairs: tuple[Integers, Integers]) -> Integers:
         """Return flat keys of pairs, which grow with their position."""
-        return self.left[pairs[0]] * self.radix + self.right[pairs[1]] % self.radix
+        rows, partners = pairs
+        last_digit = self.right[partners] % self.radix
+        return self.left[rows] * self.radix + last_digit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,15 +159,16 @@ class CandidateSet:
         else:
             first_keys = self.survivors[columns[:-1]]
             last_keys = self.survivors[columns[1:]]
-        return Universe.join(first_keys, last_keys, middle=math.prod(shape[1:-1]), radix=shape[-1])
+        middle = math.prod(shape[1:-1])
+        return Universe.join(first_keys, last_keys, middle=middle, radix=shape[-1])
 
     def allowed(self, columns: Columns, flat: Integers) -> Mask:
         """Return which members of the superset, by flat key, are candidates; shape of `flat`."""
         inner = range(1, self.length - 1)
         allowed = ~_member(flat, self.forbidden.get(columns, _NONE))
         if inner:
-            shape = self.shape(columns)
-            allowed &= self._holds(columns, np.stack(np.unravel_index(flat, shape), axis=1), inner)
+            values = np.unravel_index(flat, self.shape(columns))
+            allowed &= self._holds(columns, np.stack(values, axis=1), inner)
         return allowed
 
     def cells(self, columns: Columns) -> Iterator[Integers]:
@@ -189,8 +200,9 @@ class CandidateSet:
         numbers = {columns: self.universe(columns).size for columns in self.column_sets()}
         if self.length == 2:
             for columns in numbers.keys() & self.forbidden.keys():
-                never = np.stack(np.unravel_index(self.forbidden[columns], self.shape(columns)), axis=1)
-                numbers[columns] -= int(self._holds(columns, never, range(2)).sum())
+                values = np.unravel_index(self.forbidden[columns], self.shape(columns))
+                would_be_candidate = self._holds(columns, np.stack(values, axis=1), range(2))
+                numbers[columns] -= int(would_be_candidate.sum())
         return numbers
 
     @property
@@ -222,7 +234,10 @@ class CandidateSet:
 
     @classmethod
     def above(
-        cls, level: Level, sizes: Sequence[int], forbidden: Iterable[Sequence[tuple[int, int]]] = ()
+        cls,
+        level: Level,
+        sizes: Sequence[int],
+        forbidden: Iterable[Sequence[tuple[int, int]]] = (),
     ) -> CandidateSet:
         """Return the candidates of length k + 1, from the survivors of length k, without the `forbidden` (column, value) sets.
 
@@ -242,7 +257,8 @@ class CandidateSet:
                 never.setdefault(columns, []).append([value for _, value in combination])
         forbidden_keys = {}
         for columns, cells in never.items():
-            forbidden_keys[columns] = np.unique(keys_of(columns, np.array(cells, np.int64)))
+            keys = keys_of(columns, np.array(cells, np.int64))
+            forbidden_keys[columns] = np.unique(keys)
         return cls(
             length=level.length + 1,
             sizes=tuple(sizes),

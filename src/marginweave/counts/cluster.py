@@ -123,7 +123,12 @@ def dask_engine(
         security = Security(require_encryption=False)
         if settings.encrypted:
             ca, cert, key = map(str, certificates)
-            security = Security(require_encryption=True, tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key)
+            security = Security(
+                require_encryption=True,
+                tls_ca_file=ca,
+                tls_client_cert=cert,
+                tls_client_key=key,
+            )
         with _engine(settings.dask, security) as engine:
             yield engine
 
@@ -135,7 +140,8 @@ def check_workers(engine: DaskEngine) -> None:
         StageError: names the version that every worker must have.
     """
     expected = _code()
-    if any(program != expected for program in engine.client.run(_code, on_error="return").values()):
+    programs = engine.client.run(_code, on_error="return").values()
+    if any(program != expected for program in programs):
         raise StageError(f"engine: every worker must have marginweave {expected}")
 
 
@@ -180,7 +186,13 @@ def _started(scratch: Path) -> LocalCluster:
 
 @contextmanager
 def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
-    connect = partial(Client, address, security=security, timeout=_PATIENCE, set_as_default=False)
+    connect = partial(
+        Client,
+        address,
+        security=security,
+        timeout=_PATIENCE,
+        set_as_default=False,
+    )
     client: Any = _attempt(connect, StageError, f"the scheduler at {address} cannot be reached")
     try:
         _attempt(partial(client.wait_for_workers, 1, timeout=_PATIENCE), StageError, "the scheduler has no worker")

@@ -66,7 +66,8 @@ class CountRun:
     def of(self, index: int) -> Iterator[SortedCounts]:
         """Yield the pieces of one set: cells, ascending over all of them, and counts."""
         for place in range(self.first[index], self.first[index + 1]):
-            cells, counts = np.frombuffer(self.pieces[place], np.int64).reshape(2, -1)
+            piece = np.frombuffer(self.pieces[place], np.int64)
+            cells, counts = piece.reshape(2, -1)
             yield cells, counts
 
     @property
@@ -168,7 +169,12 @@ class SparseCounts:
     Further counts are written to disk as a run, so that there are several runs, whose sum is the counts. Private.
     """
 
-    def __init__(self, sets: int, most: int, memory: MemoryBudget) -> None:
+    def __init__(
+        self,
+        sets: int,
+        most: int,
+        memory: MemoryBudget,
+    ) -> None:
         self.waiting = 0
         """Number of keys that wait to be counted."""
         self._fresh: list[list[Integers]] = [[] for _ in range(sets)]

@@ -32,7 +32,11 @@ def open_engine(
         yield engine
 
 
-def prepare_engine(configuration: Configuration, certificates: Sequence[Path], private: Path) -> None:
+def prepare_engine(
+    configuration: Configuration,
+    certificates: Sequence[Path],
+    private: Path,
+) -> None:
     """Before anything is charged, refuse a declared cluster that cannot be used, and remove files of a killed attempt.
 
     Raises:

@@ -109,7 +109,10 @@ def choose(valid: Flags, choice: Choice) -> Flags:
 
 @njit(cache=True, nogil=True)
 def _begin(
-    tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]
+    tile: Tile,
+    steps: Steps,
+    step: int,
+    prefix: NDArray[np.int32],
 ) -> tuple[int, int, NDArray[np.unsignedinteger]]:
     """Return the place of the step's first cell, and the radix and the values of its last column.
 

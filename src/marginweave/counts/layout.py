@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 from typing import Protocol
@@ -72,7 +72,8 @@ class Layout:
     def tiles(self, blocks: Blocks, span: Span) -> Iterator[tuple[int, Tile]]:
         """Yield the records of a span, tile by tile, each with the number of its first record."""
         start, stop = span
-        for block in range(bisect_right(blocks.offsets, start) - 1, len(blocks.offsets) - 1):
+        first_block = bisect_right(blocks.offsets, start) - 1
+        for block in range(first_block, len(blocks.offsets) - 1):
             first = blocks.offsets[block]
             last = min(stop, blocks.offsets[block + 1])
             if first >= stop:
@@ -88,12 +89,17 @@ class Layout:
                 yield begin, tile
 
 
-def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout:
+def lay_out(
+    blocks: Blocks,
+    candidates: CandidateSet,
+    most_dense: int,
+) -> Layout:
     """Return the layout for these candidates, with at most `most_dense` dense cells.
 
     It depends on the table only by the public widths of its sets.
     """
-    widths = [1 if codes.ndim == 1 else codes.shape[1] for codes in blocks.table(0).codes]
+    first_table = blocks.table(0)
+    widths = [1 if codes.ndim == 1 else codes.shape[1] for codes in first_table.codes]
     first_slot = [0, *accumulate(widths)]
     dense: list[Columns] = []
     sparse: list[Columns] = []
@@ -110,27 +116,48 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
     dense = dense[:fitting]
     places = places[: fitting + 1]
 
-    def choices(columns: Columns) -> Iterator[tuple[int, ...]]:
-        slots_of_columns = [range(first_slot[j], first_slot[j + 1]) for j in columns]
-        return product(*slots_of_columns)
-
-    steps = [
-        (place, columns, slots) for place, columns in zip(places[:-1], dense, strict=True) for slots in choices(columns)
-    ]
-    shape = (len(steps), candidates.length)
+    masks = [candidates.mask(columns).ravel() for columns in dense]
+    sparse_steps: list[tuple[int, tuple[int, ...]]] = []
+    for i, columns in enumerate(sparse):
+        sparse_steps += [(i, slots) for slots in _slot_choices(columns, first_slot)]
     return Layout(
         dense=tuple(dense),
         places=tuple(places),
-        valid=np.concatenate([np.zeros(0, np.bool_), *(candidates.mask(columns).ravel() for columns in dense)]),
-        steps=Steps(
-            slots=np.array([slots for _, _, slots in steps], np.int64).reshape(shape),
-            radices=np.array([candidates.shape(columns) for _, columns, _ in steps], np.int64).reshape(shape),
-            starts=np.array([place for place, _, _ in steps], np.int64),
-        ),
+        valid=np.concatenate([np.zeros(0, np.bool_), *masks]),
+        steps=_dense_steps(candidates, dense, places, first_slot),
         sparse=tuple(sparse),
-        sparse_steps=tuple((i, slots) for i, columns in enumerate(sparse) for slots in choices(columns)),
+        sparse_steps=tuple(sparse_steps),
         slots=first_slot[-1],
         kind=code_type(max(candidates.sizes)),
+    )
+
+
+def _slot_choices(columns: Columns, first_slot: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Return every choice of one slot for each of the columns; column j has the slots from `first_slot[j]` on."""
+    slots_of_columns = [range(first_slot[j], first_slot[j + 1]) for j in columns]
+    return product(*slots_of_columns)
+
+
+def _dense_steps(
+    candidates: CandidateSet,
+    dense: Sequence[Columns],
+    places: Sequence[int],
+    first_slot: Sequence[int],
+) -> Steps:
+    """Return the steps over the dense sets of columns, whose cells begin at `places`."""
+    slots_of_steps: list[tuple[int, ...]] = []
+    radices: list[tuple[int, ...]] = []
+    starts: list[int] = []
+    for place, columns in zip(places[:-1], dense, strict=True):
+        for slots in _slot_choices(columns, first_slot):
+            slots_of_steps.append(slots)
+            radices.append(candidates.shape(columns))
+            starts.append(place)
+    shape = (len(starts), candidates.length)
+    return Steps(
+        slots=np.array(slots_of_steps, np.int64).reshape(shape),
+        radices=np.array(radices, np.int64).reshape(shape),
+        starts=np.array(starts, np.int64),
     )
 
 

@@ -9,7 +9,11 @@ from marginweave.base.arrays import Integers
 
 
 @njit(cache=True, nogil=True)
-def add_counts(part: Integers, layout: Integers, counted: Integers) -> None:  # pragma: no cover - compiled
+def add_counts(
+    part: Integers,
+    layout: Integers,
+    counted: Integers,
+) -> None:  # pragma: no cover - compiled
     """Count the rows of `part`, shape (attributes, rows), by the attributes and sizes that are the rows of `layout`."""
     flat = np.zeros(part.shape[1], np.int64)
     for attribute, size in layout:

@@ -41,7 +41,9 @@ def all_cliques(
 
 
 def count_marginals(
-    blocks: Iterable[Sequence[AnyCodes]], sizes: Sequence[int], cliques: Sequence[Clique]
+    blocks: Iterable[Sequence[AnyCodes]],
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
 ) -> list[NDArray[np.int64]]:
     """Return exact counts of the combinations of each clique in all blocks of rows, by one pass; private.
 
@@ -56,7 +58,8 @@ def count_marginals(
     layouts: list[NDArray[np.int64]] = []
     for clique in cliques:
         shapes.append(tuple(sizes[a] for a in clique))
-        layouts.append(np.array([[place[a], sizes[a]] for a in clique], np.int64).reshape(-1, 2))
+        layout = np.array([[place[a], sizes[a]] for a in clique], np.int64)
+        layouts.append(layout.reshape(-1, 2))
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for codes in blocks:
         for attribute in attributes:
@@ -64,9 +67,10 @@ def count_marginals(
             if values.max(initial=0) >= sizes[attribute] or values.min(initial=0) < 0:
                 raise StageError(f"codes of attribute {attribute} must be below its size")
         for start in range(0, len(codes[0]), _CHUNK):
-            part = np.empty((len(attributes), len(codes[0][start : start + _CHUNK])), np.int64)
+            rows = slice(start, start + _CHUNK)
+            part = np.empty((len(attributes), len(codes[0][rows])), np.int64)
             for row, attribute in enumerate(attributes):
-                part[row] = codes[attribute][start : start + _CHUNK]
+                part[row] = codes[attribute][rows]
             for layout, counted in zip(layouts, counts, strict=True):
                 add_counts(part, layout, counted)
     return [counted.reshape(shape) for counted, shape in zip(counts, shapes, strict=True)]

@@ -20,7 +20,8 @@ def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict
     for table in blocks:
         for j in columns:
             size = table.sizes[j]
-            counts_of_block = np.bincount(table.codes[j], minlength=size + 1)[:size].astype(np.int64)
+            with_missing = np.bincount(table.codes[j], minlength=size + 1)
+            counts_of_block = with_missing[:size].astype(np.int64)
             counts[j] = counts[j] + counts_of_block if j in counts else counts_of_block
     return counts
 
@@ -40,7 +41,7 @@ def released_level(
     released = {}
     for j in private_columns:
         rows = first.columns[:, 0] == j
-        names = [labels[j][int(v)] for v in first.values[rows, 0]]
+        names = [labels[j][int(value)] for value in first.values[rows, 0]]
         released[j] = tuple(sorted(names))
         position = {label: i for i, label in enumerate(released[j])}
         values[rows, 0] = [position[name] for name in names]
@@ -55,8 +56,9 @@ def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> Enco
     for j, values in released.items():
         position = {label: i for i, label in enumerate(values)}
         missing = len(values)
-        lookup = np.array([*(position.get(label, missing) for label in table.labels[j]), missing])
-        codes[j] = lookup.astype(code_type(len(values)))[table.codes[j]]
+        new_codes = [position.get(label, missing) for label in table.labels[j]]
+        lookup = np.array([*new_codes, missing]).astype(code_type(missing))
+        codes[j] = lookup[table.codes[j]]
         labels[j] = values
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
 

@@ -30,9 +30,12 @@ def allowed_boxes(
     """
     tied = sorted({a for mask in masks for a in mask.attributes})
     kinds = {a: alike(a, sizes[a], masks) for a in tied}
-    first = {a: np.unique(kinds[a], return_index=True)[1] for a in tied}
-    everything: Box = {a: np.arange(len(first[a])) for a in tied}
-    waiting = [everything]
+    first: dict[int, Integers] = {}
+    everything: dict[int, Integers] = {}
+    for a in tied:
+        _, first[a] = np.unique(kinds[a], return_index=True)
+        everything[a] = np.arange(len(first[a]))
+    waiting: list[Box] = [everything]
     tables: list[Table] = []
     for mask in masks:
         if isinstance(mask, Mask):
@@ -87,7 +90,11 @@ def _tables_inside(box: Box, tables: Sequence[Table]) -> list[Table]:
     return [(clique, _table_inside(box, clique, table)) for clique, table in tables]
 
 
-def _table_inside(box: Box, clique: Clique, table: Flags) -> Flags:
+def _table_inside(
+    box: Box,
+    clique: Clique,
+    table: Flags,
+) -> Flags:
     return table[np.ix_(*(box[a] for a in clique))]
 
 
@@ -121,11 +128,15 @@ def _split(box: Box, divided: Sequence[Table]) -> list[Box]:
     several = [a for a, way in ways.items() if way.max() > 0]
 
     def preference(a: int) -> tuple[int, int, int]:
-        return ways[a].max(), -sum(a in clique for clique, _ in divided), a
+        masks = sum(a in clique for clique, _ in divided)
+        return ways[a].max(), -masks, a
 
     best = min(several, key=preference)
-    number = int(ways[best].max()) + 1
-    return [{**box, best: box[best][ways[best] == way]} for way in range(number)]
+    parts = []
+    for way in range(int(ways[best].max()) + 1):
+        codes = box[best][ways[best] == way]
+        parts.append({**box, best: codes})
+    return parts
 
 
 # Where rules leave more boxes than _MOST_BOXES, or a pair has more cells, only the rules themselves exclude pairs.

@@ -35,10 +35,18 @@ class UndeclaredCells:
         """
         half = float(self.high - self.count)
         of_records = half * deviation / self.deviation if self.deviation else 0.0
-        low = share_ends(self.low + half, half, records, of_records)[0] if self.low else 0.0
-        return low, share_ends(self.count, half, records, of_records)[1]
+        low = 0.0
+        if self.low:
+            low, _ = share_ends(self.low + half, half, records, of_records)
+        _, high = share_ends(self.count, half, records, of_records)
+        return low, high
 
-    def sentence(self, records: float, deviation: float, name: str) -> Sentence:
+    def sentence(
+        self,
+        records: float,
+        deviation: float,
+        name: str,
+    ) -> Sentence:
         """Return the share of records that have such cells, without a full stop; the column is called `name`.
 
         Arguments are those of `share_ends`.
@@ -83,7 +91,12 @@ class UncountedRows:
         """True if there are more such rows than noise explains."""
         return self.subjects_ends[0] > 0 or self.rows_ends[0] > 0
 
-    def sentence(self, records: float, deviation: float, column: str) -> Sentence:
+    def sentence(
+        self,
+        records: float,
+        deviation: float,
+        column: str,
+    ) -> Sentence:
         """Return the share of rows that is not counted, or the most subjects that can have any, where noise explains all.
 
         `column` tells subjects apart, and `records` is the number of records that are counted (`least_share`).
@@ -115,7 +128,9 @@ class UncountedRows:
         counted = max(records, 1.0)
         half = float(self.rows_ends[1] - self.rows)
         of_records = half * deviation / self.rows_deviation if self.rows_deviation else 0.0
-        low = ratio_ends(self.rows, half, counted, of_records)[0] if self.rows_ends[0] else 0.0
+        low = 0.0
+        if self.rows_ends[0]:
+            low, _ = ratio_ends(self.rows, half, counted, of_records)
         about = self.rows / counted
         return about / (1 + about), low / (1 + low)
 

@@ -35,12 +35,15 @@ class Mask:
         """Return the kinds of codes of each attribute."""
         if not self.kinds:
             return tuple(codes)
-        return tuple(kind_of_code[code] for kind_of_code, code in zip(self.kinds, codes, strict=True))
+        pairs = zip(self.kinds, codes, strict=True)
+        return tuple(kind_of_code[code] for kind_of_code, code in pairs)
 
     def kinds_along(self, attribute: int) -> NDArray[np.int64]:
         """Return the kind of each code of an attribute."""
         axis = self.attributes.index(attribute)
-        return self.kinds[axis] if self.kinds else np.arange(self.allowed.shape[axis])
+        if self.kinds:
+            return self.kinds[axis]
+        return np.arange(self.allowed.shape[axis])
 
     def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> NDArray[np.bool_]:
         """Return what is allowed over these codes of each attribute, one axis each; over all without them."""
@@ -96,7 +99,8 @@ class NeverTogether:
 
     def forbidden(self, codes: Sequence[NDArray[np.integer]]) -> Iterator[tuple[int, ...]]:
         """Yield the forbidden combination if it is among these codes of each attribute, as `Mask.forbidden` does."""
-        if all(never in attribute_codes for never, attribute_codes in zip(self.codes, codes, strict=True)):
+        pairs = zip(self.codes, codes, strict=True)
+        if all(never in attribute_codes for never, attribute_codes in pairs):
             yield self.codes
 
     def allow(self, codes: Sequence[Any]) -> NDArray[np.bool_]:
@@ -115,7 +119,8 @@ class NeverTogether:
     def project(self, attributes: Clique) -> NDArray[np.bool_]:
         """Return which kinds of codes of some attributes it allows, as `Mask.project` does."""
         allowed = np.ones((2,) * len(attributes), np.bool_)
-        allowed[(1,) * len(attributes)] = len(attributes) < len(self.attributes)
+        forbidden = (1,) * len(attributes)
+        allowed[forbidden] = len(attributes) < len(self.attributes)
         return allowed
 
     def patterns(self, attribute: int) -> list[bytes]:

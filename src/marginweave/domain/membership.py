@@ -38,19 +38,26 @@ def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
     in_order = (np.diff(order) > 0).all()
     differs = (keys[1:] != keys[:-1]).any(axis=1)
     each_once = differs.all()
+    increases = level.columns[:, :-1] < level.columns[:, 1:]
     rules = {
-        **{(f"column_{i + 1}", RULE_DECLARED): is_column[:, i] for i in range(level.length)},
-        **{(f"value_{i + 1}", RULE_CODES): level.values[:, i] >= 0 for i in range(level.length)},
         ("count", RULE_COUNTS): level.counts >= 1,
         ("table", RULE_CODES): level.values < size_of_column,
-        ("table", RULE_COLUMNS): level.columns[:, :-1] < level.columns[:, 1:],
+        ("table", RULE_COLUMNS): increases,
         ("table", RULE_ORDER): in_order and each_once,
     }
+    for i in range(level.length):
+        rules[f"column_{i + 1}", RULE_DECLARED] = is_column[:, i]
+        rules[f"value_{i + 1}", RULE_CODES] = level.values[:, i] >= 0
     return {rule for rule, holds in rules.items() if not np.all(holds)}
 
 
 def check_codes(
-    attributes: Sequence[Attribute], sizes: Sequence[int], codes: Sequence[Any], stage: str, *, complete: bool
+    attributes: Sequence[Attribute],
+    sizes: Sequence[int],
+    codes: Sequence[Any],
+    stage: str,
+    *,
+    complete: bool,
 ) -> None:
     """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, those above it only for gaps.
 

@@ -27,7 +27,7 @@ from marginweave.domain.masks import Clique, Mask, NeverTogether, StructuralZero
 Labels = Sequence[Sequence[str]]
 # Where rules leave more boxes, some record is assumed to satisfy them.
 _MOST_BOXES = 256
-# A rule on at most so many attributes is a table. On more, it would have 2 to the power of their number of cells: too many.
+# A rule on at most _LISTED attributes is a table. On more, a table would have 2 to the power of their number of cells.
 _LISTED = 8
 
 
@@ -78,7 +78,8 @@ def enforced_rules(configuration: Configuration) -> tuple[Forbidden, ...]:
 
     Values of a private domain are known after rows were counted, and a row has several values of a set.
     """
-    exempt = {j for j, attribute in enumerate(configuration.attributes) if attribute.private or attribute.is_set}
+    attributes = enumerate(configuration.attributes)
+    exempt = {j for j, attribute in attributes if attribute.private or attribute.is_set}
     return tuple(box for box in configuration.forbidden if exempt.isdisjoint(_attributes_of(box)))
 
 
@@ -194,7 +195,8 @@ def _with_gaps(
         for attribute, values in zip(attributes, labels, strict=True)
     )
     named = {a for mask in masks for a in mask.attributes}
-    tied = [mask for mask in _never_missing(completed, labels) if named.issuperset(mask.attributes)]
+    always_present = _never_missing(completed, labels)
+    tied = [mask for mask in always_present if named.issuperset(mask.attributes)]
     if not tied:
         return completed
     sizes = domain_sizes(attributes, labels)
@@ -262,7 +264,8 @@ def rule_masks(
             kinds=kinds,
         )
         for codes in boxes:
-            kinds_inside = map(np.unique, mask.kinds_of([np.array(attribute_codes) for attribute_codes in codes]))
+            code_arrays = [np.array(attribute_codes) for attribute_codes in codes]
+            kinds_inside = map(np.unique, mask.kinds_of(code_arrays))
             mask.allowed[np.ix_(*kinds_inside)] = False
         masks.append(replace(mask))  # refuses one that allows nothing
     return tuple(masks)
@@ -335,7 +338,10 @@ class PossibleCells:
         return cls(masks=counted_masks(configuration.with_undeclared(configuration.undeclared), labels))
 
     def contain(
-        self, attributes: Clique, codes: Sequence[Integers] | NDArray[np.integer], blocks: Mapping[int, Integers]
+        self,
+        attributes: Clique,
+        codes: Sequence[Integers] | NDArray[np.integer],
+        blocks: Mapping[int, Integers],
     ) -> Flags:
         """Return whether a record may be in each of some cells of a table.
 

@@ -105,7 +105,10 @@ class PrivateRows(ABC):
 
     @abstractmethod
     def cached_blocks(
-        self, name: str, follows: Sequence[Measurement[Any]], compute: Callable[[], Iterable[bytes]]
+        self,
+        name: str,
+        follows: Sequence[Measurement[Any]],
+        compute: Callable[[], Iterable[bytes]],
     ) -> Iterable[bytes]:
         """Return blocks that are computed once, from the rows and the draws `follows`, and read back by later measurements."""
 
@@ -117,7 +120,10 @@ class Drawn(ABC):
     """
 
     def __init__(
-        self, configuration: Configuration, plan: Measurements, remembered: dict[str, Any] | None = None
+        self,
+        configuration: Configuration,
+        plan: Measurements,
+        remembered: dict[str, Any] | None = None,
     ) -> None:
         """Set up; all objects about one release may share `remembered`, because what is committed never changes."""
         self.configuration = configuration
@@ -146,7 +152,12 @@ class Drawn(ABC):
         """Return whether the measurement is drawn."""
 
     @abstractmethod
-    def derived(self, name: str, follows: Sequence[Measurement[Any]], compute: Callable[[], bytes]) -> bytes:
+    def derived(
+        self,
+        name: str,
+        follows: Sequence[Measurement[Any]],
+        compute: Callable[[], bytes],
+    ) -> bytes:
         """Return bytes that follow from the committed draws `follows`; they are computed once. DP: post-processing."""
 
     def remember(self, name: str, compute: Callable[[], Value]) -> Value:
@@ -202,7 +213,12 @@ class Measurement(ABC, Generic[Counted]):
 
     @classmethod
     def priced(
-        cls, mechanism: type[DrawMechanism], parameter: float, *place: int, delta: float = 0.0, **fields: Any
+        cls,
+        mechanism: type[DrawMechanism],
+        parameter: float,
+        *place: int,
+        delta: float = 0.0,
+        **fields: Any,
     ) -> Self:
         """Return a measurement at the price of its mechanism, with an additive `delta` for a threshold.
 
@@ -211,7 +227,13 @@ class Measurement(ABC, Generic[Counted]):
         cost = mechanism.price(parameter)
         if delta:
             cost = replace(cost, delta=amount(delta))
-        return cls(place=place, mechanism=mechanism, parameter=parameter, cost=cost, **fields)
+        return cls(
+            place=place,
+            mechanism=mechanism,
+            parameter=parameter,
+            cost=cost,
+            **fields,
+        )
 
     @property
     def name(self) -> str:
@@ -260,7 +282,12 @@ class Measurement(ABC, Generic[Counted]):
 
     def charged(self, charge: Charge) -> Self:
         """Return this measurement with the numbers of `charge`, which was reserved for it."""
-        return replace(self, parameter=charge.parameter, cost=charge.cost, mechanism=MECHANISMS[charge.mechanism])
+        return replace(
+            self,
+            parameter=charge.parameter,
+            cost=charge.cost,
+            mechanism=MECHANISMS[charge.mechanism],
+        )
 
     @abstractmethod
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
@@ -312,7 +339,12 @@ class Measurement(ABC, Generic[Counted]):
         """Return the exact result; all that can fail without noise is done here. Private."""
 
     @abstractmethod
-    def draw(self, exact: Exact[Counted], bits: DrawBits, sealed: bytes) -> bytes:
+    def draw(
+        self,
+        exact: Exact[Counted],
+        bits: DrawBits,
+        sealed: bytes,
+    ) -> bytes:
         """Return the exact result with noise, a function of the bits: the only place where noise is added.
 
         `sealed` is the result of `seal`. DP: the price of the measurement.

@@ -70,7 +70,13 @@ def collected_marginals(drawn: Drawn, read_kept: Read) -> Marginals:
     single = drawn_one_way(drawn)
     larger, misfit = _larger(drawn)
     finest, coarse = by_level(larger, single.levels, len(single.measured))
-    marginals = Marginals(domain=single.domain, one_way=single.measured, larger=finest, coarse=coarse, misfit=misfit)
+    marginals = Marginals(
+        domain=single.domain,
+        one_way=single.measured,
+        larger=finest,
+        coarse=coarse,
+        misfit=misfit,
+    )
     marginals = with_earlier(marginals, drawn.configuration, drawn.resolved, read_kept)
     one_way, larger_measured = marginals.measured
     undeclared = measured_undeclared(drawn.resolved, (*one_way, *single.of_sets), larger_measured)

@@ -31,7 +31,10 @@ def values_digest(counts: Mapping[int, Integers], labels: Sequence[Sequence[str]
 
 
 def level_digest(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, labels: Sequence[Sequence[str]] = ()
+    bounded: BoundedCounts,
+    candidates: CandidateSet,
+    mechanism: LevelMechanism,
+    labels: Sequence[Sequence[str]] = (),
 ) -> str:
     """Return the digest of all that `draw_level` is given, except its bits, and of the texts of private values, if any.
 

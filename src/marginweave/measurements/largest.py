@@ -15,7 +15,11 @@ _PLANS = 14  # number of plans that are tried; one of many marginals takes a ten
 _LEAST = 1e-3
 
 
-def largest_epsilon(configuration: Configuration, account: Account, spent: Spent) -> float:
+def largest_epsilon(
+    configuration: Configuration,
+    account: Account,
+    spent: Spent,
+) -> float:
     """Return the largest `privacy.epsilon`, with at most three digits, whose plan the account admits; 0 for none.
 
     Everything else, delta included, remains as configured. By bisection; the result was tried, and is at most the epsilon of

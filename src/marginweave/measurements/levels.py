@@ -102,7 +102,12 @@ def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
         prepare_passing(candidates.superset, mechanism.threshold, mechanism.sigma)
 
 
-def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits) -> Level:
+def draw_level(
+    bounded: BoundedCounts,
+    candidates: CandidateSet,
+    mechanism: LevelMechanism,
+    bits: DrawBits,
+) -> Level:
     """Noise every candidate and keep those that reach the threshold.
 
     At length 1 a value of a private domain is a candidate when it occurs among the *bounded* records; that it occurs is
@@ -131,7 +136,12 @@ def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Leve
     return Level.join(mechanism.length, parts())
 
 
-def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits) -> Drawn:
+def draw_visited(
+    bounded: BoundedCounts,
+    candidates: CandidateSet,
+    mechanism: LevelMechanism,
+    bits: DrawBits,
+) -> Drawn:
     """Return the published flat cells, ascending, and their noisy counts, by columns, from noise on every candidate."""
     drawn: Drawn = {}
     for table, columns in enumerate(candidates.column_sets()):
@@ -166,10 +176,12 @@ def draw_unvisited(
         for cells, noised in _noised(bounded.pieces(columns), mechanism.sigma, bits, table):
             reach = noised >= mechanism.threshold
             pieces.append((cells[reach], noised[reach]))
-            near = slice(*np.searchsorted(passing, [cells[0], cells[-1] + 1]))
+            ends = np.searchsorted(passing, [cells[0], cells[-1] + 1])
+            near = slice(*ends)
             are_zero[near] = ~np.isin(passing[near], cells, assume_unique=True)
         zeros = passing[are_zero]
-        pieces.append((zeros, passing_noise(len(zeros), mechanism.threshold, mechanism.sigma, bits, table)))
+        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.sigma, bits, table)
+        pieces.append((zeros, noise))
         published, counts = _joined(pieces)
         order = np.argsort(published)
         drawn[columns] = published[order], counts[order]
@@ -182,7 +194,12 @@ def _joined(pieces: Sequence[SortedCounts]) -> SortedCounts:
     return cells, counts
 
 
-def _noised(pieces: Iterable[SortedCounts], sigma: Fraction, bits: DrawBits, table: int) -> Iterator[SortedCounts]:
+def _noised(
+    pieces: Iterable[SortedCounts],
+    sigma: Fraction,
+    bits: DrawBits,
+    table: int,
+) -> Iterator[SortedCounts]:
     """Yield each piece with noise on its counts; a cell's random word is that of its place among the cells of all pieces."""
     start = 0
     for cells, counts in pieces:

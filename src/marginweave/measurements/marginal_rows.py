@@ -39,15 +39,20 @@ class Rows:
             merged = recode(table, self.private).codes
             if self.compression is not None:
                 merged = compress_codes(merged[: len(self.compression.codes)], self.compression)
-            coarser = [coarse.astype(code_type(len(coarse)))[merged[a]] for a, coarse in self.levels]
+            coarser = []
+            for a, coarse in self.levels:
+                kind = code_type(len(coarse))
+                coarser.append(coarse.astype(kind)[merged[a]])
             yield (*merged, *coarser)
 
 
 def released_rows(rows: PrivateRows, drawn: Drawn) -> Rows:
     """Return the rows over the released domain."""
     labels = released_labels(drawn)
-    private = {j: labels[j] for j, attribute in enumerate(drawn.configuration.attributes) if attribute.private}
-    return Rows(encoded=rows.encoded(), private=private, sizes=one_way_sizes(drawn.counted, labels))
+    attributes = enumerate(drawn.configuration.attributes)
+    private = {j: labels[j] for j, attribute in attributes if attribute.private}
+    sizes = one_way_sizes(drawn.counted, labels)
+    return Rows(encoded=rows.encoded(), private=private, sizes=sizes)
 
 
 def by_level(

@@ -48,7 +48,7 @@ def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[M
     `gaussian`: shares are of the budget, of mu^2.
 
     `laplace`: epsilon is divided by `epsilon_shares`. `one-way` and `marginals` get discrete Laplace noise and are
-    (epsilon_i, 0)-DP. The others (private bounds and values, scores of pairs, the evaluation) stay as they are, as Laplace
+    (epsilon_i, 0)-DP. The others (private bounds and values, scores of pairs, the evaluation) remain as they are, as Laplace
     noise is worst where one record is in many counts; with epsilon_0, the sum of their shares, they are (epsilon_0, delta)-DP
     together.
     Whatever the order of the draws, all are (epsilon_0 + sum_i epsilon_i, delta)-DP: trade-off functions compose adaptively,
@@ -95,7 +95,8 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 
         return tuple(map(number_of_cells, settings.cliques))
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
-    cells = tuple(chosen.cells(settings.levels(tuple(sizes.values()), configuration.attributes)))
+    levels = settings.levels(tuple(sizes.values()), configuration.attributes)
+    cells = tuple(chosen.cells(levels))
     is_last = not settings.has_larger(len(configuration.attributes))
     return (*cells, *public_codes(configuration.indicators).values()) if is_last else cells
 
@@ -145,12 +146,19 @@ def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
     gaussian = sum(share for kind, share in shares.items() if kind not in _COUNTS)
     roots: dict[Kind, float] = {}
     for kind, share in shares.items():
-        roots[kind] = math.sqrt(share) if kind in _COUNTS else math.sqrt(gaussian) * share / gaussian
+        if kind in _COUNTS:
+            roots[kind] = math.sqrt(share)
+        else:
+            roots[kind] = math.sqrt(gaussian) * share / gaussian
     total = math.sqrt(gaussian) + sum(root for kind, root in roots.items() if kind in _COUNTS)
     return {kind: root / total for kind, root in roots.items()}
 
 
-def _draws(configuration: Configuration, budget: SharedBudget, noise: type[CountNoise]) -> list[Measurement[Any]]:
+def _draws(
+    configuration: Configuration,
+    budget: SharedBudget,
+    noise: type[CountNoise],
+) -> list[Measurement[Any]]:
     """Return the draws of each kind, in order, with `noise` on marginals, at the price of their part of the budget."""
     shares = marginal_shares(configuration)
     rounds = configuration.rounds
@@ -185,7 +193,11 @@ def _draws(configuration: Configuration, budget: SharedBudget, noise: type[Count
     return draws
 
 
-def _pure_parts(shares: Mapping[Kind, float], budget: SharedBudget, noise: type[CountNoise]) -> dict[Kind, float]:
+def _pure_parts(
+    shares: Mapping[Kind, float],
+    budget: SharedBudget,
+    noise: type[CountNoise],
+) -> dict[Kind, float]:
     """Return the plain epsilon of each draw of marginals; for the other draws, parts of mu^2, by the rest of the budget."""
     shares = epsilon_shares(shares)
     epsilon_left = Fraction(repr(budget.epsilon))

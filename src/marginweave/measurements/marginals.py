@@ -21,7 +21,10 @@ Split = Literal["equal", "cells"]
 
 
 def budget_shares(
-    cliques: Sequence[Clique], sizes: Sequence[int], split: Split, power: float = 2 / 3
+    cliques: Sequence[Clique],
+    sizes: Sequence[int],
+    split: Split,
+    power: float = 2 / 3,
 ) -> NDArray[np.float64]:
     """Return each marginal's share of the budget: 1/m, or proportional to a power of its cells: that of least error.
 
@@ -37,14 +40,19 @@ def budget_shares(
 
 
 def split_noise(
-    noise: CountNoise, parameter: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split
+    noise: CountNoise,
+    parameter: float,
+    cliques: Sequence[Clique],
+    sizes: Sequence[int],
+    split: Split,
 ) -> tuple[Fraction, ...]:
     """Return the part of each marginal of one draw of `noise` with the joint `parameter`, by the shares of `budget_shares`.
 
     All parts cost what the draw does. If a share is so small that there is no table for its noise, all shares are equal;
     `plan` has checked that for every set of marginals that there may be. DP: arithmetic on public numbers.
     """
-    parts = noise.parts(parameter, budget_shares(cliques, sizes, split, noise.share_power).tolist())
+    shares = budget_shares(cliques, sizes, split, noise.share_power)
+    parts = noise.parts(parameter, shares.tolist())
     if split == "cells" and max(parts, default=0) > noise.largest_part:
         return split_noise(noise, parameter, cliques, sizes, "equal")
     return parts
@@ -76,4 +84,9 @@ def measure_marginals(
         noisy = (
             noise.add(counts, part, bits, table) if presampled is None else add_drawn_noise(counts, presampled[table])
         )
-        yield Observation(attributes=clique, counts=noisy, deviation=float(noise.sigma(part)), noise=noise.name)
+        yield Observation(
+            attributes=clique,
+            counts=noisy,
+            deviation=float(noise.sigma(part)),
+            noise=noise.name,
+        )

@@ -126,8 +126,10 @@ class OneWay:
         return self._sizes_without(self.ignored)
 
     def _sizes_without(self, attributes: Collection[int]) -> tuple[int, ...]:
-        places = (*range(len(self.measured)), *(a for a, _ in self.levels))
-        return tuple(size - (a in attributes) for a, size in zip(places, self.sizes, strict=True))
+        attribute_of_level = [a for a, _ in self.levels]
+        places = [*range(len(self.measured)), *attribute_of_level]
+        sizes = zip(places, self.sizes, strict=True)
+        return tuple(size - (a in attributes) for a, size in sizes)
 
 
 def drawn_one_way(drawn: Drawn) -> OneWay:
@@ -161,4 +163,9 @@ def compressed_rows(rows: PrivateRows, drawn: Drawn) -> Rows:
     """Return the rows with rare values merged, and at their levels."""
     single = drawn_one_way(drawn)
     released = released_rows(rows, drawn)
-    return replace(released, compression=single.compression, sizes=single.sizes, levels=single.levels)
+    return replace(
+        released,
+        compression=single.compression,
+        sizes=single.sizes,
+        levels=single.levels,
+    )

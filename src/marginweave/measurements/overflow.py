@@ -51,29 +51,41 @@ class Expectation:
         for columns in candidates.column_sets():
             universe = candidates.universe(columns)
             begin, end = np.searchsorted(places, [float(first), float(first + universe.size)])
-            positions = np.clip((places[begin:end] - first).astype(np.int64), 0, universe.size - 1)
+            positions = (places[begin:end] - first).astype(np.int64)
+            positions = np.clip(positions, 0, universe.size - 1)
             first += universe.size
             if not len(positions):
                 continue
-            left, right = universe.pairs(positions)
-            allowed = candidates.allowed(columns, universe.flat((left, right)))
-            left = left[allowed]
-            right = right[allowed]
+            pairs = universe.pairs(positions)
+            allowed = candidates.allowed(columns, universe.flat(pairs))
+            rows, partners = (places_of_side[allowed] for places_of_side in pairs)
             # count(s) * count(middle, a) / sum over a' of count(middle, a')
             right_counts = counts[columns[1:]]
             running = np.concatenate([[0.0], np.cumsum(right_counts)])
-            stop = universe.start[left] + universe.before[left + 1] - universe.before[left]
-            middle_counts = running[stop] - running[universe.start[left]]
-            guesses.append(counts[columns[:-1]][left] * right_counts[right] / middle_counts)
-        return cls(guesses=np.concatenate(guesses), weight=weight, superset=size)
+            start = universe.start[rows]
+            stop = start + universe.before[rows + 1] - universe.before[rows]
+            middle_counts = running[stop] - running[start]
+            left_counts = counts[columns[:-1]]
+            guesses.append(left_counts[rows] * right_counts[partners] / middle_counts)
+        return cls(
+            guesses=np.concatenate(guesses),
+            weight=weight,
+            superset=size,
+        )
 
     def survivors(self, threshold: int, sigma: float) -> float:
         """Return how many combinations are expected to reach `threshold`, a sum of normal tails."""
         from scipy.special import ndtr  # a plan does without it
 
-        return self.weight * float(ndtr((self.guesses - threshold + 0.5) / sigma).sum())
+        reach = ndtr((self.guesses - threshold + 0.5) / sigma)
+        return self.weight * float(reach.sum())
 
-    def fits(self, threshold: int, sigma: float, most: int) -> bool:
+    def fits(
+        self,
+        threshold: int,
+        sigma: float,
+        most: int,
+    ) -> bool:
         """Return whether at most `most` are expected, and few enough members of the superset pass before any are dropped."""
         from scipy.special import ndtr
 
@@ -81,14 +93,19 @@ class Expectation:
         return marked <= _MARKED * most and self.survivors(threshold, sigma) <= most
 
 
-def raise_threshold(mechanism: LevelMechanism, expectation: Expectation, most: int) -> LevelMechanism:
+def raise_threshold(
+    mechanism: LevelMechanism,
+    expectation: Expectation,
+    most: int,
+) -> LevelMechanism:
     """Return the mechanism with the least threshold T, not below its present one, at which at most `most` are expected.
 
     DP: post-processing of released counts.
     """
     sigma = float(mechanism.sigma)
     low = mechanism.threshold
-    high = low + math.ceil(float(expectation.guesses.max(initial=0.0)) + 40 * sigma)
+    largest_guess = float(expectation.guesses.max(initial=0.0))
+    high = low + math.ceil(largest_guess + 40 * sigma)
     while low < high:
         middle = (low + high) // 2
         if expectation.fits(middle, sigma, most):
@@ -100,7 +117,11 @@ def raise_threshold(mechanism: LevelMechanism, expectation: Expectation, most: i
     return replace(mechanism, threshold=low, raised_from=mechanism.threshold)
 
 
-def keep_most(level: Level, noise: LevelNoise, most: int) -> tuple[Level, LevelNoise]:
+def keep_most(
+    level: Level,
+    noise: LevelNoise,
+    most: int,
+) -> tuple[Level, LevelNoise]:
     """Return a drawn level, and its noise, with the least threshold that at most `most` combinations reach.
 
     It leaves intervals right. Given the noisy counts of all others, let t be the least threshold from the old one on that

@@ -63,7 +63,11 @@ def indif_sensitivity(steps: int, stability: Stability) -> int:
     return moved_by_record * stability.records * steps
 
 
-def plan_indif(pairs: int, multiplier: float, stability: Stability) -> IndifNoise:
+def plan_indif(
+    pairs: int,
+    multiplier: float,
+    stability: Stability,
+) -> IndifNoise:
     """Return grid and noise of `pairs` scores, whose L2 sensitivity is sqrt(pairs) times that of one.
 
     The grid is 1/1024, or coarser by powers of two, down to whole records, where the noise would need a very wide table. The
@@ -100,7 +104,10 @@ def indif_score(table: NDArray[np.int64], steps: int) -> int:
 
 
 def indif_scores(
-    blocks: Iterable[Sequence[Codes]], sizes: Sequence[int], pairs: Sequence[Clique], steps: int
+    blocks: Iterable[Sequence[Codes]],
+    sizes: Sequence[int],
+    pairs: Sequence[Clique],
+    steps: int,
 ) -> NDArray[np.int64]:
     """Return InDif of every pair as a multiple of 1/steps, by few passes over the blocks; shape (pairs,). Private.
 
@@ -112,7 +119,11 @@ def indif_scores(
     return np.array(scores, np.int64)
 
 
-def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: DrawBits) -> NDArray[np.float64]:
+def measure_indif(
+    scores: NDArray[np.int64],
+    noise: IndifNoise,
+    bits: DrawBits,
+) -> NDArray[np.float64]:
     """Return noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
 
     `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`
@@ -147,7 +158,11 @@ class PairScores(Measurement[ScoreCounts]):
         steps = self.grid(configuration).steps
         pairs = math.comb(len(configuration.attributes), 2)
         moved = indif_sensitivity(steps, self.view.stability(configuration))
-        return Sensitivity(l1=pairs * moved, l2_squared=pairs * moved**2, steps=steps)
+        return Sensitivity(
+            l1=pairs * moved,
+            l2_squared=pairs * moved**2,
+            steps=steps,
+        )
 
     def terms(self, configuration: Configuration) -> Terms:
         """Return grid and sigma."""
@@ -179,4 +194,5 @@ class PairScores(Measurement[ScoreCounts]):
 
     def draw(self, exact: Exact[ScoreCounts], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """Return the scores with noise."""
-        return pack_arrays({"scores": measure_indif(exact.counts.scores, exact.counts.noise, bits)}, {})
+        scores = measure_indif(exact.counts.scores, exact.counts.noise, bits)
+        return pack_arrays({"scores": scores}, {})

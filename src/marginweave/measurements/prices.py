@@ -52,10 +52,15 @@ def bounds_shares(configuration: Configuration) -> dict[Kind, float]:
 
 def uncounted_shares(configuration: Configuration) -> dict[Kind, float]:
     """Return the share of the draw of rows that are not counted; nothing where no rows are left out."""
-    return {RowsBeyondCap: SHARE} if RowsBeyondCap.is_bought(configuration) else {}
+    return {RowsBeyondCap: SHARE} if RowsBeyondCap.is_planned(configuration) else {}
 
 
-def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float) -> list[Measurement[Any]]:
+def round_draws(
+    rounds: int,
+    batch: int,
+    epsilon: float,
+    noise_multiplier: float,
+) -> list[Measurement[Any]]:
     """Return the draws of rounds: `batch` selections a round, each with `epsilon`, and one share of noise.
 
     Prices are fixed, whatever a round selects: a round that takes more shares measures its marginals once with each.
@@ -67,7 +72,11 @@ def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float
     return draws
 
 
-def check_share_left(share_left: float, shares: Mapping[Kind, float], purpose: str) -> None:
+def check_share_left(
+    share_left: float,
+    shares: Mapping[Kind, float],
+    purpose: str,
+) -> None:
     """Raise InputError for shares of the budget that leave nothing for `purpose`."""
     if share_left > 0:
         return

@@ -80,7 +80,11 @@ class PrivateValues(Measurement[PrivateValueCounts]):
         """Return the noise of a value's count, and the least count that is released."""
         sigma = float(self.sigma(configuration))
         threshold = self.threshold(configuration)
-        return Forecast(sigmas=(sigma,), unit="cell", threshold=str(threshold))
+        return Forecast(
+            sigmas=(sigma,),
+            unit="cell",
+            threshold=str(threshold),
+        )
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
         """Return sigma, and the least noisy count of a released value."""
@@ -95,7 +99,12 @@ class PrivateValues(Measurement[PrivateValueCounts]):
         sigma = self.sigma(configuration)
         threshold = self.threshold(configuration)
         return Exact(
-            counts=PrivateValueCounts(counts=counts, labels=encoded.labels, sigma=sigma, threshold=threshold),
+            counts=PrivateValueCounts(
+                counts=counts,
+                labels=encoded.labels,
+                sigma=sigma,
+                threshold=threshold,
+            ),
             digest=values_digest(counts, encoded.labels),
             used={**gaussian_terms(sigma), "threshold": threshold},
         )
@@ -112,11 +121,16 @@ def released_labels(drawn: Drawn) -> tuple[tuple[str, ...], ...]:
     if drawn.configuration.private_columns:
         measurement = drawn.plan.draw(PrivateValues)
         discovered = drawn.remember("values", lambda: unpack_labels(drawn.payload(measurement)))
-    return tuple(discovered.get(j, attribute.labels) for j, attribute in enumerate(drawn.resolved.attributes))
+    attributes = enumerate(drawn.resolved.attributes)
+    return tuple(discovered.get(j, attribute.labels) for j, attribute in attributes)
 
 
 def discover_labels(
-    counts: Mapping[int, Counts], labels: Sequence[tuple[str, ...]], sigma: Fraction, threshold: int, bits: DrawBits
+    counts: Mapping[int, Counts],
+    labels: Sequence[tuple[str, ...]],
+    sigma: Fraction,
+    threshold: int,
+    bits: DrawBits,
 ) -> dict[int, tuple[str, ...]]:
     """Return values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 

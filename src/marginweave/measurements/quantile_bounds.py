@@ -69,7 +69,11 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
         name, _ = self.column(configuration)
         histogram = histograms[name]
         used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(configuration).l1}
-        return Exact(counts=(histogram, configuration), digest=counts_digest([histogram]), used=used)
+        return Exact(
+            counts=(histogram, configuration),
+            digest=counts_digest([histogram]),
+            used=used,
+        )
 
     def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """Return the number of the chosen candidate, from 1."""
@@ -134,7 +138,9 @@ def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> di
         for name, column in configuration.columns.items()
         if isinstance(column, NumberColumn) and name in configuration.private_bounds
     }
-    histograms = {name: np.zeros(len(column.bound_candidates) + 1, np.int64) for name, column in columns.items()}
+    histograms: dict[str, Integers] = {}
+    for name, column in columns.items():
+        histograms[name] = np.zeros(len(column.bound_candidates) + 1, np.int64)
     for block in rows.clean():
         for name, column in columns.items():
             values = _without_codes(block.table.column(name).combine_chunks(), column)
@@ -142,7 +148,11 @@ def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> di
     return histograms
 
 
-def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:
+def released_bounds(
+    low: int,
+    high: int,
+    candidates: tuple[float, ...],
+) -> tuple[float, float]:
     """Return the bounds from the numbers (from 1) of the two chosen candidates; swapped if they are in the wrong order.
 
     Equal ones remain equal: the column itself widens an interval that is too narrow for its bins (`NumberColumn.with_bounds`).

@@ -56,7 +56,11 @@ class RecordCount(Measurement[tuple[Integers, Fraction]]):
         """Return the exact number of records. Private."""
         records = np.array([rows.encoded().records], np.int64)
         sigma = self.sigma(drawn.configuration)
-        return Exact(counts=(records, sigma), digest=counts_digest([records]), used=gaussian_terms(sigma))
+        return Exact(
+            counts=(records, sigma),
+            digest=counts_digest([records]),
+            used=gaussian_terms(sigma),
+        )
 
     def draw(self, exact: Exact[tuple[Integers, Fraction]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """Return the number of records with noise."""

@@ -310,13 +310,21 @@ class Rounds:
                 break
             picks, paces = zip(*map(self._read_pick, choices), strict=True)
             planned = rounds.next_round(last, paces[0], self.settings.rounds)
-            shares = [self.drawn.plan.draw(RoundMarginals, n) for n in range(planned.first, planned.last + 1)]
+            numbers = range(planned.first, planned.last + 1)
+            shares = [self.drawn.plan.draw(RoundMarginals, number) for number in numbers]
             if not all(map(self.drawn.is_committed, shares)):
                 break
             measured = [observation for share in shares for observation in self._read_share(share)]
             observations = merge_observations(measured)
             draws = (*choices, *shares)
-            finished.append(_Finished(round=planned, picks=picks, observations=observations, draws=draws))
+            finished.append(
+                _Finished(
+                    round=planned,
+                    picks=picks,
+                    observations=observations,
+                    draws=draws,
+                )
+            )
             last = planned
         return finished
 
@@ -341,7 +349,11 @@ class Rounds:
         ended = self.finished[-1]
         before = self.model(self.finished[:-1])
         after = self.model(self.finished)
-        moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in ended.picks)
+
+        def distance(clique: Clique) -> float:
+            return float(np.abs(before.marginal(clique) - after.marginal(clique)).sum())
+
+        moved = sum(map(distance, ended.picks))
         estimated = map(self._estimated, ended.observations)
         noise = sum(expected_noise(observation.deviation, observation.counts.size) for observation in estimated)
         return rounds.next_pace(last.pace, moved, noise)
@@ -354,7 +366,8 @@ class Rounds:
 
     def _choices(self, number: int) -> list[RoundChoice]:
         """Return the planned choices of a round."""
-        return [self.drawn.plan.draw(RoundChoice, number, pick) for pick in range(1, self.batch + 1)]
+        picks = range(1, self.batch + 1)
+        return [self.drawn.plan.draw(RoundChoice, number, pick) for pick in picks]
 
     def _estimated(self, observation: Observation) -> Observation:
         """Return an observation without the cells of codes that estimates ignore."""

@@ -62,7 +62,11 @@ def shares_of(pace: int, shares_left: int) -> int:
     return shares_left if shares_left < 2 * pace else pace
 
 
-def next_pace(pace: int, moved: float, noise: float) -> int:
+def next_pace(
+    pace: int,
+    moved: float,
+    noise: float,
+) -> int:
     """Return the pace of the next round: four times as many shares if the model `moved` by no more than the `noise`.
 
     DP: post-processing.
@@ -70,11 +74,20 @@ def next_pace(pace: int, moved: float, noise: float) -> int:
     return pace * _ANNEALING if moved <= noise else pace
 
 
-def next_round(before: Round | None, pace: int, shares: int) -> Round:
+def next_round(
+    before: Round | None,
+    pace: int,
+    shares: int,
+) -> Round:
     """Return the round after `before` (None: the first one); all rounds have `shares` in total."""
     number = 1 if before is None else before.number + 1
     first = 1 if before is None else before.last + 1
-    return Round(number=number, pace=pace, first=first, shares=shares_of(pace, shares - first + 1))
+    return Round(
+        number=number,
+        pace=pace,
+        first=first,
+        shares=shares_of(pace, shares - first + 1),
+    )
 
 
 def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Clique, ...]:
@@ -103,7 +116,11 @@ def weight(settings: AdaptiveCliques, clique: Clique) -> int:
     return len(clique) if settings.weights == "workload" else 1
 
 
-def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], stability: Stability) -> int:
+def score_sensitivity(
+    settings: AdaptiveCliques,
+    candidates: Sequence[Clique],
+    stability: Stability,
+) -> int:
     """Return how far one unit moves any score, in steps: the largest weight times theta, or 2 theta under replace-one.
 
     DP: arithmetic on released sizes.

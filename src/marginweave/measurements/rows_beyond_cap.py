@@ -41,7 +41,7 @@ class RowsBeyondCap(Measurement[tuple[Integers, Fraction]]):
     view = RowView("subjects", PREPROCESS, grouped=True)
 
     @classmethod
-    def is_bought(cls, configuration: Configuration) -> bool:
+    def is_planned(cls, configuration: Configuration) -> bool:
         """Return whether rows of subjects are left out and counted: in a resized table their number has no meaning."""
         subject = configuration.privacy.subject
         return subject is not None and not subject.join and configuration.resize is None
@@ -86,7 +86,11 @@ class RowsBeyondCap(Measurement[tuple[Integers, Fraction]]):
         configuration = drawn.configuration
         sigma = self.sigma(configuration)
         counted = beyond_cap(rows.clean(), self.cap(configuration), self.most(configuration))
-        return Exact(counts=(counted, sigma), digest=counts_digest([counted]), used=gaussian_terms(sigma))
+        return Exact(
+            counts=(counted, sigma),
+            digest=counts_digest([counted]),
+            used=gaussian_terms(sigma),
+        )
 
     def draw(self, exact: Exact[tuple[Integers, Fraction]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """Return both numbers with noise."""
@@ -106,7 +110,11 @@ class RowsBeyondCap(Measurement[tuple[Integers, Fraction]]):
         )
 
 
-def beyond_cap(blocks: Iterable[CleanBlock], cap: int, most: int) -> Integers:
+def beyond_cap(
+    blocks: Iterable[CleanBlock],
+    cap: int,
+    most: int,
+) -> Integers:
     """Count `most` times the subjects with more than `cap` rows, and their rows beyond, `most` of each; private.
 
     `cap` rows of such a subject are in the blocks, and each row says how many rows the subject has.

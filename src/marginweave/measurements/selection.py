@@ -64,7 +64,12 @@ def select_marginals(
     return tuple(np.flatnonzero(is_selected).tolist())
 
 
-def merge_pairs(pairs: Sequence[Clique], sizes: Sequence[int], cell_limit: int, most: int) -> tuple[Clique, ...]:
+def merge_pairs(
+    pairs: Sequence[Clique],
+    sizes: Sequence[int],
+    cell_limit: int,
+    most: int,
+) -> tuple[Clique, ...]:
     """Return the marginals to measure instead of `pairs`: accepted cliques of their graph, and the pairs inside none of them.
 
     Cliques are taken from the largest down to three attributes. A clique is accepted if it has at most `cell_limit` cells, if
@@ -94,7 +99,12 @@ def merge_pairs(pairs: Sequence[Clique], sizes: Sequence[int], cell_limit: int, 
     return (*accepted, *(pair for pair in pairs if pair not in inside))
 
 
-def _grow(pair: Clique, neighbors: dict[int, set[int]], sizes: Sequence[int], cell_limit: int) -> list[Clique]:
+def _grow(
+    pair: Clique,
+    neighbors: dict[int, set[int]],
+    sizes: Sequence[int],
+    cell_limit: int,
+) -> list[Clique]:
     """Return the cliques of three and more attributes that `pair` grows into, one attribute at a time."""
     clique = pair
     cliques = []
@@ -157,7 +167,11 @@ def most_cells(mechanism: type[DrawMechanism]) -> int:
     return mechanism.most_cells
 
 
-def fitting(cliques: Sequence[Clique], sizes: Sequence[int], most: int) -> tuple[Clique, ...]:
+def fitting(
+    cliques: Sequence[Clique],
+    sizes: Sequence[int],
+    most: int,
+) -> tuple[Clique, ...]:
     """Return the marginals in their order, without as few of the largest as leave at most `most` cells in total.
 
     The budget for the choice of marginals is thereby never lost to one that is too large. DP: post-processing.

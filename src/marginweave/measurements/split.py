@@ -152,9 +152,15 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind,
     return parameters
 
 
-def _spent(draws: list[Measurement[Any]], epsilon: float, delta: float) -> float:
+def _spent(
+    draws: list[Measurement[Any]],
+    epsilon: float,
+    delta: float,
+) -> float:
     """Return epsilon of all draws at `delta`, by the tightest of the compositions that hold within a release."""
-    spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(delta)))
+    cost = sum((draw.cost for draw in draws), Cost())
+    spent, _ = composed_epsilon(cost, Decimal(repr(delta)))
     if any(draw.mechanism is Exponential for draw in draws):
-        return min(spent, release_epsilon([draw.price for draw in draws], delta, min(spent, epsilon)))
+        prices = [draw.price for draw in draws]
+        return min(spent, release_epsilon(prices, delta, min(spent, epsilon)))
     return spent

@@ -23,9 +23,11 @@ def candidates_above(drawn: Drawn, length: int) -> CandidateSet:
     """Return the candidates of a length from 2 on. DP: post-processing of the released levels."""
     below = levels_below(drawn, length)
     attributes = drawn.resolved.attributes
-    labels = [below[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes)]
+    released = below[0].released
+    labels = [released.get(j, attribute.labels) for j, attribute in enumerate(attributes)]
+    sizes = [len(values) for values in labels]
     excluded = combinations_of(excluded_codes(drawn.resolved, labels))
-    return CandidateSet.above(below[-1].level, [len(values) for values in labels], excluded)
+    return CandidateSet.above(below[-1].level, sizes, excluded)
 
 
 def has_candidates(drawn: Drawn, length: int) -> bool:
@@ -33,12 +35,20 @@ def has_candidates(drawn: Drawn, length: int) -> bool:
     return length == 1 or _remembered(drawn, length).any()
 
 
-def candidates_of(drawn: Drawn, blocks: ReleasedBlocks, length: int) -> CandidateSet:
+def candidates_of(
+    drawn: Drawn,
+    blocks: ReleasedBlocks,
+    length: int,
+) -> CandidateSet:
     """Return the candidates of a length; private where length 1 has values of private domains, which only the rows tell."""
     return CandidateSet(length=1, sizes=blocks.sizes) if length == 1 else _remembered(drawn, length)
 
 
-def released_blocks(rows: PrivateRows, drawn: Drawn, length: int) -> ReleasedBlocks:
+def released_blocks(
+    rows: PrivateRows,
+    drawn: Drawn,
+    length: int,
+) -> ReleasedBlocks:
     """Return the rows over the domain that length 1 released; at length 1 as they are. Private."""
     below = levels_below(drawn, min(length, 2))
     return ReleasedBlocks(rows.encoded(), below[0].released if below else {})

@@ -15,7 +15,12 @@ from marginweave.mechanisms.normal import ndtri
 _POWER_BITS = 256
 
 
-def private_threshold(sigma: Fraction, contributions: int, records: int, delta_threshold: float) -> int:
+def private_threshold(
+    sigma: Fraction,
+    contributions: int,
+    records: int,
+    delta_threshold: float,
+) -> int:
     """Return the smallest T >= 1 such that values only one unit has are published with probability at most delta_threshold.
 
     A unit of theta rows, of which each holds at most D values that nobody else has, gives such values the counts
@@ -46,7 +51,11 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
         raise InputError(f"delta_threshold ({delta_threshold}) must lie strictly between 0 and 1")
     table = noise_table(sigma)
 
-    def exposed(threshold: int, count: int, values: int) -> Fraction:
+    def exposed(
+        threshold: int,
+        count: int,
+        values: int,
+    ) -> Fraction:
         return 1 - _power(1 - table.upper_tail(threshold - count), values)
 
     def is_enough(threshold: int) -> bool:

@@ -109,7 +109,11 @@ class TupleLevel(Measurement[LevelCounts]):
         if self.length == 1 and configuration.private_columns:
             least_private = max(least, self._discovery_threshold(configuration, sigma))
             words = f"{least} ({least_private} for hidden value lists)"
-        return Forecast(sigmas=(float(sigma),), at_most=configuration.percentile is not None, threshold=words)
+        return Forecast(
+            sigmas=(float(sigma),),
+            at_most=configuration.percentile is not None,
+            threshold=words,
+        )
 
     def shares(self, configuration: Configuration) -> Sequence[float]:
         """Return at most e_k(w) / e_k(s), the elementary symmetric polynomials of degree k; none where values are private.
@@ -136,7 +140,13 @@ class TupleLevel(Measurement[LevelCounts]):
         no_candidates = CandidateSet(length=self.length, sizes=sizes)
         mechanism = self._mechanism(drawn, no_candidates, configuration.contribution_cap(self.length), 0)
         noise = level_noise(mechanism, no_candidates)
-        return pack_level(DrawnLevel(level=Level.empty(self.length), noise=noise, released={}))
+        return pack_level(
+            DrawnLevel(
+                level=Level.empty(self.length),
+                noise=noise,
+                released={},
+            )
+        )
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[LevelCounts]:
         """Return the bounded counts of all candidates. Private."""
@@ -152,7 +162,8 @@ class TupleLevel(Measurement[LevelCounts]):
             bounded = bounded_counts(blocks, candidates, bound, words, engine, rows.memory)
         below = levels_below(drawn, length)
         most = configuration.tuples.max_combinations
-        mechanism = self._mechanism(drawn, candidates, bound, len(below[-1].level) if below else 0)
+        survivors = len(below[-1].level) if below else 0
+        mechanism = self._mechanism(drawn, candidates, bound, survivors)
         if below:
             mechanism = raise_threshold(mechanism, Expectation.of(below[-1].level, candidates), most)
         counts = LevelCounts(
@@ -168,7 +179,11 @@ class TupleLevel(Measurement[LevelCounts]):
         if mechanism.private_threshold:
             used["private_threshold"] = mechanism.private_threshold
         # counts that were moved to disk are read once, for their digest
-        return Exact(counts=counts, digest=level_digest(bounded, candidates, mechanism, blocks.labels), used=used)
+        return Exact(
+            counts=counts,
+            digest=level_digest(bounded, candidates, mechanism, blocks.labels),
+            used=used,
+        )
 
     def draw(self, exact: Exact[LevelCounts], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """Return the combinations that reach their threshold."""
@@ -187,7 +202,13 @@ class TupleLevel(Measurement[LevelCounts]):
             return drawn.configuration.contribution_cap(self.length)
         return unpack_number(drawn.payload(drawn.plan.draw(ContributionBound, self.length)))
 
-    def _mechanism(self, drawn: Drawn, candidates: CandidateSet, bound: int, survivors: int) -> LevelMechanism:
+    def _mechanism(
+        self,
+        drawn: Drawn,
+        candidates: CandidateSet,
+        bound: int,
+        survivors: int,
+    ) -> LevelMechanism:
         """Return the mechanism with this contribution bound, and its threshold as configured."""
         return plan_level(
             drawn.configuration,

@@ -47,14 +47,21 @@ class SharedNoise(Measurement[MarginalCounts]):
         return Sensitivity.of_rows(self.view.stability(configuration))
 
     def split(
-        self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int]
+        self,
+        configuration: Configuration,
+        cliques: Sequence[Clique],
+        sizes: Sequence[int],
     ) -> tuple[Fraction, ...]:
         """Return the part of its noise that each of these marginals has, with `sizes` codes of the attributes."""
         allocation = configuration.marginal_settings.allocation
         return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)
 
     def exact(
-        self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]
+        self,
+        configuration: Configuration,
+        cliques: Sequence[Clique],
+        sizes: Sequence[int],
+        tables: Sequence[Counts],
     ) -> Exact[MarginalCounts]:
         """Return the exact `tables`, with the part of the noise that each has by its cells.
 
@@ -63,7 +70,12 @@ class SharedNoise(Measurement[MarginalCounts]):
         noise = self.count_noise(configuration)
         parts = self.split(configuration, cliques, sizes)
         return Exact(
-            counts=MarginalCounts(noise=noise, cliques=cliques, parts=parts, tables=tables),
+            counts=MarginalCounts(
+                noise=noise,
+                cliques=cliques,
+                parts=parts,
+                tables=tables,
+            ),
             digest=text_digest([str(cliques), counts_digest(tables)]),
             used=dict(noise.terms(parts)),
             size=observation_bytes(tables),
@@ -77,7 +89,12 @@ class SharedNoise(Measurement[MarginalCounts]):
         cells_of_tables = [table.size for table in counts.tables]
         return lambda: pack_codes(counts.noise.presample(cells_of_tables, counts.parts))
 
-    def draw(self, exact: Exact[MarginalCounts], bits: DrawBits, sealed: bytes) -> bytes:
+    def draw(
+        self,
+        exact: Exact[MarginalCounts],
+        bits: DrawBits,
+        sealed: bytes,
+    ) -> bytes:
         """Return every marginal with noise on all of its cells."""
         counts = exact.counts
         presampled = unpack_codes(sealed) if counts.noise.takes_no_key else None
@@ -99,13 +116,16 @@ class WholeMarginals(SharedNoise):
 
     def sigmas(self, configuration: Configuration) -> tuple[Fraction | float, ...]:
         """Return the standard deviation of the noise of a cell of each of `cliques`. DP: arithmetic on public numbers."""
+        noise = self.count_noise(configuration)
         number = len(self.cliques(configuration))
-        return tuple(map(self.count_noise(configuration).sigma, self.parts(configuration)[:number]))
+        parts = self.parts(configuration)[:number]
+        return tuple(map(noise.sigma, parts))
 
     def sigma_alone(self, configuration: Configuration) -> float:
         """Return the sigma of a marginal that has the draw to itself: the least possible."""
         noise = self.count_noise(configuration)
-        return float(noise.sigma(noise.parts(self.parameter, [1.0])[0]))
+        (part,) = noise.parts(self.parameter, [1.0])
+        return float(noise.sigma(part))
 
     def terms(self, configuration: Configuration) -> Terms:
         """Return how noise is shared, and where the marginals are public, their number and the digest of its parts."""
@@ -123,7 +143,11 @@ class WholeMarginals(SharedNoise):
         """Return the noise of a cell; if the number of marginals is not known, that of a marginal with the draw to itself."""
         sigmas = tuple(map(float, self.sigmas(configuration)))
         if not sigmas:
-            return Forecast(sigmas=(self.sigma_alone(configuration),), unit="cell", is_shared=True)
+            return Forecast(
+                sigmas=(self.sigma_alone(configuration),),
+                unit="cell",
+                is_shared=True,
+            )
         return Forecast(sigmas=sigmas, unit="cell")
 
     def shares(self, configuration: Configuration) -> Sequence[float] | None:
@@ -140,17 +164,27 @@ class WholeMarginals(SharedNoise):
         return tuple(1 / cells(clique, sizes) for clique in cliques)
 
     def exact(
-        self, configuration: Configuration, cliques: Sequence[Clique], sizes: Sequence[int], tables: Sequence[Counts]
+        self,
+        configuration: Configuration,
+        cliques: Sequence[Clique],
+        sizes: Sequence[int],
+        tables: Sequence[Counts],
     ) -> Exact[MarginalCounts]:
         """Return `SharedNoise.exact`; the parts of the noise are compared with what was reserved, where that is known."""
         exact = super().exact(configuration, cliques, sizes, tables)
         used = {**exact.used, "noise": fractions_digest(exact.counts.parts)}
-        return Exact(counts=exact.counts, digest=exact.digest, used=used, size=exact.size)
+        return Exact(
+            counts=exact.counts,
+            digest=exact.digest,
+            used=used,
+            size=exact.size,
+        )
 
     def equal_sigma(self, configuration: Configuration, number: int) -> float:
         """Return the noise of a cell where `number` marginals share it equally, the fallback of an unequal split."""
         noise = self.count_noise(configuration)
-        return float(noise.sigma(noise.parts(self.parameter, [1 / number])[0]))
+        (part,) = noise.parts(self.parameter, [1 / number])
+        return float(noise.sigma(part))
 
 
 def public_sizes(configuration: Configuration) -> tuple[int, ...]:

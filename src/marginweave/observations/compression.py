@@ -47,7 +47,9 @@ class Compression:
 
 
 def plan_compression(
-    one_way: Sequence[Observation], multiple: float = 3.0, masks: Sequence[StructuralZeros] = ()
+    one_way: Sequence[Observation],
+    multiple: float = 3.0,
+    masks: Sequence[StructuralZeros] = (),
 ) -> Compression:
     """Merge the values of an attribute whose noisy count is below `multiple` standard deviations (PrivSyn: theta = 3 sigma).
 
@@ -65,7 +67,8 @@ def plan_compression(
     Raises:
         InputError: the marginals are not those of attributes 0, 1, 2, ….
     """
-    if [m.attributes for m in one_way] != [(a,) for a in range(len(one_way))]:
+    expected = [(a,) for a in range(len(one_way))]
+    if [marginal.attributes for marginal in one_way] != expected:
         raise InputError("one_way must have one marginal for each attribute, in order")
     counts = tuple(m.counts.astype(np.float64) for m in one_way)
     codes = []
@@ -78,7 +81,11 @@ def plan_compression(
 
 def compress_codes(codes: Sequence[Codes], compression: Compression) -> tuple[Codes, ...]:
     """Return the rows in the new codes, one array of shape (rows,) for each attribute. Private: 1-stable, row by row."""
-    return tuple(new.astype(code_type(len(new)))[old] for new, old in zip(compression.codes, codes, strict=True))
+    compressed = []
+    for new, old in zip(compression.codes, codes, strict=True):
+        kind = code_type(len(new))
+        compressed.append(new.astype(kind)[old])
+    return tuple(compressed)
 
 
 def compress_observation(one_way: Observation, compression: Compression) -> Observation:
@@ -87,13 +94,17 @@ def compress_observation(one_way: Observation, compression: Compression) -> Obse
     DP: post-processing.
     """
     (attribute,) = one_way.attributes
-    return replace(one_way, counts=np.bincount(compression.codes[attribute], weights=one_way.counts))
+    counts = np.bincount(compression.codes[attribute], weights=one_way.counts)
+    return replace(one_way, counts=counts)
 
 
 def compress_mask(mask: StructuralZeros, compression: Compression) -> StructuralZeros:
     """Return the mask over new codes: exact, because merged values have the same zeros. DP: arithmetic on released codes."""
-    first = [np.unique(compression.codes[attribute], return_index=True)[1] for attribute in mask.attributes]
-    return mask.over(first)
+    first_codes = []
+    for attribute in mask.attributes:
+        _, first = np.unique(compression.codes[attribute], return_index=True)
+        first_codes.append(first)
+    return mask.over(first_codes)
 
 
 def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -51,7 +51,8 @@ def merge_observations(measurements: Sequence[Observation]) -> tuple[Observation
 
 def _mean(group: Sequence[Observation]) -> Observation:
     weights = np.array([1 / (m.deviation**2 + _ROUNDING) for m in group])
-    summed = np.tensordot(weights, np.stack([m.counts for m in group]), axes=1)
+    tables = np.stack([m.counts for m in group])
+    summed = np.tensordot(weights, tables, axes=1)
     counts = np.rint(summed / weights.sum()).astype(np.int64)
     return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
 
@@ -64,7 +65,8 @@ def beyond_noise(m: Observation, expected: NDArray[np.float64]) -> float:
     """
     measured = float(np.abs(m.counts - expected).sum())
     noise = expected_noise(m.deviation, m.counts.size)
-    return max(math.sqrt(max(measured**2 - noise**2, 0.0)) - noise, 0.0)
+    distance = math.sqrt(max(measured**2 - noise**2, 0.0))
+    return max(distance - noise, 0.0)
 
 
 def chosen_misfit(chosen: Sequence[tuple[Observation, NDArray[np.float64]]]) -> float:
@@ -72,4 +74,8 @@ def chosen_misfit(chosen: Sequence[tuple[Observation, NDArray[np.float64]]]) -> 
 
     `chosen` has for each set its measurement and the model's marginal. DP: post-processing.
     """
-    return float(np.mean([beyond_noise(m, expected) / (2 * float(expected.sum())) for m, expected in chosen]))
+    distances = []
+    for observation, expected in chosen:
+        records = float(expected.sum())
+        distances.append(beyond_noise(observation, expected) / (2 * records))
+    return float(np.mean(distances))

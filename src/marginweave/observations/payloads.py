@@ -105,13 +105,15 @@ def observation_bytes(tables: Sequence[Counts | Floats]) -> int:
 
 def pack_labels(labels: Labels) -> bytes:
     """Return the bytes of discovered values, by attribute."""
-    return pack_arrays({}, {"released": {str(j): values for j, values in labels.items()}})
+    released = {str(j): values for j, values in labels.items()}
+    return pack_arrays({}, {"released": released})
 
 
 def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
     """Return the values that `pack_labels` packed."""
     _, meta = unpack_arrays(payload)
-    return {int(j): tuple(values) for j, values in meta["released"].items()}
+    released = meta["released"]
+    return {int(j): tuple(values) for j, values in released.items()}
 
 
 def pack_marginals(marginals: Marginals) -> bytes:

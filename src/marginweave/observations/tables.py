@@ -90,7 +90,8 @@ class Observation:
         for attribute, counted, size in zip(self.attributes, self.codes, self.counts.shape, strict=True):
             level = counted[codes[attribute]]
             levels.append(None if np.array_equal(level, np.arange(size)) else level)
-        return replace(self, levels=tuple(levels) if any(level is not None for level in levels) else ())
+        has_levels = any(level is not None for level in levels)
+        return replace(self, levels=tuple(levels) if has_levels else ())
 
     def renumbered(self, attributes: Sequence[int]) -> Observation:
         """Return the marginal with these numbers of its attributes, in their order."""

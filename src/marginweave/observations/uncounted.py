@@ -29,12 +29,14 @@ def uncounted_rows(
         sigma: standard deviation of the noise of either number.
     """
     half = noise_reach("rounded-gaussian", sigma, _LEVEL)
+    low = max(-((half - subjects) // most), 0)
+    high = max((subjects + half) // most, 0)
     return UncountedRows(
         cap=cap,
         most=most,
         subjects=max(round(subjects / most), 0),
         subjects_deviation=sigma / most,
-        subjects_ends=(max(-((half - subjects) // most), 0), max((subjects + half) // most, 0)),
+        subjects_ends=(low, high),
         rows=max(rows, 0),
         rows_deviation=sigma,
         rows_ends=(max(rows - half, 0), max(rows, 0) + half),

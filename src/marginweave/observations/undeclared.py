@@ -4,8 +4,8 @@ Where a configuration does not declare a cell that is empty or outside, the cell
 (`Sections.with_undeclared`). For a set, the records with such a value are counted (`Sections.indicated_sets`).
 The test holds for all columns jointly: where all cells of a table are as declared, a code is kept in one of 1,000 releases at
 most (Bonferroni: each of m columns is tested at 1/1,000 m, and noise alone is as large with half of this probability).
-A code that is not kept had no more records than noise hides. Its count is left out of what makes records. Tables remain as
-they were drawn, so that a sum over all codes of a column has all records, with the noise of one cell more.
+A code that is not kept had no more records than noise hides. Records are made without its count. Tables remain as they
+were drawn, so that a sum over all codes of a column has all records, with the noise of one cell more.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class _NoisyCount:
 
 
 def measured_undeclared(
-    configuration: Configuration, one_way: Sequence[Observation], larger: Sequence[Observation] = ()
+    configuration: Configuration,
+    one_way: Sequence[Observation],
+    larger: Sequence[Observation] = (),
 ) -> tuple[UndeclaredCells, ...]:
     """Return the undeclared cells by the marginals, in which the last code of an attribute is that of such cells.
 
@@ -83,9 +85,11 @@ def measured_undeclared(
 def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
     """Return how many records have the last code of an attribute, by all tables with it; the first is its own marginal."""
     one_way, *larger = tables
-    last = [one_way.counts[-1:], *(m.counts.take(-1, m.attributes.index(place)) for m in larger)]
-    precision = np.array([1 / (cells.size * m.deviation**2) for cells, m in zip(last, tables, strict=True)])
-    sums = np.array([float(cells.sum()) for cells in last])
+    cells_of_larger = [table.counts.take(-1, table.attributes.index(place)) for table in larger]
+    last_cells = [one_way.counts[-1:], *cells_of_larger]
+    variances = [cells.size * table.deviation**2 for cells, table in zip(last_cells, tables, strict=True)]
+    precision = np.array([1 / variance for variance in variances])
+    sums = np.array([float(cells.sum()) for cells in last_cells])
     return _NoisyCount(
         count=round(float(sums @ precision / precision.sum())),
         sigma=float(precision.sum() ** -0.5),
@@ -144,12 +148,16 @@ def _applicable(
     noise = aggregates.noise[len(places) - 1]
     rows = dict(level.by_columns()).get(tuple(places), slice(0, 0))
     values = level.values[rows]
-    met = np.logical_and.reduce([np.isin(values[:, i], codes[place]) for i, place in enumerate(places)])
-    return int(level.counts[rows][met].sum()), float(met.sum()) * noise.deviation**2
+    applies = [np.isin(values[:, i], codes[place]) for i, place in enumerate(places)]
+    is_met = np.logical_and.reduce(applies)
+    records = int(level.counts[rows][is_met].sum())
+    return records, float(is_met.sum()) * noise.deviation**2
 
 
 def declared_compression(
-    configuration: Configuration, labels: Sequence[Sequence[str]], one_way: Sequence[Observation]
+    configuration: Configuration,
+    labels: Sequence[Sequence[str]],
+    one_way: Sequence[Observation],
 ) -> Compression:
     """Return which rare values are measured together, only among declared ones: no code of other cells is merged.
 
@@ -164,11 +172,14 @@ def declared_compression(
 
 
 def ignored_attributes(
-    estimated: Configuration, labels: Sequence[Sequence[str]], one_way: Sequence[Observation]
+    estimated: Configuration,
+    labels: Sequence[Sequence[str]],
+    one_way: Sequence[Observation],
 ) -> frozenset[int]:
     """Return the attributes whose tables have one code, the last, that the configuration of estimates does not have."""
     sizes = domain_sizes(estimated.attributes, labels)
-    return frozenset(place for place, measured in enumerate(one_way) if measured.counts.size > sizes[place])
+    tables = enumerate(one_way)
+    return frozenset(place for place, table in tables if table.counts.size > sizes[place])
 
 
 def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:

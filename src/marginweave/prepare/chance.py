@@ -45,7 +45,9 @@ class Chance:
 
 
 def chance_before_counting(
-    configuration: Configuration, labels: Sequence[Sequence[str]], bounds: Mapping[int, int]
+    configuration: Configuration,
+    labels: Sequence[Sequence[str]],
+    bounds: Mapping[int, int],
 ) -> Chance:
     """Return what chance decides before a table is counted; `bounds` are those of combinations of k-tuples by their length."""
     counted = configuration.with_undeclared(configuration.undeclared)
@@ -53,7 +55,8 @@ def chance_before_counting(
     imputed = {j for j, attribute in enumerate(attributes) if attribute.imputed}
     cut = {j for j, attribute in enumerate(attributes) if attribute.column in configuration.cut_sets}
     repaired = Repair(counted, labels).drawn(imputed | cut)
-    lengths = frozenset(length for length, bound in bounds.items() if configuration.is_cut(length, bound))
+    is_cut = configuration.is_cut
+    lengths = frozenset(length for length, bound in bounds.items() if is_cut(length, bound))
     rows = None if configuration.privacy.joins else configuration.privacy.counted_words
     return Chance(
         attributes=frozenset(range(len(attributes))) if rows else repaired,

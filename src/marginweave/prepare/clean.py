@@ -69,8 +69,10 @@ class CleanBlocks:
 
     def __iter__(self) -> Iterator[CleanBlock]:
         for packed in map(unpack_table, self.payloads):
-            added = {name: packed.column(name).to_numpy() for name in _ADDED if name in packed.column_names}
-            yield CleanBlock(packed.drop_columns(list(added)), added[_NUMBER], added.get(_ROWS_OF_UNIT))
+            names = [name for name in _ADDED if name in packed.column_names]
+            added = {name: packed.column(name).to_numpy() for name in names}
+            table = packed.drop_columns(names)
+            yield CleanBlock(table, added[_NUMBER], added.get(_ROWS_OF_UNIT))
 
 
 def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:

@@ -63,7 +63,8 @@ class EncodedBlocks:
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
-        shared: dict[str, Any] = json.loads(self.payloads[len(self.payloads) - 1])
+        last = self.payloads[len(self.payloads) - 1]
+        shared: dict[str, Any] = json.loads(last)
         return shared
 
     @cached_property
@@ -104,7 +105,8 @@ class EncodedBlocks:
         """Return all records at once, for steps that cannot work block by block."""
         codes_of_blocks = [table.codes for table in self]
         columns = zip(*codes_of_blocks, strict=True)
-        return EncodedTable(codes=tuple(np.concatenate(parts) for parts in columns), labels=self.labels)
+        codes = tuple(np.concatenate(parts) for parts in columns)
+        return EncodedTable(codes=codes, labels=self.labels)
 
 
 def pack_blocks(tables: Iterable[EncodedTable]) -> Iterator[bytes]:
@@ -155,7 +157,11 @@ def encode_table(
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
 
 
-def with_indicators(table: EncodedTable, clean: pa.Table, configuration: Configuration) -> EncodedTable:
+def with_indicators(
+    table: EncodedTable,
+    clean: pa.Table,
+    configuration: Configuration,
+) -> EncodedTable:
     """Return the table with one more code for each of `indicated_sets`: 1 where the record has an undeclared value, else 0.
 
     DP: 1-stable preprocessing.
@@ -164,7 +170,8 @@ def with_indicators(table: EncodedTable, clean: pa.Table, configuration: Configu
     for name in configuration.indicated_sets:
         column = configuration.columns[name]
         assert isinstance(column, SetColumn)
-        undeclared = SetValues(column, ()).undeclared(clean.column(name).combine_chunks())
+        cells = clean.column(name).combine_chunks()
+        undeclared = SetValues(column, ()).undeclared(cells)
         indicators.append(undeclared.astype(code_type(len(INDICATOR))))
     labels = (*table.labels, *([INDICATOR] * len(indicators)))
     return EncodedTable(codes=(*table.codes, *indicators), labels=labels)
@@ -189,7 +196,10 @@ def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[Any
 
 
 def column_codes(
-    clean: pa.Table, configuration: Configuration, name: str, words: CellWords | None
+    clean: pa.Table,
+    configuration: Configuration,
+    name: str,
+    words: CellWords | None,
 ) -> tuple[NDArray[np.integer], tuple[str, ...]]:
     """Return codes and labels of one column of a cleaned table, for `encode_table`. DP: 1-stable preprocessing."""
     kind = values_of(configuration.columns[name], ())

@@ -30,7 +30,11 @@ Streams = Callable[[str, Numbers], CellWords]
 """Returns the secret words of a purpose for the records of these numbers; words of different purposes are independent."""
 
 
-def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) -> Iterator[EncodedTable]:
+def encode_blocks(
+    clean: CleanBlocks,
+    configuration: Configuration,
+    key: bytes,
+) -> Iterator[EncodedTable]:
     """Return the encoded records, imputed and resized, in blocks over the same labels; `configuration` has its bounds.
 
     DP: stable as `configuration.stability` says.
@@ -144,7 +148,9 @@ def complete_blocks(
 
 
 def _repaired(
-    blocks: Iterable[tuple[EncodedTable, Numbers]], configuration: Configuration, streams: Streams
+    blocks: Iterable[tuple[EncodedTable, Numbers]],
+    configuration: Configuration,
+    streams: Streams,
 ) -> Iterator[EncodedTable]:
     repair: Repair | None = None
     for table, numbers in blocks:
@@ -153,7 +159,10 @@ def _repaired(
 
 
 def _weights(
-    configuration: Configuration, labels: Sequence[tuple[str, ...]], *, added: bool = False
+    configuration: Configuration,
+    labels: Sequence[tuple[str, ...]],
+    *,
+    added: bool = False,
 ) -> dict[int, tuple[float, ...]]:
     """Return the weight of every code of each imputed attribute; for records that are `added`, of all that need a value.
 
@@ -189,7 +198,10 @@ def _imputed(
 
 
 def _resized(
-    tables: Iterable[EncodedTable], numbers: Sequence[Numbers], configuration: Configuration, streams: Streams
+    tables: Iterable[EncodedTable],
+    numbers: Sequence[Numbers],
+    configuration: Configuration,
+    streams: Streams,
 ) -> Iterator[EncodedTable]:
     """Yield sampled records, then added ones: independent samples of every column, empty sets."""
     settings = configuration.resize
@@ -206,7 +218,8 @@ def _resized(
         start += table.records
     assert table is not None  # there is at least one block, if without records
     for first in range(len(rows), settings.records, configuration.block_rows):
-        added = np.arange(first, min(first + configuration.block_rows, settings.records)) - len(rows)
+        end = min(first + configuration.block_rows, settings.records)
+        added = np.arange(first, end) - len(rows)
         yield _added(table, added, configuration, streams)
 
 

@@ -86,7 +86,13 @@ class Repair:
                     "bins"
                 )
             attributes_in_order = tuple(j for j in order if j in part)
-            self._parts.append(_Part(attributes=attributes_in_order, masks=masks_of_part, boxes=boxes))
+            self._parts.append(
+                _Part(
+                    attributes=attributes_in_order,
+                    masks=masks_of_part,
+                    boxes=boxes,
+                )
+            )
 
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """Return the records after the map, with the `words` of the purpose. Private; DP: 1-stable, row by row."""
@@ -139,7 +145,8 @@ class Repair:
         assert part.boxes is not None
         first = np.ones(len(part.boxes), np.bool_)
         for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
-            if j in self._undeclared and not self._may_become_undeclared(j, np.flatnonzero(codes_of_attribute)).any():
+            becomes_undeclared = self._may_become_undeclared(j, np.flatnonzero(codes_of_attribute))
+            if j in self._undeclared and not becomes_undeclared.any():
                 first &= self._codes_of_boxes(part, j)[:, codes_of_attribute].any(axis=1)
         reached = [first]
         for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
@@ -158,10 +165,17 @@ class Repair:
                 return True
         return False
 
-    def _is_by_chance(self, j: int, codes: Integers, allowed: Flags) -> bool:
+    def _is_by_chance(
+        self,
+        j: int,
+        codes: Integers,
+        allowed: Flags,
+    ) -> bool:
         """Return whether the code in place of one of these depends on random words."""
         rows = np.tile(allowed, (len(codes), 1))
-        low, high = (self._chosen(j, codes, rows, np.full(len(codes), word)) for word in _EXTREMES)
+        low_word, high_word = (np.full(len(codes), word) for word in _EXTREMES)
+        low = self._chosen(j, codes, rows, low_word)
+        high = self._chosen(j, codes, rows, high_word)
         return not np.array_equal(low, high)
 
     def _repaired(
@@ -235,7 +249,9 @@ class Repair:
 
     def _possible_codes(self, part: _Part, tables: Mapping[tuple[int, ...], Flags]) -> dict[int, Flags]:
         """Return the codes of each attribute of a part that are allowed with some code of every other one."""
-        possible = {j: np.arange(self._sizes[j]) < self._values(j) for j in part.attributes}
+        possible: dict[int, Flags] = {}
+        for j in part.attributes:
+            possible[j] = np.arange(self._sizes[j]) < self._values(j)
 
         def count() -> int:
             return sum(int(codes.sum()) for codes in possible.values())
@@ -273,7 +289,8 @@ class Repair:
         if self._optional[j]:
             chosen = np.where(allowed[:, missing], missing, chosen)
         if j in self._ordered:
-            distance = np.where(allowed, np.abs(all_codes - codes[:, None]), 2 * size)
+            distance = np.abs(all_codes - codes[:, None])
+            distance = np.where(allowed, distance, 2 * size)
             if self._optional[j]:
                 distance[:, missing] += 2 * size
             is_value = (codes != missing) | (not self._optional[j])

@@ -39,7 +39,10 @@ _SUBJECT = " subject"
 
 
 def prepare_blocks(
-    raw: Iterable[pa.Table], configuration: Configuration, key: bytes, folder: Path
+    raw: Iterable[pa.Table],
+    configuration: Configuration,
+    key: bytes,
+    folder: Path,
 ) -> Iterator[CleanBlock]:
     """Yield clean rows of a raw table with the columns `source_names`: theta rows of a subject, or one joined record.
 
@@ -81,7 +84,11 @@ def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.T
 
 
 def _scatter(
-    raw: Iterable[pa.Table], configuration: Configuration, subject: SubjectUnit, key: bytes, shelves: Spill
+    raw: Iterable[pa.Table],
+    configuration: Configuration,
+    subject: SubjectUnit,
+    key: bytes,
+    shelves: Spill,
 ) -> list[int]:
     """Write every row that has a subject to the partition of its subject: number and digest, and for a join its cells.
 
@@ -120,7 +127,8 @@ def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tupl
     for partition in range(configuration.partitions):
         pieces += map(unpack_table, scattered.pieces(partition))
         is_last = partition + 1 == configuration.partitions
-        if not pieces or not (is_last or sum(p.num_rows for p in pieces) >= configuration.block_rows):
+        rows = sum(piece.num_rows for piece in pieces)
+        if not pieces or not (is_last or rows >= configuration.block_rows):
             continue
         table = compact_table(pa.concat_tables(pieces))
         pieces.clear()
@@ -170,7 +178,10 @@ def _join(
 
 
 def _gathered(
-    raw: Iterable[pa.Table], blocks: int, remaining: Spill, configuration: Configuration
+    raw: Iterable[pa.Table],
+    blocks: int,
+    remaining: Spill,
+    configuration: Configuration,
 ) -> Iterator[CleanBlock]:
     """Yield the joined records of each block of the source, in the order of their first rows."""
     first_block = next(iter(raw))
@@ -181,11 +192,16 @@ def _gathered(
         records = pa.concat_tables([empty, *pieces]).combine_chunks()
         order = np.argsort(records.column(_ROW).to_numpy())
         records = records.take(pa.array(order))
-        yield CleanBlock(records.select(list(configuration.names)), records.column(_ROW).to_numpy())
+        numbers = records.column(_ROW).to_numpy()
+        yield CleanBlock(records.select(list(configuration.names)), numbers)
 
 
 def subject_digests(
-    ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...], key: bytes, numbers: NDArray[np.int64]
+    ids: pa.Array,
+    unit: SubjectUnit,
+    missing: tuple[str, ...],
+    key: bytes,
+    numbers: NDArray[np.int64],
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     """Return a keyed digest of the subject of every row, shape (rows, 2), and which rows have a subject. Private.
 

@@ -124,8 +124,8 @@ FAULTS = (
     Fault(
         name="cells of a marginal in which nobody is get no noise",
         file="src/marginweave/measurements/marginals.py",
-        text="        yield Observation(attributes=clique, counts=noisy,",
-        instead="        noisy = np.where(counts > 0, noisy, 0)\n        yield Observation(attributes=clique, counts=noisy,",
+        text="        yield Observation(\n",
+        instead="        noisy = np.where(counts > 0, noisy, 0)\n        yield Observation(\n",
         killed_by=("tests/laws/test_marginals.py::test_the_noise_of_a_marginal_has_the_deviation_it_claims",),
     ),
     Fault(
