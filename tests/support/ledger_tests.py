@@ -89,7 +89,7 @@ class LedgerTests:
         """A key without its rows means lost history: `create` does not begin a fresh budget there."""
         make_ledger(place, account)
         self.lose_rows(place)
-        with pytest.raises(BudgetError, match=r"has no ledger beside it: restore"):
+        with pytest.raises(BudgetError, match=r"has no ledger next to it: restore"):
             Ledger.create(place)
         with pytest.raises(BudgetError, match=r"there is no ledger|it has lost its rows"):
             Ledger.open(place)

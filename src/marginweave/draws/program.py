@@ -44,5 +44,5 @@ def _folder_of(package: str) -> Path:
     """Return the folder of an installed package, or refuse a package that is not installed."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise StageError(f"the program is not installed whole: {package} is missing")
+        raise StageError(f"the program is not completely installed: {package} is missing")
     return Path(next(iter(spec.submodule_search_locations)))

@@ -39,7 +39,7 @@ def engine_for(location: LedgerLocation) -> Engine:
     return sqlite_engine(location) if isinstance(location, Path) else postgres_engine(location.url)
 
 
-def reserve_beside(location: LedgerLocation) -> Reserve | None:
+def reserve_for(location: LedgerLocation) -> Reserve | None:
     """Return the room reserved next to the file for the rows of a draw that was begun.
 
     None in PostgreSQL, whose server takes care of its disk.
@@ -135,7 +135,7 @@ def _begin_patiently(
     except FullDisk:  # there is no room for the two files: read without them, or give up the reserve
         if isinstance(location, Path) and not writing and not _log_bytes(location):
             return _begin(sqlite_engine(location, still=True), location, writing=False)
-        reserve = reserve_beside(location)
+        reserve = reserve_for(location)
         if reserve is None or not reserve.give_up():
             raise
     return _begin(engine, location, writing=writing)

@@ -187,7 +187,7 @@ def _lost_ledger_error(location: LedgerLocation) -> BudgetError:
         name = location.name
         alternative = "an empty folder"
     return BudgetError(
-        f"the key {key_file(location)} has no ledger beside it: restore {name} from its backup, or choose {alternative} for a "
+        f"the key {key_file(location)} has no ledger next to it: restore {name} from its backup, or choose {alternative} for a "
         "new ledger"
     )
 

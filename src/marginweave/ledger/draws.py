@@ -149,7 +149,7 @@ def check_lease(record: ReleaseRecord, lease: str | None) -> None:
     if record.lease is None:
         raise BudgetError(f"release {record.release} has no lease; an attempt takes one before it draws")
     if record.lease != lease:
-        raise BudgetError(f"another attempt has taken over release {record.release}; this one may not go on")
+        raise BudgetError(f"another attempt has taken over release {record.release}; this one must not continue")
 
 
 def _move(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Select, Table, bindparam, func, inser
 
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord
 from marginweave.base.errors import BudgetError, FullDisk, LostConnection
-from marginweave.ledger.connection import PAUSES, connected, reserve_beside
+from marginweave.ledger.connection import PAUSES, connected, reserve_for
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
@@ -288,7 +288,7 @@ def transaction(
         if ended is None:
             raise
         if isinstance(error, FullDisk):
-            reserve = reserve_beside(location)
+            reserve = reserve_for(location)
             if reserve is None or not reserve.give_up():
                 raise
         if ended.written:

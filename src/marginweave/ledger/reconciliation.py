@@ -88,12 +88,7 @@ def reconcile(session: Session, homes: Sequence[Path], other_homes: OtherHomes |
         _check_accounts(missing, view.accounts)
         additions = _Additions(moment=now(), releases=dict(view.releases))
         if missing or blind:
-            by_release: defaultdict[str, list[Row]] = defaultdict(list)  # oldest first
-            for row in missing:
-                by_release[str(row["release"])].append(row)
-            additions.adopt(chain.from_iterable(by_release.values()))
-            additions.charge_as_lost(blind)
-            additions.adopt(missing, ends=True)
+            additions.catch_up(missing, blind)
         everyone = bool(missing or blind or charging)
         concerned = [account for account in view.accounts.values() if everyone or account.frozen]
         for account in concerned if everyone or other_homes is not None else ():
@@ -136,6 +131,15 @@ class _Additions:
     rows: list[Event] = field(default_factory=list)
     adopted: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
+
+    def catch_up(self, missing: Sequence[Row], blind: Iterable[BlindRun]) -> None:
+        """Add the missing rows of draws, release by release, then lost draws, then the rows that follow the draws."""
+        by_release: defaultdict[str, list[Row]] = defaultdict(list)  # oldest first
+        for row in missing:
+            by_release[str(row["release"])].append(row)
+        self.adopt(chain.from_iterable(by_release.values()))
+        self.charge_as_lost(blind)
+        self.adopt(missing, ends=True)
 
     def adopt(self, rows: Iterable[Row], *, ends: bool = False) -> None:
         """Add the missing rows of draws; or, with `ends`, those that follow the draws: submitted, decided, published."""

@@ -63,7 +63,7 @@ class Replay:
         """Refuse an end in the middle of a reservation, or of the publication of a correction, by an AuditError."""
         if self._expected:
             names = ", ".join(sorted(self._expected))
-            raise AuditError(f"the ledger ends before release {self._reserving} is reserved whole: {names}")
+            raise AuditError(f"the ledger ends before release {self._reserving} is completely reserved: {names}")
         for record in self.releases.values():
             old = self.releases[record.supersedes] if record.supersedes and record.outputs else None
             if old is not None and old.superseded_by is None:

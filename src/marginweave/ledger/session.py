@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from marginweave.accounting.records import Event, ReleaseRecord
 from marginweave.base.errors import BudgetError
-from marginweave.ledger.connection import reserve_beside
+from marginweave.ledger.connection import reserve_for
 from marginweave.ledger.journal import Journal, transaction
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
@@ -64,7 +64,7 @@ class Session:
 
     def _set_room_aside(self, *, charging: bool) -> None:
         """Reserve room on the disks of ledger and run; if `charging`, refuse a disk without room."""
-        reserve = reserve_beside(self.location)
+        reserve = reserve_for(self.location)
         ledger_has_room = reserve is None or reserve.make()
         run_has_room = self.witness is None or self.witness.has_room()
         if charging and not (ledger_has_room and run_has_room):

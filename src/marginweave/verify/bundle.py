@@ -53,7 +53,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     rows = _lines(bundle / "ledger.jsonl")
     chain = _chain(_lines(bundle / "chain.jsonl"))
     anchor = json.loads((bundle / "anchor.json").read_bytes())
-    leads = len(chain) == anchor["seq"] and bool(chain) and chain[-1]["row_hash"] == anchor["hash"]
+    tip = (len(chain), chain[-1]["row_hash"]) if chain else None
+    leads = tip is not None and tip == (anchor["seq"], anchor["hash"])
     require(leads, "the chain of hashes does not lead from the first row to the anchor")
     for row in rows:
         _check_row(row, chain)
@@ -73,12 +74,12 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         sentences = _check_published(plan, release_rows, bundle, published)
         sentences.append(_check_account_file(rows, final_row, bundle, published))
     return [
-        f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
+        f"{len(rows)} rows of the ledger are unchanged and at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
         f"plan.json is what row {release_rows[0]['seq']} reserved: {len(plan['draws'])} draw(s), at the same costs",
         (
             f"privacy.json says what the rows say of its {len(statement['mechanisms'])} draw(s), and its epsilon follows from "
-            f"them; the rows do not tell {', '.join(NOT_IN_ROWS)}"
+            f"them; the rows do not determine {', '.join(NOT_IN_ROWS)}"
         ),
         *sentences,
     ]
@@ -102,7 +103,7 @@ def _check_published(
 ) -> list[str]:
     """Compare the released files with the row that published them, and the configuration of privacy.json with the plan's.
 
-    Without `published` privacy.json is the only released file. Returns what was checked, in sentences.
+    Without `published` only privacy.json is compared. Returns what was checked, in sentences.
     """
     (row,) = [row for row in release_rows if row["kind"] == "PUBLISHED"]
     outputs = row["body"]["outputs"]

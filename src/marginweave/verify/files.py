@@ -151,7 +151,9 @@ def _refuse_files_without_manifest(folder: RunFolder) -> None:
     """Refuse a run without a manifest that has draws or released files."""
     released = folder.release.is_dir() and any(folder.release.iterdir())
     if released or draw_files(folder):
-        raise AuditError(f"{folder.manifest_file} is missing: nobody can say whose files stand beside it")
+        raise AuditError(
+            f"{folder.manifest_file} is missing: nobody can say which release the files of the run belong to"
+        )
 
 
 def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit) -> int:

@@ -137,7 +137,7 @@ def verifier() -> bytes:
     for module in _VERIFIER:
         source = read_file(Path(str(module.__file__)))
         if source is None:
-            raise StageError("the program is not installed whole: its verifier is missing")
+            raise StageError("the program is not completely installed: its verifier is missing")
         parts.append(_OWN_IMPORTS.sub("", source.decode()))
     docstring, _, main_code = parts[0].partition(_FUTURE)
     imported_code = [part.partition(_FUTURE)[2] for part in parts[1:]]

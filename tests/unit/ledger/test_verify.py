@@ -210,7 +210,7 @@ def test_a_reservation_cut_in_half_is_found(booked, audit, location, reserve) ->
     """A release without all rows of its plan is no state that a ledger can be in."""
     reserve("third", plan=small_plan(("count", "level-1"), cost=gaussian(0.001), epsilon=0.2))
     change(location, f"DELETE FROM events WHERE seq = {booked.verify()}")
-    with pytest.raises(AuditError, match="ends before release third is reserved whole: level-1"):
+    with pytest.raises(AuditError, match="ends before release third is completely reserved: level-1"):
         audit()
 
 
