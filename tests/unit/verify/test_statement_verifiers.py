@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import hashlib
 import json
@@ -367,3 +368,11 @@ def test_the_verifier_is_one_program_of_its_own() -> None:
     assert "from marginweave" not in source
     definitions = [line.split("(")[0] for line in source.splitlines() if line.startswith(("def ", "class "))]
     assert len(definitions) == len(set(definitions)) > 20
+
+
+def test_the_verifier_needs_no_more_than_python_3_9() -> None:
+    """Its syntax is that of Python 3.9, and `strict`, which zip takes from 3.10 on, is not used."""
+    tree = ast.parse(verifier(), feature_version=(3, 9))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    keywords = {keyword.arg for call in calls for keyword in call.keywords}
+    assert "strict" not in keywords
