@@ -95,13 +95,15 @@ class ColumnValues(ABC, Generic[Kind]):
         texts, positions = distinct_texts(values)
         matcher = ValueMatcher(self.missing)
         trimmed = [text.strip() for text in texts.to_pylist()]
-        missing = np.array([matcher.index(text) >= 0 for text in trimmed], np.bool_)
+        is_missing = [matcher.index(text) >= 0 for text in trimmed]
+        missing = np.array(is_missing, np.bool_)
         unread = ~(missing | self._accepted(trimmed))
         return Judged.of_texts(texts, positions, missing, unread)
 
     def _accepted(self, texts: Sequence[str]) -> Flags:
         """Return which trimmed texts are values of the column, missing or not."""
-        return np.array([self.column.accepts(text) for text in texts], np.bool_)
+        accepted = [self.column.accepts(text) for text in texts]
+        return np.array(accepted, np.bool_)
 
     @abstractmethod
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
@@ -136,7 +138,8 @@ class ColumnValues(ABC, Generic[Kind]):
             return self.spelled(values).cast(pa.string()).cast(cell)
         ends = self._ends(labels)
         try:
-            codes = self.encode(self.clean(self._cells(ends, cell)), None)
+            cleaned = self.clean(self._cells(ends, cell))
+            codes = self.encode(cleaned, None)
         except pa.ArrowException:
             return values
         is_exact = np.array_equal(codes, self.encode(self.clean(ends), None))

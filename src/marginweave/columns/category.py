@@ -68,7 +68,8 @@ class CategoryValues(ColumnValues[Kind]):
         uniform: Uniform,  # noqa: ARG002 - no draw
     ) -> pa.Array:
         """Return the label of each code."""
-        indices = pa.array(codes.astype(np.int32), mask=codes == len(labels))
+        is_missing = codes == len(labels)
+        indices = pa.array(codes.astype(np.int32), mask=is_missing)
         return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
 
     def declare(self, values: pa.Array) -> pa.Array:
@@ -112,7 +113,8 @@ class BooleanValues(CategoryValues[BooleanColumn]):
     def spelled(self, values: pa.Array) -> pa.Array:
         """Return the first of the declared texts of each value."""
         column = self.column
-        if not pa.types.is_boolean(values.type) or not (column.true_values or column.false_values):
+        has_texts = bool(column.true_values or column.false_values)
+        if not pa.types.is_boolean(values.type) or not has_texts:
             return values
         true_text = (column.true_values or TRUE_VALUES)[0]
         false_text = (column.false_values or FALSE_VALUES)[0]
@@ -336,6 +338,7 @@ def lowest_words(
     order = np.lexsort((words, owners))
     ordered = owners[order]
     is_low = np.empty(len(order), np.bool_)
+    # entries are ordered by owner: their rank is their place after the owner's first
     is_low[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most
     return is_low
 
@@ -346,7 +349,8 @@ def list_array(
     labels: Sequence[str],
 ) -> pa.ListArray:
     """Return cells of `lengths` consecutive `codes` each, over a dictionary of `labels`; an empty cell is null."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    ends = np.cumsum(lengths)
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
     indices = pa.array(codes.astype(np.int32))
     values = pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
     is_empty = pa.array(lengths == 0)

@@ -65,7 +65,8 @@ def _determined(
     distinct, positions = distinct_texts(values_of(source, ()).declare(by))
     places = [matcher.index(text) for text in distinct.to_pylist()]
     mapped = [mapped_texts[i] if i >= 0 else rule.default for i in places]
-    mapped_cells = pa.array(mapped, pa.string()).take(pa.array(positions))
+    distinct_mapped = pa.array(mapped, pa.string())
+    mapped_cells = distinct_mapped.take(pa.array(positions))
     texts = pc.if_else(by.is_valid(), mapped_cells, None)
     return values_of(columns[rule.column], ()).clean(texts)
 

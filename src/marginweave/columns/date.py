@@ -48,7 +48,8 @@ class DateValues(ColumnValues[DateColumn]):
             seconds = parsed[positions]
             absent = unknown[positions]
         units = seconds // column.seconds
-        bounded = np.clip(units, column.edges[0], column.edges[-1] - 1)
+        last = column.edges[-1] - 1
+        bounded = np.clip(units, column.edges[0], last)
         return self._array(bounded, absent)
 
     def judge(self, values: pa.Array) -> Judged:
@@ -60,7 +61,8 @@ class DateValues(ColumnValues[DateColumn]):
             missing = self._coded(seconds) & ~gaps | (gaps & has_code)
             unread = gaps & ~missing
             beyond = self._beyond(seconds, missing | gaps)
-            return Judged(values, np.ones(len(values), np.int64), missing, unread, beyond)
+            one_cell_each = np.ones(len(values), np.int64)
+            return Judged(values, one_cell_each, missing, unread, beyond)
         distinct, positions = distinct_texts(values)
         seconds, unknown = _parse(distinct, self.column.format, self.missing)
         missing = np.zeros(len(distinct), np.bool_)
@@ -79,7 +81,8 @@ class DateValues(ColumnValues[DateColumn]):
     def _beyond(self, seconds: Integers, absent: Flags) -> Flags:
         units = seconds // self.column.seconds
         edges = self.column.edges
-        return ~absent & ((units < edges[0]) | (units >= edges[-1]))
+        is_outside = (units < edges[0]) | (units >= edges[-1])
+        return ~absent & is_outside
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """Return the bin of each date, or its weekday."""
@@ -129,7 +132,9 @@ class DateValues(ColumnValues[DateColumn]):
 
     def spelled(self, values: pa.Array) -> pa.Array:
         """Return texts in the format of the column, or in ISO 8601."""
-        return values if pa.types.is_string(values.type) else self.declare(self.clean(values))
+        if pa.types.is_string(values.type):
+            return values
+        return self.declare(self.clean(values))
 
     def _units(self, values: pa.Array) -> pa.Array:
         kind = pa.int32() if self.column.type == "date" else pa.int64()
@@ -137,7 +142,8 @@ class DateValues(ColumnValues[DateColumn]):
 
     def _array(self, units: Floats | Integers, missing: Flags) -> pa.Array:
         width = np.int32 if self.column.type == "date" else np.int64
-        return pa.array(units.astype(width), mask=missing).cast(self.clean_type)
+        integers = pa.array(units.astype(width), mask=missing)
+        return integers.cast(self.clean_type)
 
     def _drawn(
         self,
@@ -188,8 +194,9 @@ def _parse(
     if format_ is None:
         texts = pc.utf8_trim_whitespace(distinct)
         seconds, absent = _parse_iso(texts)
-        missing_texts = pa.array([text.strip() for text in missing], pa.string())
-        return seconds, absent | pc.is_in(texts, value_set=missing_texts).to_numpy(zero_copy_only=False)
+        trimmed_missing = [text.strip() for text in missing]
+        is_missing = pc.is_in(texts, value_set=pa.array(trimmed_missing, pa.string()))
+        return seconds, absent | is_missing.to_numpy(zero_copy_only=False)
     matcher = ValueMatcher(missing)
     trimmed = [text.strip() for text in distinct.to_pylist()]
     moments = [None if matcher.index(text) >= 0 else parse_instant(text, format_) for text in trimmed]
@@ -209,7 +216,8 @@ def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
     wrong = (year < 1) | (month < 1) | (month > 12)
     wrong |= (day < 1) | (day > days_of_month)
     wrong |= (hour > 23) | (minute > 59) | (second > 59)
-    return (first_day + day - 1) * DAY + hour * 3600 + minute * 60 + second, unmatched | wrong
+    seconds = (first_day + day - 1) * DAY + hour * 3600 + minute * 60 + second
+    return seconds, unmatched | wrong
 
 
 def _first_day(months: Integers) -> Integers:

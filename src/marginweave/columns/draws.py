@@ -90,7 +90,8 @@ def draw_among(
     last = last.astype(np.float64)
     if shape == "midpoint":
         nearest = np.clip(middle[owner], first, last)
-        order = np.lexsort((np.abs(nearest - middle[owner]), owner))
+        distance = np.abs(nearest - middle[owner])
+        order = np.lexsort((distance, owner))
         point: Floats = nearest[order[start]][codes]
         return point
     weight = last - first + 1

@@ -29,7 +29,8 @@ def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
     """Return which trimmed texts keep a rule about texts or their parts; `test` is called once for equal parts."""
     if rule.separator is None:
         assert rule.test is not None
-        return np.array([rule.test(text) for text in texts], np.bool_)
+        passes = [rule.test(text) for text in texts]
+        return np.array(passes, np.bool_)
     cells = pc.split_pattern(pa.array(texts, pa.string()), rule.separator)
     lengths = cells.value_lengths().to_numpy(zero_copy_only=False)
     owners = np.repeat(np.arange(len(texts)), lengths)

@@ -50,9 +50,11 @@ class NumberValues(ColumnValues[NumberColumn]):
             # A number that is rounded to a code is no code and keeps its decimals. A number that is clamped to a code remains
             # inside by the smallest step.
             unrounded = np.clip(array, *self.column.clamp)
-            bounded = np.where(np.isin(bounded, self.column.special), unrounded, bounded)
+            is_code = np.isin(bounded, self.column.special)
+            bounded = np.where(is_code, unrounded, bounded)
             inside = np.nextafter(bounded, np.mean(self.column.clamp))
-            bounded = np.where(np.isin(bounded, self.column.special), inside, bounded)
+            is_code = np.isin(bounded, self.column.special)
+            bounded = np.where(is_code, inside, bounded)
         numbers = np.where(special, array, bounded)
         return pa.array(numbers, mask=np.isnan(array))
 
@@ -108,7 +110,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         if not len(special):
             return codes
         bins = len(edges) - 1
-        place = np.minimum(np.searchsorted(special, points), len(special) - 1)
+        place = np.searchsorted(special, points)
+        place = np.minimum(place, len(special) - 1)
         codes = np.where(special[place] == points, bins + place, codes)
         return np.where(nulls(values), bins + len(special), codes)
 
@@ -172,9 +175,10 @@ class NumberValues(ColumnValues[NumberColumn]):
         single = cells.to_numpy(zero_copy_only=False)
         bins = self.encode(values.cast(pa.float64()), None)
         moved = self.encode(cells.cast(pa.float64()), None) != bins
-        toward = np.where(single < numbers, np.inf, -np.inf).astype(np.float32)
-        inside = np.nextafter(single, toward)
-        return pa.array(np.where(moved, inside, single), mask=nulls(values))
+        toward = np.where(single < numbers, np.inf, -np.inf)
+        inside = np.nextafter(single, toward.astype(np.float32))
+        closest = np.where(moved, inside, single)
+        return pa.array(closest, mask=nulls(values))
 
     def spelled(self, values: pa.Array) -> pa.Array:
         """Return numbers with as many decimals as are declared."""
@@ -189,8 +193,10 @@ def _parse(values: pa.Array, missing: Sequence[str]) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         return _parse(values.dictionary, missing).take(values.indices)
     texts = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
-    is_number = pc.and_not(pc.match_substring_regex(texts, _NUMBER), _among(texts, missing))
-    return pc.cast(pc.if_else(is_number, texts, None), pa.float64())
+    is_numeric = pc.match_substring_regex(texts, _NUMBER)
+    is_number = pc.and_not(is_numeric, _among(texts, missing))
+    numbers = pc.if_else(is_number, texts, None)
+    return pc.cast(numbers, pa.float64())
 
 
 def _among(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
@@ -200,4 +206,5 @@ def _among(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    is_whole = pa.types.is_integer(kind)
+    return bool(is_whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

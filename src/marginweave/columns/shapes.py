@@ -43,7 +43,8 @@ def number_shape(
         edges = np.asarray(draw.edges) / unit
         below = np.concatenate([[0.0], np.cumsum(draw.weights)])
         return BelowCurve(edges=edges, below=below)
-    if draw == "uniform" or (draw == "smooth" and (counts is None or not counts.any())):
+    has_counts = counts is not None and counts.any()
+    if draw == "uniform" or (draw == "smooth" and not has_counts):
         return None
     if draw == "log-uniform":
         return log_uniform(column.edges, column.zero, unit)
@@ -74,9 +75,13 @@ def smooth(
     below = np.concatenate([[0.0], np.cumsum(counts)])
 
     def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
-        abscissa = np.sign(place) * np.log1p(np.abs(place) / scale) if scale else place
+        abscissa = place
+        if scale:
+            abscissa = np.sign(place) * np.log1p(np.abs(place) / scale)
         fine = _pieces(abscissa)
-        x = np.sign(fine) * np.expm1(np.abs(fine)) * scale if scale else fine
+        x = fine
+        if scale:
+            x = np.sign(fine) * np.expm1(np.abs(fine)) * scale
         interpolated = PchipInterpolator(abscissa, under)(fine)
         y = np.clip(interpolated, under[0], under[-1])
         return x, np.maximum.accumulate(y)

@@ -70,7 +70,8 @@ def _flags(
     flags = np.ones((len(boxes), offsets[-1]), np.bool_)
     for row, box in zip(flags, boxes, strict=True):
         for a, codes in kinds.items():
-            row[offsets[a] : offsets[a + 1]] = np.isin(codes, box[a])
+            columns = slice(offsets[a], offsets[a + 1])
+            row[columns] = np.isin(codes, box[a])
     return flags
 
 
@@ -110,7 +111,8 @@ def _shrunk(box: Box, tables: Sequence[Table]) -> Box | None:
                 shrunk[a] = shrunk[a][is_allowed]
                 if not len(shrunk[a]):
                     return None
-        if all(len(shrunk[a]) == number for a, number in before.items()):
+        after = {a: len(codes) for a, codes in shrunk.items()}
+        if after == before:
             return shrunk
 
 

@@ -36,8 +36,8 @@ class Level:
         """Yield each set of columns with the slice of its rows, in canonical order."""
         if not len(self):
             return
-        change = np.any(self.columns[1:] != self.columns[:-1], axis=1)
-        changes = np.flatnonzero(change) + 1
+        differs = self.columns[1:] != self.columns[:-1]
+        changes = np.flatnonzero(np.any(differs, axis=1)) + 1
         for start, stop in pairwise([0, *changes.tolist(), len(self)]):
             yield tuple(self.columns[start].tolist()), slice(start, stop)
 
@@ -61,7 +61,8 @@ class Level:
         values = [np.zeros((0, length), np.int64)]
         counts = [np.zeros(0, np.int64)]
         for names, rows, numbers in parts:
-            columns.append(np.broadcast_to(np.array(names, np.int64), rows.shape))
+            row = np.array(names, np.int64)
+            columns.append(np.broadcast_to(row, rows.shape))
             values.append(rows)
             counts.append(numbers)
         return cls(

@@ -53,7 +53,8 @@ class Mask:
     def forbidden(self, codes: Sequence[NDArray[np.integer]]) -> Iterator[tuple[int, ...]]:
         """Return the combinations of these codes of each attribute that no record has."""
         places = zip(codes, np.nonzero(~self.table(codes)), strict=True)
-        return zip(*(attribute_codes[place].tolist() for attribute_codes, place in places), strict=True)
+        columns = [attribute_codes[place].tolist() for attribute_codes, place in places]
+        return zip(*columns, strict=True)
 
     def allow(self, codes: Sequence[Any]) -> NDArray[np.bool_]:
         """Return whether a record may have these codes, an array of each attribute or one code for all."""
@@ -130,8 +131,11 @@ class NeverTogether:
     def over(self, codes: Sequence[NDArray[np.integer]]) -> NeverTogether:
         """Return it over some codes of each attribute, as `Mask.over` does; its codes must be among them."""
         places = zip(codes, self.codes, strict=True)
-        new_codes = tuple(int(np.flatnonzero(old == never)[0]) for old, never in places)
-        return replace(self, codes=new_codes, sizes=tuple(map(len, codes)))
+        new_codes = []
+        for old, never in places:
+            place = np.flatnonzero(old == never)[0]
+            new_codes.append(int(place))
+        return replace(self, codes=tuple(new_codes), sizes=tuple(map(len, codes)))
 
 
 StructuralZeros = Mask | NeverTogether
@@ -139,7 +143,8 @@ StructuralZeros = Mask | NeverTogether
 
 def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
     """Raise InputError unless `attributes` increase and are as many as the axes of `shape`."""
-    if list(attributes) != sorted(set(attributes)) or min(attributes, default=0) < 0:
+    increasing = sorted(set(attributes))
+    if list(attributes) != increasing or min(attributes, default=0) < 0:
         raise InputError(f"attributes {attributes} must be increasing column numbers")
     if len(shape) != len(attributes):
         raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")

@@ -15,7 +15,8 @@ def share_ends(
 
     Where there may be no records every share is possible.
     """
-    low, high = ratio_ends(min(max(count, 0.0), records), half, records, half_of_records)
+    bounded = min(max(count, 0.0), records)
+    low, high = ratio_ends(bounded, half, records, half_of_records)
     return min(low, 1.0), min(high, 1.0)
 
 

@@ -242,7 +242,8 @@ def rule_masks(
     masks: list[StructuralZeros] = []
     for box in map(sorted, forbidden_codes(forbidden, labels)):
         clique = tuple(a for a, _ in box)
-        if len(clique) > _LISTED and all(len(codes) == 1 for _, codes in box):
+        is_single = all(len(codes) == 1 for _, codes in box)
+        if len(clique) > _LISTED and is_single:
             single_codes = tuple(code for _, (code,) in box)
             clique_sizes = tuple(sizes[a] for a in clique)
             masks.append(NeverTogether(attributes=clique, codes=single_codes, sizes=clique_sizes))
@@ -277,8 +278,9 @@ def _kinds(size: int, boxes: Iterable[Sequence[int]]) -> Integers:
     for number, codes in enumerate(boxes):
         for code in codes:
             inside[code].append(number)
-    numbers: defaultdict[tuple[int, ...], int] = defaultdict(lambda: len(numbers))
-    return np.array([numbers[tuple(lists)] for lists in inside], np.int64)
+    numbers: dict[tuple[int, ...], int] = {}
+    kinds = [numbers.setdefault(tuple(lists), len(numbers)) for lists in inside]
+    return np.array(kinds, np.int64)
 
 
 def broken_records(codes: Sequence[Codes], masks: Sequence[StructuralZeros]) -> Flags:

@@ -228,7 +228,8 @@ def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:
     """Return the same cells over dictionaries of `labels`, which have all values of the table's dictionaries."""
     for name, values in labels.items():
         place = clean.column_names.index(name)
-        cells = _with_dictionary(clean.column(name), pa.array(values, pa.string()))
+        dictionary = pa.array(values, pa.string())
+        cells = _with_dictionary(clean.column(name), dictionary)
         clean = clean.set_column(place, name, cells)
     return clean
 
@@ -238,7 +239,8 @@ def _with_dictionary(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
     if not pa.types.is_list(cells.type):
         return _replace_dictionary(cells, labels)
     lengths = cells.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    ends = np.cumsum(lengths)
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
     flat = _replace_dictionary(cells.flatten(), labels)
     return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=cells.is_null())
 

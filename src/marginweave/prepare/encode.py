@@ -49,7 +49,11 @@ def encode_blocks(
         return coding.with_indicators(codes, table, configuration), block.numbers
 
     labels = coding.encoded_labels((block.table for block in clean), configuration)
-    return complete_blocks(map(encoded, clean), lambda: [block.numbers for block in clean], configuration, streams)
+
+    def numbers() -> list[Numbers]:
+        return [block.numbers for block in clean]
+
+    return complete_blocks(map(encoded, clean), numbers, configuration, streams)
 
 
 def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:
@@ -65,7 +69,8 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
     if isinstance(impute, WeightedImputation):
         weights = dict.fromkeys(labels, 0.0)
         for text, weight in impute.weights.items():
-            weights[text if column.private else column.labels[column.code_of(text)]] += weight
+            label = text if column.private else column.labels[column.code_of(text)]
+            weights[label] += weight
         return tuple(weights[label] for label in labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
         # Phi at the edges of the bins, 0 and 1 at the outermost
@@ -193,7 +198,8 @@ def _imputed(
         words = streams(f"impute {configuration.attributes[j].name}", numbers)
         drawn = imputed_codes(weights, words.words_of(np.arange(table.records)))
         is_missing = codes[j] == table.sizes[j]
-        codes[j] = np.where(is_missing, drawn, codes[j]).astype(codes[j].dtype)
+        complete = np.where(is_missing, drawn, codes[j])
+        codes[j] = complete.astype(codes[j].dtype)
     return replace(table, codes=tuple(codes))
 
 
@@ -240,7 +246,8 @@ def _added(
         words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
         return imputed_codes(weights[j], words).astype(kind)
 
-    sampled = tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes))
+    attributes = enumerate(configuration.attributes)
+    sampled = tuple(codes(j, attribute) for j, attribute in attributes)
     indicators = (np.zeros(len(added), np.uint8) for _ in configuration.indicated_sets)
     records = replace(table, codes=(*sampled, *indicators))
     repair = Repair(configuration, table.labels[: len(configuration.attributes)])

@@ -104,8 +104,8 @@ class Repair:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
                 repair = self._put_in_order if part.boxes is None else self._repaired
-                rows = np.stack([codes[j][broken] for j in part.attributes], axis=1)
-                repaired = repair(rows, part, broken, words)
+                columns = [codes[j][broken] for j in part.attributes]
+                repaired = repair(np.stack(columns, axis=1), part, broken, words)
                 for j, code in zip(part.attributes, repaired.T, strict=True):
                     codes[j] = codes[j].copy()
                     codes[j][broken] = code
@@ -147,7 +147,8 @@ class Repair:
         for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
             becomes_undeclared = self._may_become_undeclared(j, np.flatnonzero(codes_of_attribute))
             if j in self._undeclared and not becomes_undeclared.any():
-                first &= self._codes_of_boxes(part, j)[:, codes_of_attribute].any(axis=1)
+                has_code = self._codes_of_boxes(part, j)
+                first &= has_code[:, codes_of_attribute].any(axis=1)
         reached = [first]
         for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
             codes_of_boxes = self._codes_of_boxes(part, j)
@@ -205,14 +206,16 @@ class Repair:
                 if len(dead):
                     boxes_with_code = alive[dead].astype(np.float32) @ has_code.astype(np.float32)
                     allowed = np.asarray(boxes_with_code > 0)
-                    column[dead] = self._chosen(j, column[dead], allowed, words.words_of(block_rows[dead], j))
+                    words_of_dead = words.words_of(block_rows[dead], j)
+                    column[dead] = self._chosen(j, column[dead], allowed, words_of_dead)
                 alive &= has_code[:, column].T
         return repaired
 
     def _codes_of_boxes(self, part: _Part, j: int) -> Flags:
         """Return which codes of an attribute each box has; shape (boxes, codes)."""
         assert part.boxes is not None
-        flags: Flags = part.boxes[:, self._offsets[j] : self._offsets[j + 1]]
+        columns = slice(self._offsets[j], self._offsets[j + 1])
+        flags: Flags = part.boxes[:, columns]
         return flags
 
     def _put_in_order(
@@ -267,7 +270,8 @@ class Repair:
 
     def _may_become_undeclared(self, j: int, codes: Integers) -> Flags:
         """Return which of these codes are missing, and become undeclared where a rule wants a value."""
-        return np.asarray((codes == self._missing[j]) & (j in self._has_both_gaps))
+        is_missing = codes == self._missing[j]
+        return np.asarray(is_missing & (j in self._has_both_gaps))
 
     def _values(self, j: int) -> int:
         """Return how many codes of an attribute, the first ones, a cell can get: all except the code of undeclared cells."""

@@ -104,12 +104,14 @@ def _scatter(
         buffers = [None, pa.py_buffer(digests)]
         owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), buffers)
         cells = table.select(list(configuration.raw_names) if subject.join else [])
-        cells = cells.append_column(_ROW, pa.array(numbers)).append_column(_SUBJECT, owners)
+        cells = cells.append_column(_ROW, pa.array(numbers))
+        cells = cells.append_column(_SUBJECT, owners)
         cells = plain_table(cells)  # so that the piece of a partition is a slice, without a separate dictionary
         partition_of_digest = digests[:, 0] % np.uint64(configuration.partitions)
         partition = np.where(has_subject, partition_of_digest, configuration.partitions)
         order = np.argsort(partition, kind="stable")
-        edges = np.searchsorted(partition[order], np.arange(configuration.partitions + 1))
+        partitions = np.arange(configuration.partitions + 1)
+        edges = np.searchsorted(partition[order], partitions)
         cells = cells.take(pa.array(order))
         for shelf, (first, last) in enumerate(pairwise(edges.tolist())):
             if last > first:

@@ -97,8 +97,8 @@ FAULTS = (
     Fault(
         name="values that a rule tells apart are one kind",
         file="src/marginweave/domain/zeros.py",
-        text="numbers[tuple(lists)] for lists in inside",
-        instead="numbers[tuple(lists[:1])] for lists in inside",
+        text="numbers.setdefault(tuple(lists), len(numbers)) for lists in inside",
+        instead="numbers.setdefault(tuple(lists[:1]), len(numbers)) for lists in inside",
         killed_by=(
             "tests/laws/test_rules_between_columns.py::test_values_that_only_some_rules_tell_apart_are_told_apart",
         ),

@@ -12,8 +12,8 @@ FAULTS = (
     Fault(
         name="what a record that breaks a rule becomes depends on the others that break one",
         file="src/marginweave/prepare/repair.py",
-        text="column[dead], allowed, words.words_of(block_rows[dead], j)",
-        instead="column[dead], allowed, words.words_of(np.arange(len(dead)), j)",
+        text="words.words_of(block_rows[dead], j)\n                    column[dead]",
+        instead="words.words_of(np.arange(len(dead)), j)\n                    column[dead]",
         killed_by=(_ITSELF, _NEIGHBOR),
     ),
     Fault(
