@@ -1,4 +1,4 @@
-"""The contract of the clean table."""
+"""Makes the contract of the clean table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a contract of a stage is: a pandera schema of the names, types and rules of a table's columns.
+"""Defines contracts of stages: pandera schemas of the names, types and rules of a table's columns.
 
-A table becomes a frame of the same Arrow arrays in one place, `arrow_frame`. A check answers for a column as a whole, so that
-no failure case of pandera holds a value. Names and types are judged without rows: where one is wrong, no cell is looked at.
+Only `arrow_frame` makes a frame of a table, with the same Arrow arrays. A check answers for all cells of a column at once, so
+that no failure case of pandera has a value. Names and types are checked without rows: where one is wrong, no cell is read.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def arrow_frame(table: pyarrow.Table) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Contract:
-    """What tables of a stage keep; `error` is what a table that breaks it raises."""
+    """Names, types and rules that tables of a stage must have; a table that breaks them raises `error`."""
 
     stage: str
     schema: pa.DataFrameSchema
     error: type[MarginweaveError] = StageError
-    _known: set[pyarrow.Schema] = field(default_factory=set, init=False, repr=False, compare=False)
-    """Names and types that were found to keep it: blocks of one table have the same."""
+    _accepted: set[pyarrow.Schema] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Names and types that were checked and are right: blocks of one table have the same."""
 
     @classmethod
     def of(cls, stage: str, columns: Mapping[str, pa.Column], error: type[MarginweaveError] = StageError) -> Contract:
@@ -53,11 +53,12 @@ class Contract:
         self.refuse(self.broken(table))
 
     def broken(self, table: pyarrow.Table) -> set[tuple[str, str]]:
-        """Return column and name of every rule that a table breaks; of a table in blocks, each block has its own."""
-        if table.schema not in self._known:
-            if broken := _broken(self._of_types, table.slice(0, 0)):
+        """Return column and name of every rule that a table, or a block of one, breaks."""
+        if table.schema not in self._accepted:
+            broken = _broken(self._of_types, table.slice(0, 0))
+            if broken:
                 return broken
-            self._known.add(table.schema)
+            self._accepted.add(table.schema)
         return _broken(self._of_cells, table.select(list(self._of_cells.columns)))
 
     def refuse(self, broken: Set[tuple[str, str]]) -> None:
@@ -66,18 +67,19 @@ class Contract:
 
     @cached_property
     def _of_types(self) -> pa.DataFrameSchema:
-        """The names and types alone."""
+        """Schema of the names and types alone."""
         import pandera.pandas as pa
 
-        return _exactly({name: pa.Column(column.dtype) for name, column in self.schema.columns.items()})
+        columns = {name: pa.Column(column.dtype) for name, column in self.schema.columns.items()}
+        return _exactly(columns)
 
     @cached_property
     def _of_cells(self) -> pa.DataFrameSchema:
-        """The columns in which a cell can break a rule."""
+        """Schema of the columns in which a cell can break a rule."""
         import pandera.pandas as pa
 
-        columns = {name: column for name, column in self.schema.columns.items() if column.checks or not column.nullable}
-        return pa.DataFrameSchema(columns)
+        columns = self.schema.columns.items()
+        return pa.DataFrameSchema({name: column for name, column in columns if column.checks or not column.nullable})
 
 
 def column_contract(kind: pyarrow.DataType, rules: Iterable[Rule], *, nullable: bool) -> pa.Column:
@@ -90,7 +92,7 @@ def column_contract(kind: pyarrow.DataType, rules: Iterable[Rule], *, nullable: 
 
 
 def whole_column(name: str, holds: Callable[[pyarrow.Array], bool]) -> pa.Check:
-    """Return a check that is asked once about all cells of a column, nulls included."""
+    """Return a check that is called once with all cells of a column, nulls included."""
     import pandera.pandas as pa
 
     return pa.Check(lambda series: holds(_cells(series)), name=name, ignore_na=False)
@@ -118,7 +120,9 @@ def _cells(series: pd.Series[Any]) -> pyarrow.Array:
 
 
 def _rule(error: Any) -> tuple[str, str]:
+    """Return the column and the name of the rule of a schema error."""
     column = getattr(error.schema, "name", None) or "table"
     check = getattr(error, "check", None)
-    rule = str(getattr(check, "name", None) or getattr(error.reason_code, "name", "contract")).lower()
+    name = getattr(check, "name", None) or getattr(error.reason_code, "name", "contract")
+    rule = str(name).lower()
     return str(column), RULE_TYPE if rule == "wrong_datatype" else rule

@@ -1,4 +1,4 @@
-"""Hook for Great Expectations: a suite file on the raw input or on the synthetic output, pass or fail and nothing else."""
+"""Runs suites of Great Expectations on the raw input or on the synthetic output: pass or fail and nothing else."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ class Suite:
     """A suite of expectations that is run on tables, one after the other; raises InputError as `read_suite`."""
 
     def __init__(self, path: Path, *, raw_input: bool) -> None:
-        self._path, self._raw_input = path, raw_input
+        self._path = path
+        self._raw_input = raw_input
         self._expectations = read_suite(path, raw_input=raw_input)
 
     def broken(self, table: pa.Table) -> list[str]:
-        """What does not hold, each as its column and type: it is run with BOOLEAN_ONLY results, and all else is dropped.
+        """Return the expectations that a table breaks, each as its column and type.
+
+        The suite is run with BOOLEAN_ONLY results, and everything else is dropped.
 
         Raises:
             InputError: Great Expectations cannot run it on this table.
@@ -43,13 +46,18 @@ class Suite:
         raise InputError(f"expectation suite ({self._path}) cannot be run by Great Expectations ({fault})")
 
     def _frame(self, table: pa.Table) -> pd.DataFrame:
-        """Cells of the source as they are; records as pandas reads them from a file, which expectations of a type rely on."""
-        frame: pd.DataFrame = arrow_frame(plain_table(table)) if self._raw_input else table.to_pandas()
+        """Return a frame of the cells of the source as they are, or of records as pandas reads them from a file.
+
+        Expectations of a type rely on pandas' types.
+        """
+        if self._raw_input:
+            return arrow_frame(plain_table(table))
+        frame: pd.DataFrame = table.to_pandas()
         return frame
 
     @cached_property
     def _prepared(self) -> tuple[Any, Any]:
-        """Where a frame is put, and the expectations as Great Expectations has them."""
+        """Batch definition that takes a frame, and the expectations as objects of Great Expectations."""
         import great_expectations as gx  # 3 to 6 s
         from great_expectations.core.expectation_suite import ExpectationSuite
         from great_expectations.data_context.types.base import (
@@ -65,11 +73,11 @@ class Suite:
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         context = gx.get_context(mode="ephemeral", project_config=settings)
         asset = context.data_sources.add_pandas("frame").add_dataframe_asset("table")
-        return asset.add_batch_definition_whole_dataframe("all"), ExpectationSuite(
-            name="suite", expectations=self._expectations
-        )
+        batch = asset.add_batch_definition_whole_dataframe("all")
+        return batch, ExpectationSuite(name="suite", expectations=self._expectations)
 
 
 def _named(expectation: Any) -> str:
-    kwargs = expectation.kwargs
-    return f"column {str(kwargs.get('column') or kwargs.get('column_A') or 'table')!r} breaks {expectation.type}"
+    arguments = expectation.kwargs
+    column = arguments.get("column") or arguments.get("column_A") or "table"
+    return f"column {str(column)!r} breaks {expectation.type}"

@@ -1,4 +1,4 @@
-"""The contract of the synthetic table."""
+"""Makes the contract of the synthetic table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of the raw table: columns that can be read, and with `outside: error` no value outside."""
+"""Makes the contract of the raw table: columns that can be read, and with `outside: error` no value outside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def source_contract(configuration: Configuration) -> Contract:
 def _column(configuration: Configuration, name: str) -> pa.Column:
     import pandera.pandas as pa
 
-    column, checks = configuration.columns[name], []
+    column = configuration.columns[name]
+    checks = []
     if isinstance(column, MeasuredColumn) and column.outside == "error":
         kind = values_of(column, configuration.missing_texts(name))
         checks = [whole_column(column.stopping_rule, lambda cells: _is_read(kind, cells))]
@@ -38,14 +39,14 @@ def _column(configuration: Configuration, name: str) -> pa.Column:
 
 
 def _is_read(kind: ColumnValues[Any], cells: pyarrow.Array) -> bool:
-    """Whether every cell is missing or a value of the column; of texts, each is asked about once."""
+    """Return whether every cell is missing or a value of the column; each distinct text is judged once."""
     distinct = cells.unique() if pyarrow.types.is_dictionary(cells.type) else cells
     return not kind.judge(distinct).unread.any()
 
 
 @cache
 def _type_with_texts() -> DataType:
-    """The types of a source as one of pandera: texts, numbers, booleans, dates and times, behind a dictionary or not."""
+    """Return one type of pandera for all types of a source: texts, numbers, booleans, dates, times, or dictionaries."""
     from pandera.engines.pandas_engine import DataType
 
     class WithTexts(DataType):  # pyright: ignore[reportUntypedBaseClass]
@@ -55,7 +56,7 @@ def _type_with_texts() -> DataType:
             """Leave out the warning about a type that pandas does not know."""
 
         def check(self, pandera_dtype: Any, data_container: Any = None) -> bool:  # noqa: ARG002 - pandera's signature
-            # pandera calls decimals of any width but 128 bits binary: the type is asked of the column itself.
+            # pandera takes decimals of other widths than 128 bits for binary, so the column's own type is tested.
             return is_cell(cell_type(data_container.dtype.pyarrow_dtype))
 
     return WithTexts()

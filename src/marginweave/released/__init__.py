@@ -1,1 +1,1 @@
-"""The files of a release as models, with units."""
+"""Files of a release as models, with units."""

@@ -1,4 +1,4 @@
-"""What is said of the account that a release is charged to: account.json of a release, and sums for the operator."""
+"""Fields of account.json, about the account that a release is charged to, and sums for the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every file of a release has in common: JSON by a contract that is named in it."""
+"""Base classes of the files of a release: JSON by a contract that the file names."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ class ReleasedFile(Described):
     """A JSON file that names its contract: `schema_` of each kind, with the JSON Schema beside this module."""
 
     def to_json(self) -> bytes:
-        """The file: indented JSON, the same bytes for equal content; a key that was not given is left out."""
+        """Return the file: indented JSON, the same bytes for equal content; a key without a value is left out."""
         content = self.model_dump(mode="json", exclude_unset=True)
         written = {"$schema": type(self).model_fields["schema_"].default, **content}
-        return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode()
+        text = json.dumps(written, indent=2, ensure_ascii=False)
+        return f"{text}\n".encode()
 
     @classmethod
     def from_json(cls, content: str | bytes) -> Self:
-        """What `to_json` wrote.
+        """Return the content that `to_json` wrote.
 
         Raises:
             InputError: an older version wrote it.
@@ -54,11 +55,11 @@ class ReleasedFile(Described):
 
 
 def _short(value: Any) -> str:
-    """The value, or how many there are of them where they are many, or not plain."""
-    if isinstance(value, tuple | dict) and (
-        len(value) > _MOST_SHOWN or not all(isinstance(x, str | int | float) for x in value)
-    ):
-        return f"{len(value)} entries"
+    """Return a value as text; of many entries, or entries that are no plain values, their number."""
+    if isinstance(value, tuple | dict):
+        are_plain = all(isinstance(entry, str | int | float) for entry in value)
+        if len(value) > _MOST_SHOWN or not are_plain:
+            return f"{len(value)} entries"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, tuple):
@@ -67,10 +68,10 @@ def _short(value: Any) -> str:
 
 
 def contract(name: str) -> Any:
-    """The key `$schema` of a file, whose contract has this name."""
+    """Return the key `$schema` of a file whose contract has this name."""
     return Field(default=name, alias="$schema", description="Identifier of this contract.")
 
 
 def optional(description: str) -> Any:
-    """A key that is left out where it has nothing to say."""
+    """Return a key that is left out where it has no value."""
     return Field(default=None, exclude_if=lambda value: value is None, description=description)

@@ -1,4 +1,4 @@
-"""evaluation.json, field by field: how far synthetic records are from the released counts, or from the sensitive table.
+"""Fields of evaluation.json: how far synthetic records are from the released counts, or from the sensitive table.
 
 S is the reference count of a combination of values, Y its synthetic one; N and n are the numbers of records of both. A
 distance is a total variation distance (TVD): half the sum of the differences of the shares of all cells, from 0 (best) to 1.
@@ -165,7 +165,7 @@ class Evaluation(ReleasedFile, RecordAgreement):
 
     @property
     def summary(self) -> VerdictSummary:
-        """What the release is good for, in words."""
+        """Verdict in words: what the release is good for."""
         return self.verdict.summary
 
     @property
@@ -175,7 +175,7 @@ class Evaluation(ReleasedFile, RecordAgreement):
 
     @property
     def beyond_noise(self) -> int:
-        """How many of `marginals` are farther from their counts than noise alone implies, of those where that is known."""
+        """Number of `marginals` that are farther from their counts than noise alone implies, where that is known."""
         return sum(row.noise is not None and row.tvd > row.noise for row in self.marginals)
 
 

@@ -1,6 +1,6 @@
-"""The manifest of a run: what was configured, which stages are done, what was charged, what was released.
+"""Fields of the manifest of a run: its configuration, finished stages, charges, and released files.
 
-It holds public knowledge and keyed digests only: no value, size, count or duration of anything private.
+The manifest holds public knowledge and keyed digests only: no value, size, count or duration of anything private.
 """
 
 from __future__ import annotations
@@ -107,50 +107,54 @@ class Manifest(Described):
 
     @property
     def plan_digest(self) -> str:
-        """What the ledger knows the configuration by: SHA-256 of `written`, hex."""
+        """Digest of the configuration in the ledger: SHA-256 of `written`, hex."""
         return digest_of(self.written)
 
     def is_of(self, configuration: Configuration) -> bool:
-        """Whether the run was begun with `configuration`."""
+        """Return whether the run was begun with `configuration`."""
         return self.plan_digest == configuration.written_digest
 
     def with_release(self, release: str, source_digest: str) -> Manifest:
-        """The manifest of a run whose release is reserved anew, as nothing was drawn for the old one."""
+        """Return the manifest of a run whose release is reserved again, as nothing was drawn for the old one."""
         return self.model_copy(update={"release": release, "source_digest": source_digest})
 
     def with_stage(self, name: str, entry: StageEntry) -> Manifest:
-        """The manifest with a stage added at the end, or replaced where it stands."""
+        """Return the manifest with a stage added at the end, or replaced in its place."""
         return self.model_copy(update={"stages": {**self.stages, name: entry}})
 
     def with_execution(self, execution: Execution) -> Manifest:
-        """The manifest of a run that goes on with other machines, memory or partitions."""
+        """Return the manifest of a run that resumes with other machines, memory or partitions."""
         return self.model_copy(update={"execution": execution})
 
     def with_program(self, program: Program) -> Manifest:
-        """The manifest of a run that goes on with this program."""
-        return self if program in self.programs else self.model_copy(update={"programs": (*self.programs, program)})
+        """Return the manifest of a run that resumes with this program."""
+        if program in self.programs:
+            return self
+        return self.model_copy(update={"programs": (*self.programs, program)})
 
     def with_state(self, state: RunState) -> Manifest:
-        """The manifest in another state."""
+        """Return the manifest in another state."""
         return self.model_copy(update={"state": state})
 
     def with_outputs(self, outputs: dict[str, str]) -> Manifest:
-        """The manifest with these released files and no others."""
+        """Return the manifest with these released files and no others."""
         return Manifest.model_validate({**dict(self), "outputs": outputs})
 
     def purged(self, time: datetime) -> Manifest:
-        """The manifest after `private/` and `derived/` were removed at `time`; what was purged before keeps its time."""
-        here = {k: e for k, e in self.stages.items() if e.file.startswith(_PURGED) and e.purged is None}
-        gone = {name: entry.model_copy(update={"purged": time}) for name, entry in here.items()}
-        return self.model_copy(update={"stages": {**self.stages, **gone}})
+        """Return the manifest after `private/` and `derived/` were removed at `time`; files purged before keep their time."""
+        stages = dict(self.stages)
+        for name, entry in self.stages.items():
+            if entry.file.startswith(_PURGED) and entry.purged is None:
+                stages[name] = entry.model_copy(update={"purged": time})
+        return self.model_copy(update={"stages": stages})
 
     def to_json(self) -> str:
-        """The manifest as indented JSON; `from_json` reads it back."""
+        """Return the manifest as indented JSON; `from_json` reads it back."""
         return self.model_dump_json(indent=2, by_alias=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
-        """The manifest that `to_json` wrote.
+        """Return the manifest that `to_json` wrote.
 
         Raises:
             InputError: an older version wrote it.

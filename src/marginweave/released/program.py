@@ -1,4 +1,4 @@
-"""Which program made something: its version, and a digest of its own code."""
+"""Identifies the program that made a file: its version, and a digest of its own code."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""privacy.json, field by field: what is guaranteed, by which mechanisms, and under which assumptions.
+"""Fields of privacy.json: the guarantee, its mechanisms, and its assumptions.
 
-Amounts are exact decimals in texts, as the ledger adds them up; everything that follows from them is a number.
+Amounts are exact decimals in texts, as the ledger adds them up; every value computed from them is a number.
 """
 
 from __future__ import annotations
@@ -176,14 +176,14 @@ class StatementFile(ReleasedFile):
     def _refuse_older(cls, content: Any) -> Any:
         """Refuse the statement of an older version, by an InputError."""
         if isinstance(content, dict):
-            found = content.get("format", STATEMENT_FORMAT)
-            refuse_older(f"the release of run {content.get('run')}", found, STATEMENT_FORMAT)
+            number = content.get("format", STATEMENT_FORMAT)
+            refuse_older(f"the release of run {content.get('run')}", number, STATEMENT_FORMAT)
         return content
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFacts:
-    """What the ledger says of a release: who it is, draws that were not made, and who had looked at rows."""
+    """Facts of a release from the ledger: its identity, draws that were not made, and whether it was compared with rows."""
 
     identity: ReleaseIdentity
     returned: tuple[str, ...] = ()
@@ -207,10 +207,10 @@ class EarlierStatement(Described):
     same_rows: str = Field(description="How it is known that the rows are the same, by the steward's word.")
 
     @classmethod
-    def of(cls, known: KnownRelease) -> Self:
-        """What a configuration says of it."""
-        used = known.release
-        return cls(release=used.id, run=used.run, files=used.files, same_rows=known.same_rows)
+    def of(cls, earlier: KnownRelease) -> Self:
+        """Return the statement about an earlier release that a configuration names."""
+        release = earlier.release
+        return cls(release=release.id, run=release.run, files=release.files, same_rows=earlier.same_rows)
 
 
 class Promise(Described):
@@ -255,7 +255,7 @@ class UndeclaredStatement(Described):
 
     @property
     def share(self) -> str:
-        """The first sentence of `words`, without its full stop."""
+        """First sentence of `words`, without its full stop."""
         clamped = verdict_sentence("undeclared.clamped", sentence="")
         by_rule = verdict_sentence("undeclared.by-rule", share="")
         return self.words.removesuffix(str(clamped)).removesuffix(str(by_rule)).removesuffix(".")
@@ -297,31 +297,36 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
 
     @property
     def bounds_of_lengths(self) -> dict[int, int]:
-        """By length, of how many combinations a record was counted at most; empty for marginals."""
+        """Largest number of combinations that a record adds, for each length; empty for marginals."""
         return {noise.length: noise.contribution_bound for noise in self.noise}
 
     @property
     def released_domain(self) -> Domain:
-        """The domain of its counts."""
+        """Domain of its counts."""
         from marginweave.domain.labels import Domain, UncountedRows, UndeclaredCells
 
-        found = tuple(
+        undeclared = tuple(
             UndeclaredCells(
-                name=one.attribute,
-                count=one.count,
-                deviation=one.deviation,
-                low=one.low,
-                high=one.high,
-                found=one.found,
-                kept=one.kept,
-                of_set=bool(one.of_set),
+                name=cells.attribute,
+                count=cells.count,
+                deviation=cells.deviation,
+                low=cells.low,
+                high=cells.high,
+                found=cells.found,
+                kept=cells.kept,
+                of_set=bool(cells.of_set),
             )
-            for one in self.undeclared or ()
+            for cells in self.undeclared or ()
         )
-        beyond = None
+        uncounted = None
         if self.uncounted is not None:
-            beyond = UncountedRows(**self.uncounted.model_dump(exclude={"column", "words"}))
-        return Domain(names=tuple(self.domain), labels=tuple(self.domain.values()), undeclared=found, uncounted=beyond)
+            uncounted = UncountedRows(**self.uncounted.model_dump(exclude={"column", "words"}))
+        return Domain(
+            names=tuple(self.domain),
+            labels=tuple(self.domain.values()),
+            undeclared=undeclared,
+            uncounted=uncounted,
+        )
 
 
 class Rejection(Described):

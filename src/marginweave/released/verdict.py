@@ -1,4 +1,4 @@
-"""The verdict on a release, as its files have it: what it is good for, in numbers and in words."""
+"""Fields of the verdict on a release: what it is good for, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def publication_text(publication: Publication) -> Sentence:
 
 
 def grade(error: float | None) -> Grade:
-    """Return what a distance allows; a set that nothing measured is never better than with care."""
+    """Return the grade of a distance; a set that nothing measured is never better than with care."""
     if error is None:
         return "with care"
     if error <= GOOD:
