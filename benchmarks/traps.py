@@ -90,8 +90,8 @@ TESTS = {
 }
 HEAD = """# Traps
 
-Tables on which a release can look fine and be wrong, and what a steward sees who follows `init`, `check`, `run` and `publish`.
-Written by `python -m benchmarks.traps`.
+For stewards: on which tables can a release look fine and be wrong, and what do you see if you follow `init`, `check`, `run` and
+`publish`? Written by `python -m benchmarks.traps`.
 
 | trap | what you see | tests |
 | --- | --- | --- |
@@ -156,14 +156,12 @@ vote.
 
 In these {len(every)} releases, of tables in which nothing is missing, {gaps} cells are empty.
 
-Without `rows` the survey's records say little of pairs, as noise is shared among all triples, and the verdict says so: not for
-pairs of columns. `init` drafts `rows`, to be kept where the size of the table is published.
+Without `rows` noise is shared among all triples, and the verdict says: not for pairs of columns. `init` drafts `rows`, to be
+kept where the size of the table is published.
 
-What is left of the error of the mean is noise on the last bins, where a cost weighs most. Beside three columns the counts of
-costs have sd 12, and the last bin has 8 of 12,000 records, which are a twentieth of all costs. Fewer columns or wider log bins
-lessen it. So does a larger `one_way_share`, but pairs pay for it: with 0.5 in place of 0.3 they are a tenth farther from the
-table, which is why it is not the default. Nor do we bend the tail to a smooth one: where many values were clamped to the bound,
-the mean would be too low, by 13 % in a simulation with 39 such values.
+The error of the mean is noise on the last bins, where a cost weighs most: beside three columns 8 of 12,000 records, with sd
+12, are a twentieth of all costs. Fewer columns or wider log bins lessen it. So does a larger `one_way_share`, but with 0.5 in
+place of 0.3 pairs are a tenth farther from the table.
 """
 
 
