@@ -19,32 +19,29 @@ _NAMES = {DEFAULT: "ours, default", "dpmm-mst": "MST (dpmm)", SUBSAMPLE: "40 % o
 Found = Mapping[tuple[str, float], Mapping[str, Sequence[Figure]]]
 HEAD = """# NIST's excerpts: records scored by SDNist
 
-NIST's Collaborative Research Cycle collected 324 de-identified versions of three excerpts of the American Community Survey and
-scored each with its own program, SDNist. This page scores our records of one excerpt, `ma2019` (Massachusetts, {rows}
-persons, five PUMAs), in the same way.
+For evaluators: how do our records of a NIST excerpt score, beside others? NIST's Collaborative Research Cycle scored 324
+de-identified versions of three excerpts of the American Community Survey with its program SDNist. This page scores ours of
+`ma2019` (Massachusetts, {rows} persons, five PUMAs) in the same way.
 
 Written by `python -m benchmarks.accuracy.nist --write` from the {count} figures in
 `benchmarks/accuracy/nist.jsonl`; do not edit by hand. The same command resumes where figures are missing: {missing} of
 {all} cells are not measured yet.
 
-- **k-marginal**: 1,000 is perfect, 0 is the worst. 1,000 times one minus the mean total variation distance (TVD) of all pairs
-  of columns, each together with PUMA where that is a column. Ages, incomes, weights and poverty ratios are compared in twenty
-  bins. **Worst PUMA**: the lowest score of a single PUMA.
-- **pMSE**: how well a decision tree tells synthetic records from real ones, as the mean square error of its propensities. 0
-  means that it cannot; .25 means that it always can.
+- **k-marginal**: 1,000 (perfect) times one minus the mean total variation distance (TVD) of all pairs of columns, each
+  together with PUMA where that is a column. Ages, incomes, weights and poverty ratios are compared in twenty bins. **Worst
+  PUMA**: the lowest score of a single PUMA.
+- **pMSE**: how well a decision tree tells synthetic records from real ones: 0 not at all, .25 always.
 - **Inconsistent**: records with at least one contradiction that SDNist looks for, such as a married child.
-- **Ours, default**: a configuration with `rows:`, the columns, and the rules of the data dictionary under `structure`: children
-  under 15 have no marital status, income or diploma, group quarters have no owner, and so on. With all 24 columns, DENSITY
-  follows from PUMA and INDP_CAT from INDP. No record breaks a declared rule, so what SDNist counts is what is left.
+- **Ours, default**: a configuration with `rows:`, the columns, and the rules of the data dictionary under `structure`, such as
+  children under 15 without income. With all 24 columns, DENSITY follows from PUMA and INDP_CAT from INDP.
 - **MST (dpmm)**: the package dpmm from PyPI, on the same rows, values, bins, epsilon and delta. It does not know the rules.
-- **40 % of the rows**: a random subsample, which protects nobody: the yardstick that NIST prints beside its scores.
+- **40 % of the rows**: a random subsample, which protects nobody: NIST's yardstick.
 - Delta is {delta:.3g}. Each repetition draws its noise independently. `±` is the sample standard deviation of the
   repetitions. Ours make as many records as the noisy count says, MST as many as the table has rows.
 - **CPU s**: seconds of one release; ours stage by stage in one process, without the start of the program and of Prefect.
   MST is stopped after 900.
-- The scorer is SDNist 2.4 from PyPI, installed in a separate environment. It reads the excerpt from a folder that the benchmark
-  writes, and leaves INDP out of its pairs.
-- The dictionary does not list the industry codes, the PUMAs and their density: they are those of the published excerpt.
+- The scorer is SDNist 2.4 from PyPI, which leaves INDP out of its pairs.
+- Industry codes, PUMAs and their density, which the dictionary does not list, are those of the published excerpt.
   Incomes, weights and poverty ratios are counted in bins with round edges, and ages by year.
 """
 ASKED = """
