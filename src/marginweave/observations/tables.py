@@ -123,7 +123,7 @@ class CensoredObservation(Observation):
 
 
 class ChosenMisfit(NamedTuple):
-    """Distance of chosen sets from the model beyond their noise (`counts.rounds.chosen_misfit`, a TVD).
+    """Distance of chosen sets from the model beyond their noise (`observations.means.chosen_misfit`, a TVD).
 
     For the quarter that was chosen `first`, and for the quarter that was chosen `last`.
     """
