@@ -1,4 +1,4 @@
-"""The release flow: a Prefect flow that makes a differentially private release of a configuration (`stages.py`)."""
+"""Release flow: a Prefect flow that makes a differentially private release of a configuration (`stages.py`)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The command line: `marginweave`. Exit codes: 0 done, 1 run failed, 2 bad input, 3 ledger or budget refuse or stop it."""
+"""Command line: `marginweave`. Exit codes: 0 done, 1 run failed, 2 bad input, 3 ledger or budget refuse or stop it."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 
-if importlib.util.find_spec("fcntl") is None:  # locks of files, without which two processes could draw the same
+if importlib.util.find_spec("fcntl") is None:  # without locks of files, two processes could make the same draw
     sys.stderr.write("marginweave: Windows itself is not supported; install and run it inside WSL (wsl --install)\n")
     sys.exit(2)
 

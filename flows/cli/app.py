@@ -1,4 +1,4 @@
-"""All commands in one application; what a command needs is imported when it runs, so that help and refusals are quick."""
+"""Application of all commands; a command imports its modules when it runs, so that help and refusals are quick."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _COMMAND = typer.main.get_command(app)
 
 
 def main() -> None:
-    """Entry point of `marginweave`, in a process that leaves no core dump and no file for others to write.
+    """Run `marginweave`, in a process that leaves no core dump and no file that others can write.
 
-    What libraries warn of is not shown: it may quote a value.
+    Warnings of libraries are not shown: they may quote a value.
 
-    The process ends without the finalizers of the C++ libraries that it has loaded: once in a while one of them aborts, and a
+    The process ends without the finalizers of the C++ libraries that it has loaded: sometimes one of them aborts, and a
     scheduler would take a refusal (3) for a crash.
     """
     protect_process()
@@ -78,12 +78,14 @@ def _invoke() -> int:
     try:
         returned = _COMMAND(standalone_mode=False)
     except typer.TyperException as slip:
-        if text := slip.format_message().rstrip("."):  # empty: a group of commands alone, which has shown its help
+        text = slip.format_message().rstrip(".")
+        if text:  # empty for a group without a command, which has shown its help
             missing = re.match(r"Missing (?:option|argument) '([^']*)'", text)
             context = getattr(slip, "ctx", None)
             place = "marginweave" if context is None else context.command_path
-            said = f"{missing[1]} is required" if missing else f"{text[0].lower()}{text[1:]}"
-            tell(f"{said}{'' if said.endswith('?') else '.'} See: {place} --help")
+            sentence = f"{missing[1]} is required" if missing else f"{text[0].lower()}{text[1:]}"
+            full_stop = "" if sentence.endswith("?") else "."
+            tell(f"{sentence}{full_stop} See: {place} --help")
         return slip.exit_code
     except SystemExit as end:  # a reader that has gone away
         return end.code if isinstance(end.code, int) else 1

@@ -1,4 +1,4 @@
-"""For auditor and steward: the overview, and of `marginweave ledger …` verify, anchor, export; decisions; and repair."""
+"""Commands for auditors and stewards: the overview, and `marginweave ledger` verify, anchor, export, expire and reconcile."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from marginweave.accounting.accounts import AccountTotal
     from marginweave.ledger import LedgerLocation
     from marginweave.ledger.keys import LedgerKey
+    from marginweave.verify.files import AuditedFiles
 
 
 def verify(
@@ -43,10 +44,10 @@ def verify(
     from marginweave.verify.files import audit_files, marks_of_runs
 
     location = console.location_of(example, home)
-    noted = nullcontext() if example else verification_noted(home, location)
+    recording = nullcontext() if example else verification_noted(home, location)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
     key, missing = _key_if_any(location)
-    with noted:
+    with recording:
         before = marks_of_runs(home)
         audited = audit_ledger(location, key, expected)
         files = audit_files(home, audited, key, example=example, before=before)
@@ -56,13 +57,23 @@ def verify(
                 f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: {missing}"
             )
     if as_json:
-        accounts = {"rows": rows, "anchored": anchor is not None, "accounts": len(audited.accounts)}
-        console.print_json({**accounts, "releases": len(audited.releases), **asdict(files)})
+        facts = {
+            "rows": rows,
+            "anchored": anchor is not None,
+            "accounts": len(audited.accounts),
+            "releases": len(audited.releases),
+        }
+        console.print_json({**facts, **asdict(files)})
         return
-    out.print(f"{rows} rows in one chain, every seal checked" + (", the anchored row among them" if expected else ""))
-    out.print(
-        f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), each admitted by the cap of its account"
-    )
+    anchored = ", the anchored row among them" if expected else ""
+    out.print(f"{rows} rows in one chain, every seal checked{anchored}")
+    counted = f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s)"
+    out.print(f"{counted}, each admitted by the cap of its account")
+    _print_files(files)
+
+
+def _print_files(files: AuditedFiles) -> None:
+    """Print how many files were compared with the ledger, and the runs whose files were not."""
     out.print(
         f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json and account.json "
         "number by number"
@@ -112,7 +123,8 @@ def export(
     from marginweave.publish.statement import ASSUMPTIONS
 
     location = console.location_of(example, home)
-    audited = audit_ledger(location, _key_if_any(location)[0])
+    key, _ = _key_if_any(location)
+    audited = audit_ledger(location, key)
     if dataset is not None:
         account_in(audited.accounts, dataset)
     with at_place(to, "written"):
@@ -122,17 +134,19 @@ def export(
     rows = [row for row in audited.rows if dataset is None or row["account"] in {None, dataset}]
     replace_file(to / "events.jsonl", json_lines(rows))
     replace_file(to / "events.csv", comma_separated(rows))
-    own = [record for record in audited.releases.values() if dataset is None or record.dataset == dataset]
-    published = [record for record in own if record.published is not None]
+    releases = [record for record in audited.releases.values() if dataset is None or record.dataset == dataset]
+    published = [record for record in releases if record.published is not None]
     for record in published:
         entry = registry_record(record, [*map(str, ASSUMPTIONS)], program_identity().version)
         place = to / "releases" / f"{record.run}-{record.release[:8]}.json"
-        replace_file(place, (json.dumps(entry, indent=2, ensure_ascii=False) + "\n").encode())
+        text = json.dumps(entry, indent=2, ensure_ascii=False) + "\n"
+        replace_file(place, text.encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")
     if audited.unchecked:
         out.print(f"The seals of {audited.unchecked} row(s) could not be checked: the key is missing")
-    if len(own) > len(published):
-        out.print(f"{len(own) - len(published)} release(s) not published: among the events alone")
+    unpublished = len(releases) - len(published)
+    if unpublished:
+        out.print(f"{unpublished} release(s) not published: among the events alone")
 
 
 def expire(
@@ -186,7 +200,7 @@ def overview(
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")
-    homes = [home_directory(each) for each in home] if home else [home_directory(None)]
+    homes = _homes(home)
     page = overview_page(homes, console.location_of(example, homes[0]), datetime.now(UTC))
     with at_place(to, "written"):
         replace_file(to, page, PRIVATE_MODE)
@@ -215,14 +229,16 @@ def reconcile(
     from marginweave.ledger import Ledger
     from marginweave.ledger.reconciliation import OtherHomes
 
-    homes = [home_directory(each) for each in home] if home else [home_directory(None)]
-    for each in homes if home else ():
-        if not (each / "runs").is_dir():
-            raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
+    homes = _homes(home)
+    for folder in homes if home else ():
+        if not (folder / "runs").is_dir():
+            raise InputError(f"--home {folder} has no runs: it is no home of marginweave; nothing was changed")
     charge = None if unaccounted is None else console.amount_of("unaccounted", unaccounted)
-    others = None if charge is None and no_other_home is None else OtherHomes(reason=no_other_home, unaccounted=charge)
+    other_homes = None
+    if charge is not None or no_other_home is not None:
+        other_homes = OtherHomes(reason=no_other_home, unaccounted=charge)
     ledger = Ledger.open(console.location_of(example, homes[0]))
-    outcome = ledger.reconcile(homes, others, actor=getpass.getuser())
+    outcome = ledger.reconcile(homes, other_homes, actor=getpass.getuser())
     out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
     out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
     for dataset in outcome.charged:
@@ -235,8 +251,15 @@ def reconcile(
         )
 
 
+def _homes(options: list[Path] | None) -> list[Path]:
+    """Return the homes of the options `--home`, or the default one."""
+    if not options:
+        return [home_directory(None)]
+    return [home_directory(option) for option in options]
+
+
 def _opened_words(total: AccountTotal) -> str:
-    """What an account admits once its steward has said what of other homes."""
+    """Return a sentence on the releases that an account admits after its steward has accounted for other homes."""
     from marginweave.ledger.boxes import is_closed
     from marginweave.ledger.location import raising_command
 
@@ -250,7 +273,7 @@ def _opened_words(total: AccountTotal) -> str:
 
 
 def _key_if_any(location: LedgerLocation) -> tuple[LedgerKey, str]:
-    """The key, or one without its secret, and why no seal can be checked then."""
+    """Return the key and ""; without a key, an empty one and the reason why no seal can be checked."""
     from marginweave.ledger.keys import LedgerKey, load_key
 
     try:

@@ -1,4 +1,4 @@
-"""`marginweave check`: what of a table does not fit its configuration, for the operator's terminal alone."""
+"""`marginweave check`: where a table does not fit its configuration, for the operator's terminal alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ShowValues = Annotated[
 ]
 _WIDTH = 160  # where there is no terminal
 _LONGEST = 40
-_STYLES = "bold red", "yellow", "default"
+_STYLES = ("bold red", "yellow", "default")
 
 
 def check(config: Config, show_values: _ShowValues = False, source: Source = None, home: Home = Path()) -> None:
@@ -43,7 +43,8 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
     request = read_request(config, run=None, source=source, home=home)
     rows = check_table(request)
     faulty = [row for row in rows if row.findings]
-    dataset, columns = request.configuration.dataset, len(request.configuration.names)
+    dataset = request.configuration.dataset
+    columns = len(request.configuration.names)
     if not faulty:
         out.print(str(check_sentence("lines.as-declared", dataset=dataset, config=str(config), columns=columns)))
     if rows:
@@ -63,7 +64,8 @@ def _show(rows: list[CheckedRow], *, values: bool) -> None:
     table = table_of("column", "missing", "found, and what to do")
     for row in rows:
         missing = f"{Share(row.missing)}" if row.missing else ""
-        table.add_row(_short(row.subject), missing, Text("\n").join(_lines(row, values=values)))
+        advice = Text("\n").join(_lines(row, values=values))
+        table.add_row(_short(row.subject), missing, advice)
     width = None if out.is_terminal else _WIDTH
     Console(highlight=False, markup=False, width=width).print(table)
 
@@ -86,6 +88,6 @@ def _lines(row: CheckedRow, *, values: bool) -> list[Text]:
 
 
 def _short(text: str) -> str:
-    """As `printable`, and not longer than a line."""
+    """Return the printable text, cut after 40 characters."""
     line = printable(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

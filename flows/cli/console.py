@@ -1,4 +1,4 @@
-"""What the commands share: options and what they mean, the consoles, and one readable line for whatever goes wrong."""
+"""Common parts of the commands: options and their values, the consoles, and one readable line for each error."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ Dataset = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")]
 Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
 
-# Without markup: a path may hold square brackets.
+# Without markup: a path may have square brackets.
 out = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 class LocalCommand(TyperCommand):
-    """A command all of whose files and folders are on this machine."""
+    """A command whose files and folders are all on this machine."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, unless a URL, or what no file can be called, was given where a path belongs.
+        """Run the command, but refuse a URL, or a name that no file can have, in the place of a path.
 
-        Only a table may be elsewhere.
+        Only a table may be on another machine.
         """
         for parameter in self.params:
-            given = ctx.params.get(parameter.name or "")
-            for place in given if isinstance(given, list | tuple) else [given]:
+            value = ctx.params.get(parameter.name or "")
+            for place in value if isinstance(value, list | tuple) else [value]:
                 if not isinstance(place, Path):
                     continue
                 refuse_long(parameter.opts[0], place)
@@ -80,7 +80,7 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.TyperException, BrokenPipeError):  # who reads a pipe may stop: that is typer's to end
+        except (typer.Exit, typer.TyperException, BrokenPipeError):  # typer ends a command whose pipe is closed
             raise
         except (Exception, KeyboardInterrupt, Stopped) as error:
             message, code = _ending(error)
@@ -89,9 +89,9 @@ class Commands(TyperGroup):
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
-    """The message and exit code of a command that ends with `error`: once a stop was asked for, it is the cause of any error.
+    """Return the message and exit code of a command that ends with `error`. After a signal, the signal is the cause.
 
-    Libraries that the signal interrupts may raise an error of their own in the place of `Stopped`.
+    Libraries that the signal interrupts may raise another error in the place of `Stopped`.
     """
     if INTERRUPTION.asked is not None:
         return stopped_words(INTERRUPTION.asked), 128 + INTERRUPTION.asked
@@ -103,37 +103,37 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 def end_on_signals() -> None:
-    """End on SIGTERM and SIGINT as a long command does: in two seconds at most, but not within a draw."""
+    """End this command on SIGTERM and SIGINT: in two seconds at most, but not within a draw."""
     obey_signals(lambda number: tell(stopped_words(number)))
 
 
 def stopped_words(number: int) -> str:
-    """What to say after a signal."""
+    """Return the message after a signal."""
     return f"stopped by {signal.Signals(number).name}. Nothing is lost or charged twice: the same command resumes it"
 
 
 def tell(message: str) -> None:
-    """Print `message` on standard error as one line, whatever the names and values that it quotes hold."""
+    """Print `message` on standard error as one line, whatever names and values it quotes."""
     typer.echo(f"marginweave: {printable(message)}", err=True)
 
 
 def table_of(*heads: str) -> Table:
-    """An empty table without lines, one column a head."""
+    """Return an empty table without lines, with a column for each head."""
     return Table(*heads, box=None, pad_edge=False)
 
 
 def print_json(facts: object) -> None:
-    """Print facts for programs; what JSON has no form for, such as an exact number, is its text."""
+    """Print facts as JSON; a value that JSON cannot have, such as an exact number, becomes its text."""
     typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
 
 
 def print_wide(table: Table) -> None:
-    """Print a table of numbers, which are not folded where there is no terminal, or a narrow one."""
+    """Print a table of numbers, without line breaks in cells where there is no terminal, or a narrow one."""
     Console(highlight=False, markup=False, width=200).print(table)
 
 
 def days(name: str, text: str) -> timedelta:
-    """The age that an option called `name` gives in days, such as 30d.
+    """Return the age that an option called `name` has in days, such as 30d.
 
     Raises:
         InputError: something else.
@@ -144,7 +144,7 @@ def days(name: str, text: str) -> timedelta:
 
 
 def decimal_of(name: str, text: str) -> Decimal:
-    """The exact number that an option called `name` gives; raises InputError for something else or no finite one."""
+    """Return the exact number of an option called `name`; raises InputError for other text or a number that is not finite."""
     from marginweave.configuration.values import number
 
     value = number(text.strip())
@@ -154,7 +154,7 @@ def decimal_of(name: str, text: str) -> Decimal:
 
 
 def amount_of(name: str, text: str) -> BasicAmount:
-    """The (epsilon, delta) that an option called `name` gives; raises InputError for something else."""
+    """Return the (epsilon, delta) of an option called `name`; raises InputError for something else."""
     from marginweave.base.budget import BasicAmount
 
     epsilon, comma, delta = text.partition(",")
@@ -164,14 +164,14 @@ def amount_of(name: str, text: str) -> BasicAmount:
 
 
 def location_of(example: bool, home: Path) -> LedgerLocation:
-    """The ledger of the environment, or that of the example data in the home."""
+    """Return the location of the ledger of the environment, or that of the example data in the home."""
     from marginweave.ledger import example_ledger_location, ledger_location
 
     return example_ledger_location(home) if example else ledger_location(os.environ)
 
 
 def ledger_to_change(example: bool, home: Path) -> Ledger:
-    """The ledger, compared with what the runs of this home have seen of it; raises BudgetError where it lacks some of that."""
+    """Open the ledger and compare it with the rows that the runs of this home have seen; raises BudgetError if it lacks any."""
     from marginweave.ledger import Ledger, Witness
 
     return Ledger.open(location_of(example, home), witness=Witness(home))

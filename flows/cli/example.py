@@ -11,7 +11,7 @@ from marginweave.base.errors import InputError
 
 from .console import out
 
-_FILES = "visits.csv", "visits.yaml"
+_FILES = ("visits.csv", "visits.yaml")
 
 
 def example(
@@ -26,7 +26,8 @@ def example(
     if not to.is_dir():
         raise InputError(f"--to ({to}) must be a folder that exists")
     for name in _FILES:
-        if not write_once(to / name, files("marginweave.front.example").joinpath(name).read_bytes()):
+        content = files("marginweave.front.example").joinpath(name).read_bytes()
+        if not write_once(to / name, content):
             raise InputError(f"{to / name} exists already and is not overwritten; name another folder with --to")
         out.print(f"Wrote {to / name}")
     config = to / "visits.yaml"

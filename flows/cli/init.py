@@ -46,7 +46,8 @@ def init(
 
     Example: `marginweave init visits.csv`
     """
-    target = output or Path(f"{Path(file).name.partition('.')[0] or 'draft'}.yaml")
+    stem, _, _ = Path(file).name.partition(".")
+    target = output or Path(f"{stem or 'draft'}.yaml")
     form = _form(file, target, encoding, delimiter)
     text = _draft(file, form, target, home, encoding=encoding is None, dictionary=dictionary)
     _write_new(target, text)
@@ -54,15 +55,15 @@ def init(
 
 
 def _form(named: str, target: Path, encoding: str | None, delimiter: str | None) -> SourceFile:
-    """The source as the draft names it: relative to the draft, like every source."""
+    """Return the source for the draft: its path is relative to the draft, like every source."""
     from pydantic import ValidationError
 
     from marginweave.configuration.execution import SourceFile
     from marginweave.sources.parts import refuse_url
 
     refuse_url(named)
-    keep = not is_path(named) or Path(named).is_absolute()
-    file = named if keep else os.path.relpath(named, target.parent)
+    is_relative = is_path(named) and not Path(named).is_absolute()
+    file = os.path.relpath(named, target.parent) if is_relative else named
     try:
         return SourceFile.model_validate({"file": file, "encoding": encoding or "utf-8", "delimiter": delimiter})
     except ValidationError as error:
@@ -79,17 +80,17 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
     from marginweave.runs.looks import record_look
 
     _refuse_existing(target)
-    found = recognise(source, form, encoding=encoding)
-    named = None if dictionary is None else os.path.relpath(dictionary, target.parent)
-    text = draft_configuration(source, found, named, target.parent)
+    recognised = recognise(source, form, encoding=encoding)
+    dictionary_name = None if dictionary is None else os.path.relpath(dictionary, target.parent)
+    text = draft_configuration(source, recognised, dictionary_name, target.parent)
     drafted = with_code_lists(parse_yaml(text), target.parent)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
-    out.print(f"Read {source} with {describe(source, found)}; if that is wrong, correct `source` in the draft")
+    out.print(f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft")
     return text
 
 
 def _tell_next(target: Path, text: str) -> None:
-    """The way from the draft to a release, as commands that can be typed."""
+    """Print the steps from the draft to a release, as commands that can be typed."""
     from marginweave.configuration.yaml_source import parse_yaml
     from marginweave.drafts.table_facts import header_doubts
 
@@ -102,11 +103,17 @@ def _tell_next(target: Path, text: str) -> None:
     for line in header_doubts(drafted["columns"]):
         out.print(line, style="yellow")
     out.print(f"Wrote {target} (readable only by you).{protect}")
-    place, name = shlex.quote(str(target)), drafted["dataset"]
-    opened = f"ledger open {name} --for {place}   # once; it holds one such release, --epsilon makes room for more"
-    commands = [f"marginweave {words}" for words in (f"check {place}", opened, f"plan {place}", f"run {place}")]
+    place = shlex.quote(str(target))
+    room = "# once; it holds one such release, --epsilon makes room for more"
+    steps = [answer] if waiting else []
+    steps += [
+        f"marginweave check {place}",
+        f"marginweave ledger open {drafted['dataset']} --for {place}   {room}",
+        f"marginweave plan {place}",
+        f"marginweave run {place}",
+    ]
     out.print("Next, in this order:")
-    for number, step in enumerate([answer, *commands] if waiting else commands, 1):
+    for number, step in enumerate(steps, 1):
         out.print(f"  {number}. {step}")
 
 
@@ -118,6 +125,6 @@ def _refuse_existing(path: Path) -> None:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """A new file that its owner alone can read (0600); one that came into being meanwhile stays as it is."""
+    """Write a new file that only its owner can read (0600); refuse one that was made in the meantime."""
     if not write_once(path, text.encode()):
         _refuse_existing(path)

@@ -1,4 +1,4 @@
-"""`marginweave ledger …`: accounts, and what was spent of them."""
+"""`marginweave ledger …`: accounts, and their spent budgets."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from .console import Dataset, Example, Home, Reason, decimal_of, out
 
 if TYPE_CHECKING:
     from marginweave.accounting.accounts import Account, AccountTotal, Policy
+    from marginweave.accounting.records import ReleaseRecord
     from marginweave.ledger import Ledger
 
 _Weak = Annotated[
@@ -62,7 +63,7 @@ def open_account(
     from marginweave.ledger import Ledger, ledger_location
     from marginweave.ledger.keys import KEY_VARIABLE, environment_key, key_file
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
         "delta": None if delta is None else decimal_of("delta", delta),
         "unit": unit,
@@ -74,7 +75,8 @@ def open_account(
         raise InputError("--epsilon and --delta are required, or --for CONFIG, a file that has both")
     _check_unit(unit, neighbors)
     proposed = _proposed(dataset, config)
-    account = replace(proposed, **{name: value for name, value in given.items() if value is not None})
+    changes = {name: value for name, value in options.items() if value is not None}
+    account = replace(proposed, **changes)
     location = ledger_location(os.environ)
     ledger = Ledger.create(location)
     ledger.accounts.open(account, actor=getpass.getuser())
@@ -88,26 +90,28 @@ def open_account(
     out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
 
 
-def _room_of(total: AccountTotal, one: Account) -> str:
-    """How many releases a new account has room for, and of which noise; `one` holds a single one, or is empty."""
+def _room_of(total: AccountTotal, single: Account) -> str:
+    """Return how many releases a new account has room for, and of which noise; `single` is for one release, or is empty."""
     from marginweave.ledger.admission import BY_STATEMENT, LAPLACE
 
     noise = ""
     if not total.account.box.mu2:
-        held = f"{BY_STATEMENT}; only its first may be another" if total.account.delta else None
-        noise = f". It holds {held or f'releases with Laplace noise alone ({LAPLACE})'}"
-    if one.kind_of_plan is None:
+        releases = f"releases with Laplace noise alone ({LAPLACE})"
+        if total.account.delta:
+            releases = f"{BY_STATEMENT}; only its first may be another"
+        noise = f". It holds {releases}"
+    if single.kind_of_plan is None:
         many = "How many of yours fit: marginweave plan CONFIG"
         return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}{noise}"
     from marginweave.forecast.account import SEVERAL, count_of, releases_that_fit
 
-    number, _ = releases_that_fit(total.account, total.spent, (one.kind_of_plan, one.cap), SEVERAL)
+    number, _ = releases_that_fit(total.account, total.spent, (single.kind_of_plan, single.cap), SEVERAL)
     raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
     return f"Releases of this configuration that fit: {count_of(number, number)}. {raised}{noise}"
 
 
 def _proposed(dataset: str, config: Path | None) -> Account:
-    """An account for the releases of a configuration, or an empty one."""
+    """Return an account for one release of a configuration, or an empty account without one."""
     from marginweave.accounting.accounts import Account
     from marginweave.configuration.load import load_configuration
     from marginweave.runs.preparation import account_for
@@ -124,7 +128,7 @@ def _proposed(dataset: str, config: Path | None) -> Account:
 
 
 def _check_unit(unit: str | None, neighbors: str | None) -> None:
-    """Refuse a unit of privacy, and neighboring tables, that no configuration can have."""
+    """Refuse a unit of privacy, or neighboring tables, that no configuration can have."""
     from marginweave.base.budget import Neighbors
     from marginweave.configuration.privacy import SUBJECT_PREFIX
 
@@ -135,7 +139,7 @@ def _check_unit(unit: str | None, neighbors: str | None) -> None:
 
 
 def _policy_of(text: str) -> Policy:
-    """The policy that `--per PERIOD=E,D` says."""
+    """Return the policy of `--per PERIOD=E,D`."""
     from marginweave.accounting.accounts import PERIODS, Policy
 
     period, _, amounts = text.partition("=")
@@ -187,8 +191,11 @@ def cap(
     policy: Policy | Literal["as it is"] | None = "as it is"
     if per is not None:
         policy = None if per == "none" else _policy_of(per)
-    cap_ = float(decimal_of("epsilon", epsilon)), float(decimal_of("delta", delta))
-    ledger.accounts.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta)
+    epsilon_cap = float(decimal_of("epsilon", epsilon))
+    delta_cap = float(decimal_of("delta", delta))
+    ledger.accounts.change_cap(
+        dataset, epsilon_cap, delta_cap, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta
+    )
     out.print(spending.line(ledger.accounts.total(dataset)))
 
 
@@ -209,7 +216,7 @@ def list_accounts(as_json: console.Json = False, example: Example = False, home:
 
 
 def _sums(total: AccountTotal) -> dict[str, object]:
-    """What an account has spent, and what is left."""
+    """Return the spent and the remaining budget of an account."""
     from marginweave.ledger.boxes import account_sums, epsilon_left
 
     return {**account_sums(total).model_dump(mode="json"), "epsilon_left": float(epsilon_left(total))}
@@ -235,12 +242,8 @@ def show(
     total = ledger.accounts.total(dataset)
     releases = ledger.releases.newest(dataset, total.spent.ever_reserved if every else _NEWEST)
     if as_json:
-        names = "run", "release", "created", "epsilon", "delta"
-        shown = [
-            {name: getattr(record, name) for name in names} | {"draws": [asdict(draw) for draw in record.draws]}
-            for record in releases
-        ]
-        console.print_json({**_sums(total), "unit": total.account.unit, "newest": shown})
+        newest = [_release_facts(record) for record in releases]
+        console.print_json({**_sums(total), "unit": total.account.unit, "newest": newest})
         return
     out.print(spending.line(total))
     out.print(spending.left(total))
@@ -260,8 +263,20 @@ def show(
         out.print(spending.by_draw(release))
 
 
+def _release_facts(record: ReleaseRecord) -> dict[str, object]:
+    """Return a release and its draws, for JSON."""
+    return {
+        "run": record.run,
+        "release": record.release,
+        "created": record.created,
+        "epsilon": record.epsilon,
+        "delta": record.delta,
+        "draws": [asdict(draw) for draw in record.draws],
+    }
+
+
 def _compared(example: bool, home: Path) -> Ledger:
-    """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
+    """Open the ledger for reading; warn where the runs of this home have seen rows that it lacks."""
     from marginweave.ledger import Ledger
 
     ledger = Ledger.open(console.location_of(example, home))

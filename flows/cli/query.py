@@ -63,25 +63,28 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     from marginweave.inference.answers import open_answers
 
     options: dict[str, Any] = {"of": of, "level": level}
-    asked = {
-        "by": by,
-        "count": count,
-        "share": share,
-        "mean": mean,
-        "sum": total,
-        "median": median,
-        "quantile": quantile,
-    }
-    given = {name: value for name, value in asked.items() if value}
-    if questions is not None and (where or given):
+    statistics = {"count": count, "share": share, "mean": mean, "sum": total, "median": median, "quantile": quantile}
+    chosen = {name: value for name, value in {"by": by, **statistics}.items() if value}
+    if questions is not None and (where or chosen):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
-    alone = {"": {**options, **given, "where": [read_condition(text) for text in where or ()]}}
-    found = alone if questions is None else read_questions(questions, options)
-    whole = "" if questions else " and ".join(where or ["all records"])
-    _show(_answers(open_answers(home, released, tell), found), as_json=as_json, as_csv=as_csv, whole=whole)
-    if not (as_json or as_csv) and any(content.get("share") for content in found.values()):
-        part, met = "its group" if by or questions else "all records", " and ".join(where or ["the question's `where`"])
-        out.print(printable(f"A share is the part of {part} that meets: {met}."))
+    contents: Mapping[str, Mapping[str, Any]]
+    if questions is not None:
+        contents = read_questions(questions, options)
+        group = ""
+    else:
+        conditions = [read_condition(text) for text in where or ()]
+        contents = {"": {**options, **chosen, "where": conditions}}
+        group = " and ".join(where or ["all records"])
+    answers = _answers(open_answers(home, released, tell), contents)
+    _show(answers, as_json=as_json, as_csv=as_csv, group_of_all=group)
+    if not (as_json or as_csv) and any(content.get("share") for content in contents.values()):
+        _explain_share("its group" if by or questions else "all records", where)
+
+
+def _explain_share(part: str, where: Sequence[str] | None) -> None:
+    """Print of which records a share is the part, and the condition."""
+    condition = " and ".join(where or ["the question's `where`"])
+    out.print(printable(f"A share is the part of {part} that meets: {condition}."))
 
 
 def table(
@@ -107,18 +110,22 @@ def table(
     opened = open_answers(home, released, tell)
     answers = _answers(opened, {"": {"by": columns, "level": level}})
     if as_json:
-        test, says = _independence(opened, columns)
-        independence = {"says": says} if test is None else asdict(test)
+        test, sentence = _independence(opened, columns)
+        independence = {"says": sentence} if test is None else asdict(test)
         print_json({"counts": [asdict(answer) for answer in answers], "independence": independence})
     elif as_csv or len(columns) == 1:
         _show(answers, as_json=False, as_csv=as_csv)
     else:
         _cross(answers, columns)
-        out.print(printable(_independence(opened, columns)[1]))
+        _, sentence = _independence(opened, columns)
+        out.print(printable(sentence))
 
 
 def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence | None, str]:
-    """The test of independence of two columns, of the population where the rows are a sample; and what it says, or why not."""
+    """Return the test of independence of two columns, and its sentence; None and the reason where there is no test.
+
+    The test is about the population, unless the table was resized.
+    """
     from marginweave.inference.independence_tests import NAIVE, answer_independence
 
     resampled = opened.codes.configuration.resize is not None
@@ -130,7 +137,7 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
 
 
 def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
-    """All answers to questions by what they are called, "" the one of the options.
+    """Return all answers to `questions`, which are by name; the question of the command's options has the name "".
 
     Prints why a question is refused. Raises InputError where one is, or where a release has none of the answers.
     """
@@ -155,8 +162,8 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
     return answers
 
 
-def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str = "") -> None:
-    """Print answers as a table, JSON or CSV; one that is of no group is of the `whole`."""
+def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, group_of_all: str = "") -> None:
+    """Print answers as a table, JSON or CSV; an answer without a group has the group `group_of_all`."""
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
     if as_json:
@@ -165,22 +172,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
     if as_csv:
         _print_csv(answers)
         return
-    levels = {answer.level for answer in answers if answer.level is not None}
-    several = len({(answer.question, answer.of) for answer in answers}) > 1 or len(levels) > 1
-    shown = table_of(*(["question"] if several else []), "group", "estimate", "low", "high", "how", "note")
-    for answer in answers:
-        group = ", ".join(f"{name} {label}" for name, label in answer.group.items()) or whole
-        numbers = (_number(value) for value in (answer.estimate, answer.low, answer.high))
-        question = [_question(answer)] if several else []
-        shown.add_row(*question, printable(group), *numbers, answer.how or "", printable(answer.flag))
-    _print(shown)
-    first = answers[0]
-    if several and levels:
-        out.print("low to high covers the truth with the probability beside the question, each row by itself.")
-    elif levels:
-        asked = f"{first.question[0].upper()}{first.question[1:]} {_of(first)}"
-        covers = f"low to high covers the truth with probability {min(levels):.15g}, each row by itself."
-        out.print(f"{printable(asked)}: {covers}")
+    _print_table(answers, group_of_all)
     if any(answer.level is None and answer.low is not None for answer in answers):
         out.print(
             "Of a row that rests on the model with nothing beside it, low to high is a guess: no coverage is claimed."
@@ -189,6 +181,28 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         out.print(
             "Of a column with bins it reaches from the least to the largest number they hold, wherever values lie inside."
         )
+
+
+def _print_table(answers: Sequence[Answer], group_of_all: str) -> None:
+    """Print a line for each answer, and a sentence on its interval; with the questions only if there are several."""
+    levels = {answer.level for answer in answers if answer.level is not None}
+    questions = {(answer.question, answer.of) for answer in answers}
+    has_several = len(questions) > 1 or len(levels) > 1
+    heads = ["group", "estimate", "low", "high", "how", "note"]
+    table = table_of(*(["question", *heads] if has_several else heads))
+    for answer in answers:
+        group = ", ".join(f"{name} {label}" for name, label in answer.group.items()) or group_of_all
+        numbers = [_number(value) for value in (answer.estimate, answer.low, answer.high)]
+        row = [printable(group), *numbers, answer.how or "", printable(answer.flag)]
+        table.add_row(*([_question(answer), *row] if has_several else row))
+    _print(table)
+    if has_several and levels:
+        out.print("low to high covers the truth with the probability beside the question, each row by itself.")
+    elif levels:
+        first = answers[0]
+        question = f"{first.question[0].upper()}{first.question[1:]} {_of(first)}"
+        covers = f"low to high covers the truth with probability {min(levels):.15g}, each row by itself."
+        out.print(f"{printable(question)}: {covers}")
 
 
 def _print_csv(answers: Sequence[Answer]) -> None:
@@ -221,12 +235,13 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
     heads = list(dict.fromkeys(answer.group[second] for answer in answers))
     cells = {tuple(answer.group.values()): _cell(answer) for answer in answers}
     corner = f"{first} / {second}"
-    left = max(len(corner), *(len(key[0]) for key in cells))
+    first_width = max(len(corner), *(len(key[0]) for key in cells))
     parts: list[list[str]] = [[]]
     for head in heads:
-        room = WIDTH - left
-        for own in (*parts[-1], head):
-            room -= 2 + max(len(own), *(len(text) for key, text in cells.items() if key[1] == own))
+        room = WIDTH - first_width
+        for column in (*parts[-1], head):
+            widths = [len(text) for key, text in cells.items() if key[1] == column]
+            room -= 2 + max(len(column), *widths)
         if room < 0 and parts[-1]:
             parts.append([])
         parts[-1].append(head)
@@ -234,20 +249,18 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
         if third:
             out.print(f"{columns[2]} {printable(third[0])}")
         for part in parts:
-            shown = table_of(corner, *map(printable, part))
+            table = table_of(corner, *map(printable, part))
             for label in dict.fromkeys(key[0] for key in cells):
-                shown.add_row(printable(label), *(cells[label, head, *third] for head in part))
-            _print(shown)
+                row = [cells[label, head, *third] for head in part]
+                table.add_row(printable(label), *row)
+            _print(table)
     unused = any(answer.flag.startswith("do not") for answer in answers)
     marked = " * do not use: it may be anything, or there are too few records for the noise." if unused else ""
-    rests = (
-        " ~ was not measured: the estimate rests on the model."
-        if any(answer.how in _MODELLED for answer in answers)
-        else ""
-    )
+    is_modelled = any(answer.how in _MODELLED for answer in answers)
+    modelled = " ~ was not measured: the estimate rests on the model." if is_modelled else ""
     level = max(answer.level or 0.0 for answer in answers)
     counted = "" if answers[0].of == "table" else f" {_of(answers[0])}"
-    out.print(f"Each count{counted} with its {level:.0%} interval.{marked}{rests}")
+    out.print(f"Each count{counted} with its {level:.0%} interval.{marked}{modelled}")
 
 
 def _cell(answer: Answer) -> str:
@@ -255,17 +268,21 @@ def _cell(answer: Answer) -> str:
         return "not measured"
     if answer.estimate is None:
         return f"at most {_number(answer.high)}"
-    mark = ("~" if answer.how in _MODELLED else "") + ("*" if answer.flag.startswith("do not") else "")
+    mark = "~" if answer.how in _MODELLED else ""
+    if answer.flag.startswith("do not"):
+        mark += "*"
     return f"{_number(answer.estimate)}{mark} ({_number(answer.low)}–{_number(answer.high)})"
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 2 else f"{value:.4g}"
+    if float(value).is_integer() and abs(value) >= 2:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
-def _print(shown: Table) -> None:
+def _print(table: Table) -> None:
     from rich.console import Console
 
-    Console(highlight=False, markup=False, width=WIDTH).print(shown)
+    Console(highlight=False, markup=False, width=WIDTH).print(table)

@@ -1,4 +1,4 @@
-"""Commands on a release that exists: `synthesize`, `evaluate`, `report`, `approve`, `reject`, `publish`, `handover`."""
+"""Commands on an existing release: `synthesize`, `evaluate`, `report`, `approve`, `reject`, `publish`, `handover`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many r
 _Internal = Annotated[
     bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
 ]
-_SHOWN = 8  # changes between two releases
+_MOST_SHOWN = 8  # most changes between two releases that are printed
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
 
@@ -100,20 +100,20 @@ def evaluate(
     if as_json:
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
-    judged = evaluation.verdict
-    out.print(str(verdict_sentence("lines.evaluate", publication=publication_text(judged.publication))))
-    for line in (*judged.says, *judged.advice):
+    verdict = evaluation.verdict
+    out.print(str(verdict_sentence("lines.evaluate", publication=publication_text(verdict.publication))))
+    for line in (*verdict.says, *verdict.advice):
         out.print(line)
     _print_evaluation(evaluation)
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:
-    """The comparison of records with counts as a table, a line a length, and sentences."""
+    """Print the comparison of records with counts: a table with a line for each length, and sentences."""
     table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
     for row in evaluation.lengths:
-        kept = None if row.preservation is None else 100 * row.preservation
+        preserved = None if row.preservation is None else 100 * row.preservation
         table.add_row(
-            str(row.length), str(row.combinations), _shown(kept, " %"), _shown(row.suppressed, " %"),
+            str(row.length), str(row.combinations), _shown(preserved, " %"), _shown(row.suppressed, " %"),
             _shown(row.fabricated, " %"), _shown(row.mean_error, ""), _shown(row.tvd, "", 3),
         )  # fmt: skip
     out.print(table)
@@ -150,51 +150,56 @@ def report(
         return
     from marginweave.publish.comparison import FALSE_ALARM
 
-    found = compare_with(home, run_name, against, to)
+    comparison = compare_with(home, run_name, against, to)
     if as_json:
-        single, pairs = ([*map(asdict, some)] for some in (found.changed, found.changed_pairs))
-        said = {
-            "verdict": str(found.verdict),
-            "backwards": str(found.backwards or ""),
-            "totals": str(found.totals),
-            "drawn": str(found.drawn_sentence or ""),
+        facts = {
+            "verdict": str(comparison.verdict),
+            "backwards": str(comparison.backwards or ""),
+            "totals": str(comparison.totals),
+            "drawn": str(comparison.drawn_sentence or ""),
             "false_alarm": FALSE_ALARM,
+            "changed": [asdict(change) for change in comparison.changed],
+            "changed_pairs": [asdict(change) for change in comparison.changed_pairs],
         }
-        print_json({**said, "changed": single, "changed_pairs": pairs})
+        print_json(facts)
         return
-    _print_comparison(found, FALSE_ALARM, to)
+    _print_comparison(comparison, FALSE_ALARM, to)
 
 
-def _print_comparison(found: ReleaseComparison, false_alarm: float, to: Path | None) -> None:
+def _print_comparison(comparison: ReleaseComparison, false_alarm: float, to: Path | None) -> None:
     """Print verdict, totals and the largest changes, and the page that was written to the folder `to`."""
     from marginweave.texts.sentences import report_sentence
 
-    for line in filter(None, (found.verdict, found.backwards, found.totals, found.drawn_sentence)):
-        out.print(str(line))
-    for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
+    for line in (comparison.verdict, comparison.backwards, comparison.totals, comparison.drawn_sentence):
+        if line:
+            out.print(str(line))
+    changes = (*comparison.changed, *comparison.changed_pairs)
+    for change in changes[:_MOST_SHOWN]:
         out.print(f"  {printable(str(change.sentence))}")
-    number = len(found.changed) + len(found.changed_pairs) - _SHOWN
-    if number > 0:
-        out.print(f"  {report_sentence('change.further', number=number)}")
+    not_shown = len(changes) - _MOST_SHOWN
+    if not_shown > 0:
+        out.print(f"  {report_sentence('change.further', number=not_shown)}")
     out.print(str(report_sentence("change.false-alarm", percent=100 * false_alarm)))
     if to is not None:
         out.print(str(report_sentence("change.written", file=str(to / "comparison.html"))))
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
-    """What the table leaves out: parts of the distance that a model tells apart, worst marginal, association, broken rules."""
-    parts = [(part.model_error, part.sampling_error) for part in evaluation.model or ()]
-    if any(model_error is not None for model_error, _ in parts):  # else nothing was released
-        sides = [", ".join(_shown(error, "", 3) or "unknown" for error in side) for side in zip(*parts, strict=True)]
-        yield f"TVD by length from counts to the model {sides[0]}, from the model to its records {sides[1]}"
+    """Yield sentences on facts that the table lacks: errors of model and sample, worst marginal, association, broken rules."""
+    parts = evaluation.model or ()
+    if any(part.model_error is not None for part in parts):  # else nothing was released
+        model_errors = ", ".join(_shown(part.model_error, "", 3) or "unknown" for part in parts)
+        sampling_errors = ", ".join(_shown(part.sampling_error, "", 3) or "unknown" for part in parts)
+        yield f"TVD by length from counts to the model {model_errors}, from the model to its records {sampling_errors}"
     for marginal in evaluation.marginals[:1]:
         noise = "" if marginal.noise is None else f" (noise alone implies {marginal.noise:.3f})"
         yield f"Furthest off: {', '.join(marginal.attributes)}, TVD {marginal.tvd:.3f}{noise}"
     difference = evaluation.association.cramers_v.mean_difference
     if difference is not None:
         yield f"Association of pairs (Cramér's V): mean difference {difference:.3f}"
-    if within := evaluation.association.within_noise:
-        yield f"Pairs whose association in the counts is not above the noise: {within}"
+    pairs_within_noise = evaluation.association.within_noise
+    if pairs_within_noise:
+        yield f"Pairs whose association in the counts is not above the noise: {pairs_within_noise}"
     broken = sum(rule.records > 0 for rule in evaluation.rules)
     if evaluation.rules:
         yield f"Declared rules that some record breaks: {broken} of {len(evaluation.rules)}"
@@ -230,8 +235,8 @@ def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> No
     decided = f"{word} by {decision.by} on {decision.created:%Y-%m-%d %H:%M} UTC"
     if decision.approved != approved:
         raise InputError(f"run {run} was {decided}: a decision is final")
-    what = f"Released: {folder.release}" if approved else "Nothing is published, and the charge stays"
-    out.print(f"Run {run} was {decided}. {what}")
+    outcome = f"Released: {folder.release}" if approved else "Nothing is published, and the charge stays"
+    out.print(f"Run {run} was {decided}. {outcome}")
 
 
 def publish(

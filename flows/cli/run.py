@@ -1,4 +1,4 @@
-"""Commands that make, list and clear runs: `run`, `resume`, `serve`, `runs`, `purge`."""
+"""Commands that make, list and clear runs: `run`, `resume`, `serve`, `supervise`, `runs`, `purge`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
 
 
 def execute(request: Request, *, yes: bool = False) -> None:
-    """Run the flow unless its release is finished, and say where everything is."""
+    """Run the flow unless its release is finished, and print where its files are."""
     with importing():
         from marginweave.released.manifest import RunState
         from marginweave.runs.lookup import run_lock
@@ -111,12 +111,12 @@ def execute(request: Request, *, yes: bool = False) -> None:
         check_request(request)
         with run_lock(request.folder):
             reference, state = prepare_run(request)
-        fresh = state == RunState.RUNNING
-        if fresh or internal_evaluation_due(reference):
+        is_running = state == RunState.RUNNING
+        if is_running or internal_evaluation_due(reference):
             reporter.started("starting Prefect (some seconds)")
             if makes_database(request.folder.home):
                 reporter.note("Starting Prefect's server for the first time in this home can take half a minute")
-            if fresh and not yes and out.is_terminal:
+            if is_running and not yes and out.is_terminal:
                 _warn_of_ids(request)
             _release(request, reference)
     from marginweave.ledger.boxes import account_sums
@@ -126,7 +126,8 @@ def execute(request: Request, *, yes: bool = False) -> None:
     charged = is_charged(reference, reporter.lease)
     account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
     place = place_of_files(request.folder)
-    _summarize(request, account, place, is_waiting=place != request.folder.release, fresh=fresh, charged=charged)
+    is_waiting = place != request.folder.release
+    _summarize(request, account, place, is_waiting=is_waiting, fresh=is_running, charged=charged)
 
 
 def _warn_of_ids(request: Request) -> None:
@@ -155,42 +156,44 @@ def _release(request: Request, reference: RunReference) -> None:
 def _summarize(
     request: Request, account: AccountSums, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
 ) -> None:
-    """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
+    """Print where the files are, and the guarantee of the release or how to decide on it: for a terminal, or as JSON."""
     from marginweave.runs.lookup import what_to_do
     from marginweave.runs.progress import LineReporter
     from marginweave.runs.published import next_words, outcome_words, released_verdict
 
-    run, privacy, here = request.folder.run, request.configuration.privacy, Path.cwd()
-    shown = place.relative_to(here) if place.is_relative_to(here) else place
-    if is_waiting:
-        report, following = str(shown / "report.html"), what_to_do(run)
-        event, line = "awaiting approval", {"report": report, "next": following}
-        title = f"Awaiting approval: {run}; nothing is published yet"
-        text = f"What may leave: {report}\nThen {following}"
-    else:
-        event, line = "finished", {"release": str(shown)}
-        released = "Already released" if not (fresh or charged) else "Released"
-        title = f"{released}{'' if charged else ', nothing charged'}: {shown}"
-        text = (
-            f"{_FILES}\nGuarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
-        )
-    judged = released_verdict(place)
+    run = request.folder.run
+    working_folder = Path.cwd()
+    shown_place = place.relative_to(working_folder) if place.is_relative_to(working_folder) else place
+    report = shown_place / "report.html"
+    verdict = released_verdict(place)
     if not out.is_terminal:
-        accuracy = {} if is_waiting else {"accuracy": _accuracy(place)}
-        accuracy |= {} if judged is None else {"verdict": judged.model_dump(mode="json")}
+        facts: dict[str, object] = {"report": str(report), "next": what_to_do(run)}
+        if not is_waiting:
+            facts = {"release": str(shown_place), "accuracy": _accuracy(place)}
+        if verdict is not None:
+            facts["verdict"] = verdict.model_dump(mode="json")
+        event = "awaiting approval" if is_waiting else "finished"
         lines = LineReporter(sys.stdout, run, account.dataset)
-        lines.line(event, **line, **accuracy, charged_now=charged, account=account.model_dump(mode="json"))
+        lines.line(event, **facts, charged_now=charged, account=account.model_dump(mode="json"))
         return
-    out.print(f"\n{title}", style="bold")
-    out.print(text)
-    for words in outcome_words(account, judged):
-        out.print(words, style="bold" if words.startswith("Verdict") else None)
+    if is_waiting:
+        out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
+        out.print(f"What may leave: {report}\nThen {what_to_do(run)}")
+    else:
+        released = "Released" if fresh or charged else "Already released"
+        remark = "" if charged else ", nothing charged"
+        out.print(f"\n{released}{remark}: {shown_place}", style="bold")
+        privacy = request.configuration.privacy
+        guarantee = f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
+        out.print(f"{_FILES}\nGuarantee: {guarantee}")
+    for line in outcome_words(account, verdict):
+        out.print(line, style="bold" if line.startswith("Verdict") else None)
     if not is_waiting:
-        out.print(next_words(run, shown / "report.html", judged))
+        out.print(next_words(run, report, verdict))
 
 
 def _accuracy(release: Path) -> dict[str, object]:
-    """How near synthetic records are to released counts, from evaluation.json. DP: post-processing."""
+    """Return the distances of synthetic records from released counts, from evaluation.json. DP: post-processing."""
     from marginweave.released.evaluation import Evaluation
 
     evaluation = Evaluation.from_json((release / "evaluation.json").read_bytes())
@@ -251,13 +254,16 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
     """
     from marginweave.runs.retention import list_runs
 
-    table, listed = console.table_of("run", "dataset", "state", "begun", "private files"), list_runs(home)
+    summaries = list_runs(home)
     if as_json:
-        console.print_json([asdict(run) for run in listed])
+        console.print_json([asdict(summary) for summary in summaries])
         return
-    for run in listed:
-        private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
-        table.add_row(run.name, run.dataset, run.state, run.begun, private)
+    table = console.table_of("run", "dataset", "state", "begun", "private files")
+    for summary in summaries:
+        private = "internal" if summary.holds_exact else "no"
+        if summary.holds_private:
+            private = "yes"
+        table.add_row(summary.name, summary.dataset, summary.state, summary.begun, private)
     console.print_wide(table)
 
 
@@ -294,12 +300,12 @@ def purge(
 
 
 def _purged(home: Path, run: str) -> str:
-    """What was removed, and what is not: `internal/` stays until somebody removes it."""
+    """Return a sentence on the files that a purge removed, and on `internal/`, which stays until somebody removes it."""
     from marginweave.checkpoints.run_folder import RunFolder
     from marginweave.runs.retention import holds_exact
 
     folder = RunFolder.at(home, run)
     if holds_exact(folder):
         return f"private/ is gone from run {run}; {folder.internal} still holds an evaluation that is exact"
-    kept = f"; {folder.internal} keeps the log and the request" if folder.internal.is_dir() else ""
-    return f"Nothing private is left in run {run}{kept}"
+    remark = f"; {folder.internal} keeps the log and the request" if folder.internal.is_dir() else ""
+    return f"Nothing private is left in run {run}{remark}"

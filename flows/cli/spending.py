@@ -1,4 +1,4 @@
-"""How `ledger show` prints an account: what is left, and what was spent by release, stage and mechanism."""
+"""Texts and tables of `ledger show`: the remaining budget of an account, and the spent one by release, stage and mechanism."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ _AMOUNTS = ("mu²", "rho", "delta", "plain")
 
 
 def tidy(value: Decimal | float) -> str:
-    """An amount with four digits; 0 for nothing."""
+    """Return an amount with four digits; 0 for nothing."""
     return f"{float(value):.4g}"
 
 
 def scientific(delta: Decimal | float) -> str:
-    """A delta in scientific form with at most three digits; 0 for nothing."""
+    """Return a delta in scientific form with at most three digits; 0 for nothing."""
+    if not float(delta):
+        return "0"
     mantissa, _, exponent = f"{float(delta):.2e}".partition("e")
-    return "0" if not float(delta) else f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+    return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
 
 
 def line(total: AccountTotal) -> str:
-    """One line on an account: what was spent of its cap."""
+    """Return one line on an account: the spent part of its cap."""
     account = total.account
     return (
         f"{account.dataset}: epsilon {rounded_up(total.epsilon)} of {float(account.epsilon):g} spent at delta "
@@ -42,7 +44,7 @@ def line(total: AccountTotal) -> str:
 
 
 def left(total: AccountTotal) -> str:
-    """One sentence on what is left at the cap's delta: the epsilon that one more release may have."""
+    """Return one sentence on the remaining budget at the cap's delta: the epsilon that one more release may have."""
     at = f"left at delta {scientific(total.account.delta)}"
     if is_closed(total.account, total.spent):
         return f"{at}: nothing; the account admits no release before its cap is set again"
@@ -52,13 +54,15 @@ def left(total: AccountTotal) -> str:
 
 
 def box(total: AccountTotal) -> str:
-    """One sentence on the parts of the account's box that it has, and what is spent of each. No part pays for another."""
-    own_box, spent = total.account.box, total.spent.cost
-    plain, allowance = spent.plain, own_box.allowance
-    noise = tidy(100 * spent.mu2 / own_box.mu2) if own_box.mu2 else "0"
+    """Return one sentence on the parts of the account's box, and the spent budget of each. No part pays for another."""
+    account_box = total.account.box
+    spent = total.spent.cost
+    plain = spent.plain
+    allowance = account_box.allowance
+    noise = tidy(100 * spent.mu2 / account_box.mu2) if account_box.mu2 else "0"
     parts = [f"spent by parts (box, in docs/glossary.md): {noise} % of the budget for noise"]
-    if own_box.delta_add:
-        parts.append(f"delta for thresholds {scientific(spent.delta)} of {scientific(own_box.delta_add)}")
+    if account_box.delta_add:
+        parts.append(f"delta for thresholds {scientific(spent.delta)} of {scientific(account_box.delta_add)}")
     if allowance:
         amounts = f"delta {scientific(plain.delta)} of {scientific(allowance.delta)}"
         parts.append(f"allowance of epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}")
@@ -68,7 +72,7 @@ def box(total: AccountTotal) -> str:
 
 
 def period(policy: Policy, in_period: Spent, moment: datetime) -> str:
-    """One sentence on what was spent of the policy in the period that `moment` is in, and what a policy is."""
+    """Return one sentence on a policy, and on its spent budget in the period of `moment`."""
     spent = period_epsilon(policy, in_period)
     return (
         f"policy, not a guarantee: epsilon {rounded_up(spent)} of {tidy(policy.epsilon)} at delta "
@@ -77,7 +81,7 @@ def period(policy: Policy, in_period: Spent, moment: datetime) -> str:
 
 
 def by_release(releases: Sequence[ReleaseRecord]) -> Table:
-    """One line a release: what it was planned to be, and what it is charged."""
+    """Return a line for each release: its plan, and its charge."""
     table = table_of("run", "epsilon", "at delta", *_AMOUNTS, "draws", "lost")
     for record in releases:
         charged = [draw for draw in record.draws if draw.state in CHARGED]
@@ -87,21 +91,23 @@ def by_release(releases: Sequence[ReleaseRecord]) -> Table:
 
 
 def by_stage(releases: Sequence[ReleaseRecord]) -> Table:
-    """One line a stage and mechanism, over these releases: what is charged, and its share of mu²."""
+    """Return a line for each stage and mechanism over these releases: the charge, and its share of mu²."""
     groups: dict[tuple[str, str], list[DrawRecord]] = {}
-    for draw in (draw for record in releases for draw in record.draws if draw.state in CHARGED):
-        groups.setdefault((_stage(draw), draw.mechanism), []).append(draw)
-    whole = sum((record.charged for record in releases), Cost()).mu2
+    for record in releases:
+        for draw in record.draws:
+            if draw.state in CHARGED:
+                groups.setdefault((_stage(draw), draw.mechanism), []).append(draw)
+    total_mu2 = sum((record.charged for record in releases), Cost()).mu2
     table = table_of("stage", "mechanism", *_AMOUNTS, "share", "draws", "lost")
     for (stage, mechanism), draws in sorted(groups.items()):
         cost = sum((draw.cost for draw in draws), Cost())
-        share = f"{float(100 * cost.mu2 / whole):.1f}%" if whole else ""
+        share = f"{float(100 * cost.mu2 / total_mu2):.1f}%" if total_mu2 else ""
         table.add_row(stage, mechanism, *_amounts(cost), share, str(len(draws)), _lost(draws))
     return table
 
 
 def by_draw(record: ReleaseRecord) -> Table:
-    """One line a draw of a release, with its state."""
+    """Return a line for each draw of a release, with its state."""
     table = table_of("draw", "state", "mechanism", *_AMOUNTS)
     for draw in record.draws:
         table.add_row(draw.name, draw.state, draw.mechanism, *_amounts(draw.cost))
@@ -109,7 +115,8 @@ def by_draw(record: ReleaseRecord) -> Table:
 
 
 def _lost(draws: Sequence[DrawRecord]) -> str:
-    return str(sum(draw.state == State.CHARGED_LOST for draw in draws) or "")
+    lost = sum(draw.state == State.CHARGED_LOST for draw in draws)
+    return str(lost or "")
 
 
 def _stage(draw: DrawRecord) -> str:

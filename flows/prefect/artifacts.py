@@ -85,22 +85,22 @@ def _show_release(reference: RunReference) -> None:
 
 def _rounded_row(row: LengthMetrics) -> dict[str, float | int | None]:
     """Return the rounded metrics of one length, without those of SDS and those that counts never have."""
-    numbers = row.model_dump(exclude={"tvd_missing", "l1_missing"})
-    return {
-        name: round(value, 4) if isinstance(value, float) else value
-        for name, value in numbers.items()
-        if not name.startswith("sds_")
-    }
+    rounded: dict[str, float | int | None] = {}
+    for name, value in row.model_dump(exclude={"tvd_missing", "l1_missing"}).items():
+        if not name.startswith("sds_"):
+            rounded[name] = round(value, 4) if isinstance(value, float) else value
+    return rounded
+
+
+def _length_cells(row: LengthMetrics) -> tuple[str, str, str, str]:
+    return str(row.length), f"{row.combinations:,}", _number(row.tvd), _number(row.preservation)
 
 
 def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -> str:
     """Return the page of a release, in Markdown."""
     guarantee = statement.guarantee
     near = ", ".join(f"{100 * tvd:.2g} % for {columns} column(s)" for columns, tvd in evaluation.mean_distances.items())
-    lengths = [
-        (str(row.length), f"{row.combinations:,}", _number(row.tvd), _number(row.preservation))
-        for row in evaluation.lengths
-    ]
+    lengths = [_length_cells(row) for row in evaluation.lengths]
     worst = [(", ".join(row.attributes), _number(row.tvd), _number(row.noise)) for row in evaluation.marginals]
     comparable = [row for row in evaluation.marginals if row.noise is not None]
     verdict = "unknown, as no marginal has all of its counts released"

@@ -152,10 +152,11 @@ def _place(source: str) -> str:
 def _declared(written: str, key: bytes) -> str:
     """Return a keyed digest of the declarations that draws depend on."""
     declared = _without(mapping_of(written), _FREE_SECTIONS)
-    declared["columns"] = {
-        name: _without(column, _FREE) if isinstance(column, Mapping) else column
-        for name, column in declared["columns"].items()
-    }
+    columns = dict(declared["columns"])
+    for name, column in columns.items():
+        if isinstance(column, Mapping):
+            columns[name] = _without(column, _FREE)
+    declared["columns"] = columns
     source = declared.get("source")
     declared["source"] = _without(source, ("file",)) if isinstance(source, Mapping) else {}
     privacy = declared.get("privacy")
