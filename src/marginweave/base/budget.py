@@ -110,7 +110,10 @@ class Cost:
 
     def __neg__(self) -> Cost:
         return Cost(
-            mu2=self.mu2.copy_negate(), rho=self.rho.copy_negate(), delta=self.delta.copy_negate(), plain=-self.plain
+            mu2=self.mu2.copy_negate(),
+            rho=self.rho.copy_negate(),
+            delta=self.delta.copy_negate(),
+            plain=-self.plain,
         )
 
     def __sub__(self, cost: Cost) -> Cost:

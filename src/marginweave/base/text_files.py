@@ -41,8 +41,10 @@ def recognise_encoding(chunks: Iterable[bytes]) -> str | None:
 
 def _begins_utf16(chunk: bytes) -> bool:
     """Return whether the first bytes of a file have a mark of UTF-16, or zeros in many second bytes and in no first one."""
+    if chunk.startswith(_UTF16):
+        return True
     zeros = chunk[1::2].count(0)
-    return chunk.startswith(_UTF16) or (zeros > len(chunk) // 4 > 0 and not chunk[::2].count(0))
+    return zeros > len(chunk) // 4 > 0 and chunk[::2].count(0) == 0
 
 
 def recognise_delimiter(sample: str, *, is_complete: bool) -> str | None:

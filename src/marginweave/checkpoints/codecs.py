@@ -36,7 +36,8 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Json]) ->
     names = sorted(arrays)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        head = json.dumps({"names": names, "meta": meta}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        content = {"names": names, "meta": meta}
+        head = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         archive.writestr(zipfile.ZipInfo(_META, _EPOCH), head)
         for index, name in enumerate(names):
             with archive.open(zipfile.ZipInfo(f"{index}.npy", _EPOCH), "w", force_zip64=True) as member:
@@ -166,7 +167,8 @@ def plain_table(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries."""
     fields = []
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
-        fields.append((name, kind.value_type if pa.types.is_dictionary(kind) else kind))
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        fields.append((name, plain))
     return table.cast(pa.schema(fields))
 
 
@@ -191,7 +193,8 @@ def _compact(column: pa.ChunkedArray) -> pa.Array:
     if not pa.types.is_dictionary(values.type):
         return values
     texts, positions, null = used_texts(values)
-    indices = pa.array(positions.astype(_index_type(len(texts))), mask=null if null.any() else None)
+    positions = positions.astype(_index_type(len(texts)))
+    indices = pa.array(positions, mask=null if null.any() else None)
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 

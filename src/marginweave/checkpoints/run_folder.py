@@ -96,7 +96,8 @@ class RunFolder:
         if not self.path.is_dir():
             return ()
         places = sorted(self.path.glob(f"{self.STAGED_PREFIX}*"))
-        return tuple(place for place in places if place.is_dir() and not place.is_symlink())
+        folders = [place for place in places if place.is_dir()]
+        return tuple(folder for folder in folders if not folder.is_symlink())
 
     def create(self) -> None:
         """Make the folders that are missing; all end with mode 0700, `runs/` too.

@@ -24,7 +24,8 @@ from marginweave.base.errors import StageError
 from marginweave.configuration.values import check_name
 
 MAGIC = b"MWSEAL01"
-TRAILER_BYTES = len(MAGIC) + hashlib.sha256().digest_size
+_DIGEST_BYTES = hashlib.sha256().digest_size
+TRAILER_BYTES = len(MAGIC) + _DIGEST_BYTES
 
 
 class DamagedCheckpoint(StageError):
@@ -52,14 +53,15 @@ def open_seal(key: bytes, address: tuple[str, ...], sealed: bytes) -> tuple[byte
 
 
 def _digest(key: bytes, address: Sequence[str | int], payload: bytes) -> bytes:
-    authentication = hmac.new(key, json.dumps(address).encode() + b"\0", hashlib.sha256)
+    prefix = json.dumps(address).encode() + b"\0"
+    authentication = hmac.new(key, prefix, hashlib.sha256)
     authentication.update(payload)
     return authentication.digest()
 
 
 BLOCK_MAGIC = b"MWBLOCK1"
-_ENTRY = struct.Struct(f">Q{hashlib.sha256().digest_size}s")
-_END = struct.Struct(f">Q{hashlib.sha256().digest_size}s{len(BLOCK_MAGIC)}s")
+_ENTRY = struct.Struct(f">Q{_DIGEST_BYTES}s")
+_END = struct.Struct(f">Q{_DIGEST_BYTES}s{len(BLOCK_MAGIC)}s")
 
 
 @dataclass(frozen=True)

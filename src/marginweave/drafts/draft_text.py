@@ -46,7 +46,8 @@ def write_draft(draft: ConfigurationDraft) -> str:
         lines.append(_NOTHING_COUNTED)
     lines += [f"# {doubt}\n" for doubt in draft.doubts]
     lines.append(f"dataset: {draft.dataset}\n")
-    lines.append(f"source: {flow('source', draft.source.model_dump(exclude_none=True))}\n")
+    source = draft.source.model_dump(exclude_none=True)
+    lines.append(f"source: {flow('source', source)}\n")
     lines.append(_privacy_lines(draft.subject, draft.about_rows))
     lines.append("columns:\n")
     lines += [f"  # column {place} has no name and is left out\n" for place in draft.unnamed_places]
@@ -93,7 +94,8 @@ def flow(key: str, value: Any) -> str:
         pairs = [f"{flow('', name)}: {flow(name, item)}" for name, item in value.items()]
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, str):
-        return _text(value, plain=key in TEXT_KEYS or value[:1].isalpha())
+        may_be_plain = key in TEXT_KEYS or value[:1].isalpha()
+        return _text(value, plain=may_be_plain)
     if value is None:
         return "null"
     if isinstance(value, Sequence):

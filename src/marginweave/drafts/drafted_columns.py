@@ -31,7 +31,7 @@ _LOG_BINS = (12, 8, 6)
 _FREE_TEXT = 40  # texts longer than this on average are no values
 _EXACT = 2**53
 _MOST_DECIMALS = 9
-_BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))})
+_BOOLEANS = (frozenset(("true", "false")), frozenset(("yes", "no")), frozenset(("t", "f")), frozenset(("y", "n")))
 _FEW_YEARS = 2
 _DECADES = 40 * 365 * DAY
 _ORDER = "day before month, or month before day?"
@@ -163,7 +163,7 @@ def _date_draft(
     if unread or standing_in:
         facts["missing"] = sorted([*missing.get("missing", ()), *unread, *standing_in])
     remarks = []
-    if layout == FORMATS[0] and len(_read_instants([*instants], FORMATS[1])) == len(instants):
+    if layout == FORMATS[0] and _read_instants([*instants], FORMATS[1]).keys() == instants.keys():
         remarks.append(_ORDER)
     if placeholders:
         remarks.append(_STANDS_IN)

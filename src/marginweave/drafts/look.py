@@ -117,7 +117,8 @@ def _trimmed_ids(ids: pa.ChunkedArray, missing: Sequence[str]) -> tuple[pa.Array
     """Return the distinct trimmed texts of ids, the place of each cell among them, and which of them are no id."""
     texts, positions = distinct_texts(ids.combine_chunks())
     trimmed = pc.utf8_trim_whitespace(texts)
-    no_ids = pa.array(["", *(text.strip() for text in missing)], pa.string())
+    missing_texts = [text.strip() for text in missing]
+    no_ids = pa.array(["", *missing_texts], pa.string())
     absent = np.asarray(pc.is_in(trimmed, value_set=no_ids), np.bool_)
     return trimmed, positions.astype(np.int64), absent
 

@@ -12,10 +12,13 @@ from marginweave.configuration.values import number
 from marginweave.configuration.yaml_source import read_yaml
 
 _TABLE = read_yaml(Path(__file__).with_name("scales.yaml"))
+_CALENDARS = [names.split() for names in _TABLE["calendar"]]
+_GERMAN_DAYS = ["mo", "di", "mi", "do", "fr", "sa", "so"]
+_WORDS = [scale.casefold().split("|") for scale in _TABLE["ordered"]]
 SCALES = (
-    *((names.split(), 3) for names in _TABLE["calendar"]),
-    (["mo", "di", "mi", "do", "fr", "sa", "so"], 2),
-    *((scale.casefold().split("|"), 0) for scale in _TABLE["ordered"]),
+    *((names, 3) for names in _CALENDARS),
+    (_GERMAN_DAYS, 2),
+    *((words, 0) for words in _WORDS),
 )
 """Words from low to high, and the least number of letters that an abbreviation has; 0 where there is none."""
 _LAST = frozenset(_TABLE["last"].casefold().split("|"))

@@ -21,7 +21,9 @@ def special_codes(numbers: Mapping[Decimal, int], limits: tuple[Decimal, Decimal
     """
     coded = {value for value in numbers if _FORM.fullmatch(format(value.normalize(), "f"))}
     sizes = [value for value in numbers if value not in coded]
-    low, high = limits or (min(sizes, default=Decimal(0)), max(sizes, default=Decimal(0)))
+    if limits is None:
+        limits = (min(sizes, default=Decimal(0)), max(sizes, default=Decimal(0)))
+    low, high = limits
     far = (high - low) / _FAR
     codes: dict[Decimal, int] = {}
     for value in sorted(coded):

@@ -104,7 +104,8 @@ class Usability:
     def add(self, raw: pa.Table) -> None:
         """Count the cells of a block of the raw table."""
         for name in self.configuration.raw_names:
-            self.tallies.setdefault(name, CellTally()).add(judge(raw.column(name), self.configuration, name))
+            tally = self.tallies.setdefault(name, CellTally())
+            tally.add(judge(raw.column(name), self.configuration, name))
 
     def check(self, written: str) -> None:
         """Stop a run whose table is unusable; `written` is the configuration as it was written.

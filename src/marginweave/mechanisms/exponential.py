@@ -112,7 +112,8 @@ class _Levels:
     def _weights(self, first: int) -> list[int]:
         chunk = slice(first, first + _CHUNK)
         powers = self.powers_below(self.distances[chunk])
-        weights: list[int] = (powers * self.members[chunk].astype(object)).tolist()
+        members = self.members[chunk].astype(object)
+        weights: list[int] = (powers * members).tolist()
         return weights
 
     def powers_below(self, distances: Distances) -> NDArray[np.object_]:
@@ -150,7 +151,8 @@ def _certain_distance(levels: _Levels, uniform: int, precision: int) -> int | No
     place = chunk * _CHUNK + inside
     end_before = ends[inside - 1] if inside else before
     # A_{i-1} + 2 N_{i-1}
-    below = end_before + 2 * int(levels.members[:place].sum())
+    candidates_before = int(levels.members[:place].sum())
+    below = end_before + 2 * candidates_before
     if place and below << precision > uniform * total:
         return None
     return int(levels.distances[place])
@@ -207,8 +209,10 @@ def selection_epsilon(mu: float) -> float:
     if not 0 < mu < math.inf:
         raise InputError(f"mu ({mu}) must be positive")
     if mu < 1:
-        return 4 * math.atanh(math.erf(mu / math.sqrt(8))) * (1 - 1e-12)
-    return 2 * (log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-12)
+        probability = math.erf(mu / math.sqrt(8))
+        return 4 * math.atanh(probability) * (1 - 1e-12)
+    logit = log_ndtr(mu / 2) - log_ndtr(-mu / 2)
+    return 2 * logit * (1 - 1e-12)
 
 
 class Exponential(DrawMechanism):

@@ -198,15 +198,17 @@ class RoundedGaussian(CountNoise):
     @staticmethod
     def price(parameter: float) -> Cost:
         """Return 1/multiplier^2 in mu^2, half of it in rho."""
-        squared = 1 / Fraction(parameter) ** 2
-        return Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(0.0))
+        mu2 = 1 / Fraction(parameter) ** 2
+        rho = mu2 / 2
+        return Cost(mu2=amount(float(mu2)), rho=amount(float(rho)), delta=amount(0.0))
 
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
         """Return the standard deviation of each marginal.
 
         The marginal with the share s_i has the multiplier M / sqrt(s_i): together sum_i s_i / M^2 = 1 / M^2 in mu^2.
         """
-        return tuple(marginal_sigma(parameter / math.sqrt(share), self.stability) for share in shares)
+        multipliers = [parameter / math.sqrt(share) for share in shares]
+        return tuple(marginal_sigma(multiplier, self.stability) for multiplier in multipliers)
 
     def sigma(self, part: Fraction) -> Fraction:
         """Return the part, which is the standard deviation."""

@@ -41,7 +41,8 @@ def laplace_sigma(scale: Fraction) -> float:
 
     DP: arithmetic on public numbers.
     """
-    return 1 / (math.sqrt(2) * math.sinh(1 / (2 * float(scale))))
+    half_rate = 1 / (2 * float(scale))
+    return 1 / (math.sqrt(2) * math.sinh(half_rate))
 
 
 def laplace_variance(number: int, epsilon: float, stability: Stability) -> float:

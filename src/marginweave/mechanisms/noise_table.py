@@ -103,7 +103,9 @@ def noise_table(sigma: Fraction) -> NoiseTable:
     if not 0 < sigma <= MAX_SIGMA:
         raise InputError(f"sigma ({float(sigma):g}) must be positive and at most {MAX_SIGMA}")
     # Cells narrower than 1 keep the series short for small sigmas: an odd number of them makes up a unit cell.
-    parts = 2 * math.ceil((1 / sigma - 1) / 2) + 1 if sigma < 1 else 1
+    parts = 1
+    if sigma < 1:
+        parts = 2 * math.ceil((1 / sigma - 1) / 2) + 1
     cells = _cells(sigma * parts)
     # within[j] is the mass of |t| < j + 1/2: the middle cell once, every other cell twice.
     running = -cells[0]
@@ -152,7 +154,8 @@ def _even_terms(rate: int, length: int) -> list[int]:
     """
     powers = [_ONE]
     while powers[-1]:
-        powers.append((-powers[-1] * rate >> _FRACTION + 2) // len(powers))
+        product = -powers[-1] * rate >> _FRACTION + 2
+        powers.append(product // len(powers))
     terms = []
     for i in range(length):
         integral = sum(power // (2 * (i + k) + 1) for k, power in enumerate(powers))
@@ -281,5 +284,5 @@ def _guide(table: CumulativeTable) -> tuple[Integers, NDArray[np.bool_]]:
     edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(_FIRST_BITS - _GUIDE_BITS)
     guide = np.searchsorted(table.high, edges, side="left").astype(np.int64)
     # A range of draws without an entry inside, its lower end included, needs no comparison.
-    settled = np.searchsorted(table.high, edges[1:] - np.uint64(1), side="right") == guide[:-1]
-    return guide, settled
+    below_or_inside = np.searchsorted(table.high, edges[1:] - np.uint64(1), side="right")
+    return guide, below_or_inside == guide[:-1]

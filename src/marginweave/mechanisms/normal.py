@@ -32,7 +32,8 @@ def log_ndtr(x: float) -> float:
     for k in range(1, 7):
         term *= -(2 * k - 1) / x**2
         series += term
-    return -(x**2) / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log(series)
+    scale = -x * math.sqrt(2 * math.pi)
+    return -(x**2) / 2 - math.log(scale) + math.log(series)
 
 
 def ndtri(probability: float) -> float:

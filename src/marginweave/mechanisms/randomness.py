@@ -106,7 +106,8 @@ class DrawBits:
     def rest(self, table: int, cell: int) -> int:
         """Return 65 more bits of a cell: a separate block of the cipher, under separate keys."""
         block, place = divmod(cell, BLOCKS_A_KEY)
-        low, high = _keystream(self._key("ties", (table,), block), 0, 2 * place, 2).tolist()
+        key = self._key("ties", (table,), block)
+        low, high = _keystream(key, 0, 2 * place, 2).tolist()
         return int(high << 64 | low) >> 8 * _BLOCK - REST_BITS
 
     def stream(self, *place: int) -> WordStream:

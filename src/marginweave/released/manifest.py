@@ -34,7 +34,8 @@ class RunState(StrEnum):
 
 
 def _relative(text: str) -> str:
-    if text.startswith("/") or "\\" in text or any(part in {"", ".", ".."} for part in text.split("/")):
+    has_odd_part = not {"", ".", ".."}.isdisjoint(text.split("/"))
+    if text.startswith("/") or "\\" in text or has_odd_part:
         raise ValueError("must be a relative path inside the run")
     return text
 

@@ -258,7 +258,8 @@ class UndeclaredStatement(Described):
         """First sentence of `words`, without its full stop."""
         clamped = verdict_sentence("undeclared.clamped", sentence="")
         by_rule = verdict_sentence("undeclared.by-rule", share="")
-        return self.words.removesuffix(str(clamped)).removesuffix(str(by_rule)).removesuffix(".")
+        unclamped = self.words.removesuffix(str(clamped))
+        return unclamped.removesuffix(str(by_rule)).removesuffix(".")
 
 
 class UncountedStatement(Described):

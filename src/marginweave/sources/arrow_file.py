@@ -30,4 +30,5 @@ def arrow_batches(part: Part, columns: Sequence[str], rows: int) -> Iterator[pa.
 
 def _opened(part: Part, options: pa.ipc.IpcReadOptions | None = None) -> pa.ipc.RecordBatchFileReader:
     place = part.for_arrow()
-    return pa.ipc.open_file(place if isinstance(place, pa.NativeFile) else pa.OSFile(str(place)), options=options)
+    file = place if isinstance(place, pa.NativeFile) else pa.OSFile(str(place))
+    return pa.ipc.open_file(file, options=options)

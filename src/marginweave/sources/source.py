@@ -67,7 +67,8 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
                 f"source has the column {name!r} with a type that is neither text nor number nor date; convert it to one of "
                 "these, or leave it out"
             )
-    return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
+    fields = [(name, _read_as(present.field(name).type)) for name in columns]
+    return pa.schema(fields)
 
 
 def refuse_floats(types: pa.Schema, spelled: Iterable[str]) -> None:
@@ -123,7 +124,8 @@ def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -
             )
         for name in columns:
             kind = present.field(name).type
-            schema = pa.schema([(name, pa.string() if is_text(kind) else kind)])
+            kind = pa.string() if is_text(kind) else kind
+            schema = pa.schema([(name, kind)])
             try:
                 kinds[name] = pa.unify_schemas([kinds.get(name, schema), schema], promote_options="permissive")
             except pa.ArrowException:
@@ -139,7 +141,8 @@ def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.Rec
             yield from arrow_batches(part, columns, _ROWS)
             return
         with pq.ParquetFile(part.for_arrow()) as file:
-            texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
+            schema = file.schema_arrow
+            texts = [name for name in columns if is_text(schema.field(name).type)]
         with pq.ParquetFile(part.for_arrow(), read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
             yield from file.iter_batches(batch_size=_ROWS, columns=list(columns))
     except (pa.ArrowException, OSError) as error:
