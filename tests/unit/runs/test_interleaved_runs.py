@@ -98,12 +98,12 @@ def test_a_reconciliation_leaves_the_notes_of_a_run_that_goes_on(home: Path, mon
     run_plainly(home, people(home, 60), "before")
     seen = Sighting(home / "runs" / "before" / SEEN)
     newer = {**(seen.head() or {}), "seq": 99}
-    settle = reconciliation._settle
+    note_newest = reconciliation._note_newest
 
-    def settle_late(*args: Any) -> None:
+    def note_late(*args: Any) -> None:
         seen.append(seen.ledger, [newer])
-        settle(*args)
+        note_newest(*args)
 
-    monkeypatch.setattr(reconciliation, "_settle", settle_late)
+    monkeypatch.setattr(reconciliation, "_note_newest", note_late)
     Ledger.open(home / "ledger" / "ledger.sqlite").reconcile([home], actor="steward")
     assert seen.head() == newer
