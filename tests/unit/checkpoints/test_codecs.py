@@ -74,13 +74,13 @@ def test_objects_and_nan_in_json_are_refused() -> None:
 def test_tables_come_back_and_bytes_do_not_depend_on_chunks(rows: list, cut: int) -> None:
     """Values, nulls, types and metadata survive; one table in two chunks gives the same bytes as in one."""
     schema = pa.schema([("text", pa.string()), ("number", pa.int64())], metadata={"a": json.dumps([1])})
-    whole = pa.table([[row[0] for row in rows], [row[1] for row in rows]], schema=schema)
+    table = pa.table([[row[0] for row in rows], [row[1] for row in rows]], schema=schema)
     halves = [
         pa.table([[row[0] for row in part], [row[1] for row in part]], schema=schema)
         for part in (rows[:cut], rows[cut:])
     ]
-    packed = pack_table(whole)
-    assert unpack_table(packed).equals(whole, check_metadata=True)
+    packed = pack_table(table)
+    assert unpack_table(packed).equals(table, check_metadata=True)
     assert pack_table(pa.concat_tables(halves)) == packed
 
 
@@ -92,8 +92,8 @@ def test_threads_read_at_once_while_garbage_is_collected() -> None:
     gc.set_threshold(5)
     try:
         with ThreadPoolExecutor(6) as pool:
-            found = list(pool.map(lambda _: unpack_arrays(packed)[0]["b"].sum(), range(600)))
+            sums = list(pool.map(lambda _: unpack_arrays(packed)[0]["b"].sum(), range(600)))
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(callback)
-    assert found == [10] * 600
+    assert sums == [10] * 600

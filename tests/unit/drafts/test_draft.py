@@ -110,8 +110,8 @@ def answered(raw: dict) -> dict:
     ],
 )  # fmt: skip
 def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> None:
-    found = look(values)
-    assert (found.type, found.facts) == (kind, facts)
+    draft = look(values)
+    assert (draft.type, draft.facts) == (kind, facts)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> Non
     ],
 )
 def test_more_than_fifty_values_make_a_private_domain(values: list) -> None:
-    found = look(values * 2)
-    assert (found.type, found.facts) == ("category", {"domain": "private"})
+    draft = look(values * 2)
+    assert (draft.type, draft.facts) == ("category", {"domain": "private"})
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_more_than_fifty_values_make_a_private_domain(values: list) -> None:
 def test_what_most_cells_look_like_is_said(values: list[str], words: str) -> None:
     """No remark holds a value of the table."""
     for cells in (values, values * 2):
-        found = look(cells)
-        assert (found.type, found.facts, words in found.remark) == ("category", {"domain": "private"}, True)
-        assert not any(value in found.remark for value in values)
+        draft = look(cells)
+        assert (draft.type, draft.facts, words in draft.remark) == ("category", {"domain": "private"}, True)
+        assert not any(value in draft.remark for value in values)
 
 
 def test_a_comma_inside_few_names_is_no_separator() -> None:
@@ -228,13 +228,13 @@ def test_a_draft_fits_its_own_table(tmp_path_factory: pytest.TempPathFactory, ce
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn):
             missing = ValueMatcher(configuration.missing_texts(name))
-            known = {text for text in cells[name] if missing.index(text) >= 0 or column.accepts(text.strip())}
-            left = (
+            declared = {text for text in cells[name] if missing.index(text) >= 0 or column.accepts(text.strip())}
+            undeclared = (
                 set(cells[name])
-                - known
+                - declared
                 - ({text for text in cells[name] if not text.strip()} if column.private else set())
             )
-            assert not left, (name, column.type)
+            assert not undeclared, (name, column.type)
 
 
 def test_codes_are_read_back_as_they_stand(tmp_path: Path) -> None:
@@ -307,8 +307,8 @@ def test_a_header_with_numbers_may_be_data(
     (tmp_path / "t.csv").write_text(f"{header}\n" + "a,1,2020\nb,2,2021\n" * 9)
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["init", "t.csv"])
-    said = "The header has numbers as names. If its line is data, add a line of names above it"
-    assert (said in done.output, f"# {said}" in (tmp_path / "t.yaml").read_text()) == (is_doubted, is_doubted)
+    doubt = "The header has numbers as names. If its line is data, add a line of names above it"
+    assert (doubt in done.output, f"# {doubt}" in (tmp_path / "t.yaml").read_text()) == (is_doubted, is_doubted)
     assert "xq7" not in done.output
     assert "7717" not in done.output
 
@@ -316,14 +316,14 @@ def test_a_header_with_numbers_may_be_data(
 def test_a_table_without_anything_to_count_is_told_so(tmp_path: Path) -> None:
     """Confirmed, the draft is refused; its head says it before."""
     cells = {"case_id": [f"c{i}" for i in range(60)], "country": ["NO"] * 60}
-    said = "No column of this table is counted"
+    warning = "No column of this table is counted"
     source = table(tmp_path / "t.csv", cells)
     text = draft_configuration(source, SourceFile(file="t.csv"))
-    assert said in text
+    assert warning in text
     with pytest.raises(InputError, match="no column that is counted"):
         confirmed(parse_yaml(text))
     source = table(tmp_path / "u.csv", {**cells, "sex": ["f", "m"] * 30})
-    assert said not in draft_configuration(source, SourceFile(file="u.csv"))
+    assert warning not in draft_configuration(source, SourceFile(file="u.csv"))
 
 
 def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from tests.support.drafts import answered
 FILE = SourceFile.model_validate({"file": "t.csv"})
 
 
-def draft_of(place: Path, lines: list[str], **more: object) -> dict[str, object]:
+def draft_of(place: Path, lines: list[str], **options: object) -> dict[str, object]:
     (place / "t.csv").write_text("\n".join(lines) + "\n")
-    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more))  # pyright: ignore[reportArgumentType]
+    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **options))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_values_stand_as_people_write_them(ordered: list[str]) -> None:
 )
 def test_no_text_is_lost_or_made_up(texts: list[str]) -> None:
     """Of two spellings of one number one stays; of texts that are no numbers all."""
-    found = in_order(texts)
-    assert set(found) <= set(texts)
-    assert len(found) == len(set(found))
-    assert {text for text in texts if number(text) is None} <= set(found)
+    ordered = in_order(texts)
+    assert set(ordered) <= set(texts)
+    assert len(ordered) == len(set(ordered))
+    assert {text for text in texts if number(text) is None} <= set(ordered)
 
 
 @given(st.integers(1, 10**9))
@@ -82,9 +82,9 @@ def test_rows_are_an_order_of_size(rows: int) -> None:
 def test_a_subject_is_found_by_name_and_repetition() -> None:
     ids = [f"p{i // 3}" for i in range(300)]
     assert subject_of(pa.table({"patient_id": ids, "sex": ["f"] * 300})) is not None
-    found = subject_of(pa.table({"PatientID": ids}))
-    assert found is not None
-    assert (found.column, found.most, round(found.mean, 2)) == ("PatientID", 5, 3.0)
+    subject = subject_of(pa.table({"PatientID": ids}))
+    assert subject is not None
+    assert (subject.column, subject.most, round(subject.mean, 2)) == ("PatientID", 5, 3.0)
     assert all(
         subject_of(pa.table({name: ids})) for name in ("Fallnummer", "Pat.-Nr.", "Patientennummer", "versicherten_nr")
     )

@@ -40,12 +40,12 @@ def test_texts_are_judged_by_the_rule_of_the_column(kind: str, data: st.DataObje
     cells = data.draw(st.lists(st.one_of(texts, st.none()), max_size=12))
     values = values_of(column, missing)
     array = pa.array(cells, pa.string())
-    found = shares(values.judge(array))
-    assert found == shares(values.judge(array.dictionary_encode()))
+    counted = shares(values.judge(array))
+    assert counted == shares(values.judge(array.dictionary_encode()))
     trimmed, absent = [(cell or "").strip() for cell in cells], ValueMatcher(missing)
     gaps = [absent.index(text) >= 0 for text in trimmed]
     unread = [not gap and not column.accepts(text) for gap, text in zip(gaps, trimmed, strict=True)]
-    assert found[:3] == (len(cells), sum(gaps), sum(unread))
+    assert counted[:3] == (len(cells), sum(gaps), sum(unread))
     if kind not in {"other", "set", "private set"}:
         assert values.clean(array).null_count == sum(gaps) + sum(unread)
 
@@ -77,7 +77,7 @@ def test_what_lies_beyond_is_what_is_clamped(
 
 
 @pytest.mark.parametrize(
-    ("cells", "on_purpose", "found"),
+    ("cells", "on_purpose", "fault"),
     [
         ((0, 0, 0), False, None),
         ((10, 5, 0), False, None),
@@ -88,9 +88,9 @@ def test_what_lies_beyond_is_what_is_clamped(
     ],
 )
 def test_a_column_is_unusable_from_half_on(
-    cells: tuple[int, int, int], on_purpose: bool, found: Unusable | None
+    cells: tuple[int, int, int], on_purpose: bool, fault: Unusable | None
 ) -> None:
-    assert unusable(*cells, on_purpose=on_purpose) is found
+    assert unusable(*cells, on_purpose=on_purpose) is fault
 
 
 @pytest.mark.parametrize("gap", [None, math.nan, pd.NA, ""])

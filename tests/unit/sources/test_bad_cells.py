@@ -145,9 +145,9 @@ def test_integers_beyond_2_to_the_53(tmp_path: Path, native: bool) -> None:
 @pytest.mark.parametrize("column", [NUMBER, {"type": "category", "domain": "private"}], ids=["number", "private"])
 def test_nan_and_infinity_are_missing(tmp_path: Path, column: dict) -> None:
     """As a frame writes them; none of them becomes a value called nan or inf."""
-    found = cleaned(parquet_of(tmp_path, [math.nan, math.inf, -math.inf, None, 7.0]), column)
-    assert found[:4] == [None] * 4
-    assert float(found[4]) == 7
+    cells = cleaned(parquet_of(tmp_path, [math.nan, math.inf, -math.inf, None, 7.0]), column)
+    assert cells[:4] == [None] * 4
+    assert float(cells[4]) == 7
 
 
 def test_texts_that_say_nan_or_infinity_are_no_numbers(tmp_path: Path) -> None:
@@ -237,16 +237,16 @@ structure:
   forbidden:
     - {{no: 01, 12:30: [no, 1_000]}}
 """)
-    found = parse_configuration(raw)
-    assert list(found.columns) == ["no", "12:30", "set", "answer", "day"]
-    columns: dict[str, Any] = dict(found.columns)
+    parsed = parse_configuration(raw)
+    assert list(parsed.columns) == ["no", "12:30", "set", "answer", "day"]
+    columns: dict[str, Any] = dict(parsed.columns)
     assert all(list(columns[name].values) == codes for name in ("no", "12:30", "set"))
     assert columns["no"].outside == "null"
     assert columns["12:30"].missing == ("null", "0x1")
     assert columns["answer"].false_values == ("no", "0")
-    assert found.structure is not None
-    assert found.structure.forbidden == ({"no": ("01",), "12:30": ("no", "1_000")},)
-    assert (found.privacy.delta, found.privacy.epsilon, found.dataset) == (1e-6, 10.5, "no")
+    assert parsed.structure is not None
+    assert parsed.structure.forbidden == ({"no": ("01",), "12:30": ("no", "1_000")},)
+    assert (parsed.privacy.delta, parsed.privacy.epsilon, parsed.dataset) == (1e-6, 10.5, "no")
     for trap, words in (
         ("12:30", r"\(12:30\) must be a number"),
         ("no", r"\(no\) must be a number"),

@@ -53,9 +53,10 @@ def _check(source: str, columns: list[str], form: SourceFile) -> None:
 def spelled(draw: Callable[..., Any]) -> tuple[NumberForm, str, Decimal]:
     """A form, a number in it, with or without its marks between thousands, and the number."""
     form = draw(st.sampled_from(FORMS))
-    whole, digits = draw(st.integers(0, 10**15)), draw(st.text("0123456789", max_size=6))
+    integer = draw(st.integers(0, 10**15))
+    digits = draw(st.text("0123456789", max_size=6))
     mark = draw(st.sampled_from(["", *(MARKS[form.thousands] if form.thousands else "")]))
-    text = draw(st.sampled_from(["", "-", "+"])) + f"{whole:,}".replace(",", mark)
+    text = draw(st.sampled_from(["", "-", "+"])) + f"{integer:,}".replace(",", mark)
     plain = text.replace(mark, "") if mark else text
     tail = f".{digits}" if digits else ""
     return form, text + tail.replace(".", MARKS[form.decimal]), Decimal(plain + tail)
@@ -63,9 +64,9 @@ def spelled(draw: Callable[..., Any]) -> tuple[NumberForm, str, Decimal]:
 
 @settings(max_examples=300, deadline=None)
 @given(spelled())
-def test_a_number_in_any_form_is_the_number(made: tuple[NumberForm, str, Decimal]) -> None:
+def test_a_number_in_any_form_is_the_number(spelling: tuple[NumberForm, str, Decimal]) -> None:
     """One at a time and many at once alike."""
-    form, text, value = made
+    form, text, value = spelling
     plain = form.plain(f" {text} ")
     assert plain is not None
     assert number(plain) == value
@@ -82,10 +83,10 @@ def test_a_number_in_any_form_is_the_number(made: tuple[NumberForm, str, Decimal
 def test_what_is_no_number_in_the_form_is_read_as_none(form: NumberForm, text: str) -> None:
     """Above all not as another one: 1.23 is not 1.23 where the dot stands between thousands."""
     table = pa.table({"x": pa.array([text], pa.string()).dictionary_encode()})
-    (found,) = plain_numbers(table, form, {"x": ()}).column("x").to_pylist()
+    (cell,) = plain_numbers(table, form, {"x": ()}).column("x").to_pylist()
     plain = form.plain(text)
-    assert (number(found.strip()) is None) == (plain is None)
-    assert plain in {None, found}
+    assert (number(cell.strip()) is None) == (plain is None)
+    assert plain in {None, cell}
     assert plain_numbers(table, form, {"x": (text,)}).column("x").to_pylist() == [text]  # it means "no value"
     assert plain_numbers(table, form, {}).column("x").to_pylist() == [text]
 
@@ -94,14 +95,14 @@ def test_a_number_column_follows_the_form_of_the_source_and_no_other(tmp_path: P
     """Missing codes match as declared, by text or by number; categories stay as they are written."""
     path = tmp_path / "t.csv"
     path.write_text("n;c\n1.234,5;1,5\n-9,0;2\n0,50;2\nn/a;1,5\n3.5;2\n999.999;2\n")
-    made = configuration(
+    declared = configuration(
         source={"file": "t.csv", "delimiter": "semicolon", "decimal": "comma", "thousands": "dot"},
         columns={
             "n": {"type": "number", "bounds": [0, 5000], "bins": 5, "missing": ["-9", "n/a", "999.999"]},
             "c": {"type": "category", "values": ["1,5", "2"]},
         },
     )
-    clean = clean_table(TableSource.of(str(path), made).table(made.source_names), made)
+    clean = clean_table(TableSource.of(str(path), declared).table(declared.source_names), declared)
     assert clean.column("n").to_pylist() == [1234.5, None, 0.5, None, None, None]
     assert clean.column("c").to_pylist() == ["1,5", "2", "2", "1,5", "2", "2"]
 

@@ -132,24 +132,25 @@ def test_a_row_of_8_mib_is_read_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder, parts in ((one, (b"ab", b"c")), (other, (b"a", b"bc"))):
+    first = tmp_path / "first"
+    second = tmp_path / "second"
+    for folder, parts in ((first, (b"ab", b"c")), (second, (b"a", b"bc"))):
         folder.mkdir()
         for number, part in enumerate(parts):
             (folder / f"{number}.parquet").write_bytes(part)
-    assert b"".join(opened(one).chunks()) != b"".join(opened(other).chunks())
+    assert b"".join(opened(first).chunks()) != b"".join(opened(second).chunks())
 
 
-@pytest.mark.parametrize("beside", ["1.csv", "1.feather", "below/", "_1.parquet", ".1.pq", "1.csv.gz"])
-def test_what_would_be_left_out_of_a_folder_is_refused(tmp_path: Path, beside: str) -> None:
+@pytest.mark.parametrize("entry", ["1.csv", "1.feather", "below/", "_1.parquet", ".1.pq", "1.csv.gz"])
+def test_what_would_be_left_out_of_a_folder_is_refused(tmp_path: Path, entry: str) -> None:
     """The rest would be called the table; notes and the marks of writers are let be, and no part is passed over."""
     for name in ("0.parquet", "1.pq", "part-00002"):
         pq.write_table(pa.table({"a": [name]}), tmp_path / name)
     for note in ("_SUCCESS", ".0.parquet.crc", "README.md"):
         (tmp_path / note).write_text("-")
     assert read_source(str(tmp_path), ["a"]).column("a").to_pylist() == ["0.parquet", "1.pq", "part-00002"]
-    (tmp_path / beside).mkdir() if beside.endswith("/") else (tmp_path / beside).write_bytes(b"a\nx\n")
-    with pytest.raises(InputError, match=re.escape(beside.rstrip("/"))):
+    (tmp_path / entry).mkdir() if entry.endswith("/") else (tmp_path / entry).write_bytes(b"a\nx\n")
+    with pytest.raises(InputError, match=re.escape(entry.rstrip("/"))):
         read_source(str(tmp_path), ["a"])
 
 
