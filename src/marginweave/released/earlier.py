@@ -109,7 +109,7 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
     declarations: dict[str, Mapping[str, Any]] = {}
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.column].model_dump(mode="json")
-        rules_of_attribute = {rule for rule in rules if any(name == attribute.name for name, _ in rule)}
+        rules_of_attribute = {rule for rule in rules if attribute.name in dict(rule)}
         declarations[attribute.name] = {
             "column": {key: value for key, value in column.items() if key not in _WORDS},
             "missing": configuration.missing_texts(attribute.column),
