@@ -13,13 +13,13 @@ from functools import partial
 
 from marginweave.configuration.columns import MeasuredColumn, SetColumn
 from marginweave.configuration.columns.base import RULE_DECLARED
-from marginweave.drafts.look import Look
+from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
 from marginweave.released.evaluation import BrokenRule
 from marginweave.texts.sentences import Sentence, Share, sentence
 
 _SHOWN = 3
-_FORMS = ("currency", "decimal", "thousands")
+_NUMBER_NOTATIONS = ("currency", "decimal", "thousands")
 
 check_sentence = partial(sentence, "check")
 
@@ -43,7 +43,7 @@ class Remark:
     examples: tuple[str, ...] = ()
 
 
-def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool, undeclared: bool) -> Iterator[Remark]:
+def column_findings(column: MeasuredColumn, look: ColumnLook, *, on_purpose: bool, undeclared: bool) -> Iterator[Remark]:
     """Yield the findings on a counted column; `on_purpose` as in `unusable`.
 
     `undeclared`: the release counts what is not as declared (`Sections.may_be_undeclared`, `Sections.indicated_sets`).
@@ -86,7 +86,7 @@ def _remark(severity: Severity, share: float, key: str, **facts: str) -> Remark:
     )
 
 
-def _unread_text(column: MeasuredColumn, look: Look, fault: Unusable | None, *, undeclared: bool) -> Sentence:
+def _unread_text(column: MeasuredColumn, look: ColumnLook, fault: Unusable | None, *, undeclared: bool) -> Sentence:
     """Return how many cells cannot be read as a value of the column, and what a release makes of them."""
     leaves_null = column.outside in (None, "null")
     if column.impute is not None and leaves_null:
@@ -107,16 +107,16 @@ def _unread_text(column: MeasuredColumn, look: Look, fault: Unusable | None, *, 
     return check_sentence(f"unread.{key}", share=share, value=value_words(column), then=check_sentence(f"then.{then}"))
 
 
-def _unread_advice(column: MeasuredColumn, look: Look) -> Sentence:
+def _unread_advice(column: MeasuredColumn, look: ColumnLook) -> Sentence:
     """Return what to do about cells that cannot be read, by what most of them look like."""
     if isinstance(column, SetColumn) and column.min_values and look.blank:
         return check_sentence("unread-advice.min-values")
     if look.blank == look.unread:
         return check_sentence("unread-advice.empty")
-    form = look.form(column)
-    if form is not None:
-        key = form if form in _FORMS else "format"
-        return check_sentence(f"unread-advice.{key}", format=form)
+    notation = look.notation(column)
+    if notation is not None:
+        key = notation if notation in _NUMBER_NOTATIONS else "format"
+        return check_sentence(f"unread-advice.{key}", format=notation)
     if column.input_rule == RULE_DECLARED:
         other_case = (text.swapcase() for text in look.unread_texts)
         return check_sentence(f"unread-advice.{'case' if any(map(column.accepts, other_case)) else 'values'}")

@@ -12,7 +12,7 @@ from marginweave.base.errors import MarginweaveError, printable
 from marginweave.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
-from marginweave.drafts.look import Look, Repetition, count_missing
+from marginweave.drafts.look import ColumnLook, Repetition, count_missing
 from marginweave.drafts.subjects import SUBJECT, are_subjects
 from marginweave.drafts.tally import handled, judge
 from marginweave.evaluate.rules import add_rules, broken_rules
@@ -106,7 +106,7 @@ class Inspection:
     configuration: Configuration
     present: Sequence[str]
     suite: Suite | None = None
-    looks: dict[str, Look] = field(default_factory=dict)
+    looks: dict[str, ColumnLook] = field(default_factory=dict)
     ids: dict[str, Repetition] = field(default_factory=dict)
     ownerless: int = 0
     """Rows without an id of the unit of privacy, which are left out."""
@@ -116,7 +116,7 @@ class Inspection:
 
     def __post_init__(self) -> None:
         configuration = self.configuration
-        self.looks = {name: Look() for name in configuration.raw_names}
+        self.looks = {name: ColumnLook() for name in configuration.raw_names}
         if configuration.privacy.subject is None:
             self.ids = {name: Repetition(self._missing(name)) for name in self.present if self._is_id(name)}
 

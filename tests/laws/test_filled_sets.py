@@ -15,7 +15,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import Mask, NeverTogether
 from marginweave.domain.zeros import PossibleCells, broken_records, structural_masks
-from marginweave.drafts.look import Look
+from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import judge
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.flows.check.advice import column_findings
@@ -84,7 +84,7 @@ def test_where_a_set_may_be_empty_all_the_same_it_is_refused(changes: dict[str, 
 
 
 def test_the_operator_is_told_and_not_sent_to_declare_what_is_refused() -> None:
-    column, look = declared().columns["dx"], Look()
+    column, look = declared().columns["dx"], ColumnLook()
     assert isinstance(column, SetColumn)
     look.add(judge(pa.chunked_array([["a", ""]]), declared(), "dx"))
     (remark,) = column_findings(column, look, on_purpose=True, undeclared=False)

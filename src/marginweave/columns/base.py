@@ -33,7 +33,10 @@ Uniform: TypeAlias = Callable[[int], Floats]
 
 @dataclass(frozen=True)
 class Judged:
-    """Distinct entries of a column's cells, with flags. At most one of the three flags holds for an entry. Private."""
+    """Entries of a column's cells, with flags. At most one of the three flags holds for an entry. Private.
+
+    Texts are distinct; numbers and dates that are no texts have one entry for each cell.
+    """
 
     entries: pa.Array
     cells: Integers

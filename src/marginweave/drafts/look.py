@@ -1,4 +1,4 @@
-"""Looks closely at one column for its operator: shares, a single value, the form of unread texts, repeated ids.
+"""Looks closely at one column for its operator: shares, a single value, the notation of unread texts, repeated ids.
 
 Everything here is exact and private: it is shown on a terminal and written nowhere.
 """
@@ -27,7 +27,7 @@ from marginweave.drafts.tally import CellTally
 
 _SAMPLE = 100
 _PARTS = 256
-_FORMS: dict[str, str | re.Pattern[str]] = {  # the first that fits most
+_NOTATIONS: dict[str, str | re.Pattern[str]] = {  # the first that fits most
     "currency": CURRENCY,
     "thousands": r"[+-]?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?",
     "decimal": r"[+-]?(\d{1,3}([. '\u00a0\u202f]\d{3})+|\d+),\d+",
@@ -35,7 +35,7 @@ _FORMS: dict[str, str | re.Pattern[str]] = {  # the first that fits most
 
 
 @dataclass
-class Look(CellTally):
+class ColumnLook(CellTally):
     """Cells of a column, counted block by block, with a few of their texts for the advice to a steward."""
 
     blank: int = 0
@@ -43,7 +43,9 @@ class Look(CellTally):
     values: set[str] = field(default_factory=set)
     """Two of its values, or fewer where it has fewer."""
     unread_texts: dict[str, None] = field(default_factory=dict)
+    """Some of the unread texts, in the order of the cells."""
     beyond_texts: Counter[str] = field(default_factory=Counter)
+    """Some of the texts beyond the bounds, with the number of their cells."""
 
     def add(self, judged: Judged) -> None:
         """Count the cells of a block, and keep a few of those that are no values, or beyond bounds."""
@@ -57,9 +59,10 @@ class Look(CellTally):
         if judged.beyond.any():
             beyond = judged.beyond & used
             sample = entries.filter(pa.array(beyond)).slice(0, _SAMPLE)
-            texts = map(str.strip, sample.cast(pa.string()).to_pylist())
             cells = judged.cells[beyond].tolist()
-            self.beyond_texts.update(dict(zip(texts, cells, strict=False)))
+            # Several entries can have the same text: those of a column of numbers are one a cell.
+            for text, count in zip(sample.cast(pa.string()).to_pylist(), cells, strict=False):
+                self.beyond_texts[text.strip()] += count
         if len(self.values) < 2:
             values = entries.filter(pa.array(used & ~judged.missing & ~judged.unread))
             first_two = pc.unique(values).slice(0, 2)
@@ -76,17 +79,19 @@ class Look(CellTally):
         if not isinstance(column, NumberColumn):
             return False
         low, high = map(Decimal, column.clamp)
-        numbers = {Decimal(text): cells for text, cells in self.beyond_texts.items()}
+        numbers: Counter[Decimal] = Counter()
+        for text, cells in self.beyond_texts.items():
+            numbers[Decimal(text)] += cells  # 999 and 999.0 are one number
         codes = special_codes(numbers, (low, high))
         return 2 * sum(codes.values()) > self.beyond_texts.total()
 
-    def form(self, column: MeasuredColumn) -> str | None:
-        """Return the form of most unread texts: `currency`, `decimal` or `thousands`, a format of dates, or None."""
+    def notation(self, column: MeasuredColumn) -> str | None:
+        """Return the notation of most unread texts: `currency`, `decimal` or `thousands`, a format of dates, or None."""
         texts = self.unread_texts
         if isinstance(column, NumberColumn):
-            for form, pattern in _FORMS.items():
+            for notation, pattern in _NOTATIONS.items():
                 if mostly(re.fullmatch(pattern, text) for text in texts):
-                    return form
+                    return notation
         if isinstance(column, DateColumn):
             for layout in FORMATS:
                 if layout != column.format and mostly(parse_instant(text, layout) is not None for text in texts):
@@ -132,19 +137,19 @@ class Repetition:
 
     missing: Sequence[str]
     blocks: list[tuple[Integers, NDArray[np.uint32], NDArray[np.uint16]]] = field(default_factory=list)
-    """For each block its sorted digests: the edges between their first eight bits, and the other bits in two pieces."""
+    """For each block its sorted digests: where each leading byte starts, then their lowest 32 bits, and the 16 bits above."""
 
     def add(self, values: pa.ChunkedArray) -> None:
-        """Take in the ids of a block; a row without one is nobody's."""
+        """Take in the ids of a block; a row without one is not counted."""
         trimmed, positions, absent = _trimmed_ids(values, self.missing)
         hashes = np.fromiter(map(hash, trimmed.to_pylist()), np.int64, len(trimmed))
         digests_of_ids = hashes.view(np.uint64)
         digests = np.sort(digests_of_ids[positions[~absent[positions]]])
         starts = np.searchsorted(digests, np.arange(_PARTS, dtype=np.uint64) << np.uint64(56))
-        edges = np.append(starts, len(digests))
+        starts = np.append(starts, len(digests))  # also where the last leading byte ends
         low = digests.astype(np.uint32)
         middle = (digests >> np.uint64(32)).astype(np.uint16)
-        self.blocks.append((edges, low, middle))
+        self.blocks.append((starts, low, middle))
 
     def counted(self) -> tuple[int, int, int]:
         """Return the rows with an id, those of them whose id is in another row as well, and the distinct ids."""
@@ -161,10 +166,10 @@ class Repetition:
     def _rows_of_ids(self, part: int) -> Integers:
         """Return for each distinct id whose digest begins with the byte `part` in how many rows it is."""
         pieces = []
-        for edges, low, middle in self.blocks:
-            within = slice(edges[part], edges[part + 1])
-            high_bits = middle[within].astype(np.uint64) << np.uint64(32)
-            pieces.append(low[within] | high_bits)
+        for starts, low, middle in self.blocks:
+            within = slice(starts[part], starts[part + 1])
+            shifted_middle = middle[within].astype(np.uint64) << np.uint64(32)
+            pieces.append(low[within] | shifted_middle)
         if not pieces:
             return np.zeros(0, np.int64)
         _, counts = np.unique(np.concatenate(pieces), return_counts=True)
