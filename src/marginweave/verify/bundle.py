@@ -14,6 +14,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+# handover.py joins this module and the three below into verify.py, without these imports.
 from marginweave.base.formats import STATEMENT_FORMAT, older_fault
 from marginweave.verify.bundle_accounting import AMOUNTS, Content, Fault, require
 from marginweave.verify.bundle_statement import NOT_IN_ROWS, check_account, check_statement
@@ -54,8 +55,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     chain = _chain(_lines(bundle / "chain.jsonl"))
     anchor = json.loads((bundle / "anchor.json").read_bytes())
     tip = (len(chain), chain[-1]["row_hash"]) if chain else None
-    leads = tip is not None and tip == (anchor["seq"], anchor["hash"])
-    require(leads, "the chain of hashes does not lead from the first row to the anchor")
+    ends_at_anchor = tip is not None and tip == (anchor["seq"], anchor["hash"])
+    require(ends_at_anchor, "the chain of hashes does not lead from the first row to the anchor")
     for row in rows:
         _check_row(row, chain)
     final_row = [row for row in rows if row["kind"] in {"PUBLISHED", "REJECTED"}][-1]
@@ -88,10 +89,15 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
 def _check_row(row: Content, chain: list[Content]) -> None:
     """Refuse a row whose content or hashes differ from its link in the chain."""
     number = row["seq"]
-    link = chain[number - 1] if 1 <= number <= len(chain) else {}
-    previous = chain[number - 2]["row_hash"] if number > 1 else _GENESIS
-    expected = (link.get("content"), link.get("row_hash"), previous)
-    unchanged = expected == (_content_digest(row), row["row_hash"], row["prev_hash"])
+    unchanged = False
+    if 1 <= number <= len(chain):
+        link = chain[number - 1]
+        previous_hash = chain[number - 2]["row_hash"] if number > 1 else _GENESIS
+        unchanged = (
+            link["content"] == _content_digest(row)
+            and link["row_hash"] == row["row_hash"]
+            and previous_hash == row["prev_hash"]
+        )
     require(unchanged, f"row {number} was changed, or is not at its place in the chain")
 
 
@@ -114,7 +120,8 @@ def _check_published(
         require(_sha256(content) == outputs[name], f"{name} is not the file that was published")
     configuration = json.loads((folder / "privacy.json").read_bytes())["configuration"]
     require(configuration == plan["configuration"], "the configuration in plan.json is not that of privacy.json")
-    approved = "".join(f", and {row['actor']} had approved it" for row in release_rows if row["kind"] == "APPROVED")
+    approvals = [row for row in release_rows if row["kind"] == "APPROVED"]
+    approved = "".join(f", and {approval['actor']} had approved it" for approval in approvals)
     sentences = [
         f"row {row['seq']} published it after all draws were completed{approved}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
@@ -213,7 +220,7 @@ def _check_costs(plan: Content, release_rows: list[Content]) -> None:
 
 
 def _check_course(release_rows: list[Content], final_row: Content) -> None:
-    """Refuse a release that was published or rejected before its draws were completed, or without the steps of an approval.
+    """Refuse a release that was published or rejected before its draws were completed, or without its approval.
 
     Every draw must be reserved, drawn and ended; a release that needs an approval must be submitted and decided.
     """

@@ -215,6 +215,18 @@ def test_the_anchor_protects_every_row(made: Callable[[str], Made], tmp_path: Pa
             verify(to)
 
 
+@pytest.mark.parametrize("beyond", [1, 2, 100])
+def test_a_row_beyond_the_chain_is_named(beyond: int, made: Callable[[str], Made], tmp_path: Path) -> None:
+    """A row whose number the chain does not have is refused in words, however large the number is."""
+    to = shutil.copytree(made("values").bundle, tmp_path / "bundle")
+    rows = [json.loads(line) for line in (to / "ledger.jsonl").read_text().splitlines()]
+    number = len((to / "chain.jsonl").read_text().splitlines()) + beyond
+    rows[-1]["seq"] = number
+    (to / "ledger.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(Fault, match=f"row {number} was changed, or is not at its place in the chain"):
+        verify(to)
+
+
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.long)], ids=["by turns", "both"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_that_is_changed_is_found(
