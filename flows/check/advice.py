@@ -43,7 +43,9 @@ class Remark:
     examples: tuple[str, ...] = ()
 
 
-def column_findings(column: MeasuredColumn, look: ColumnLook, *, on_purpose: bool, undeclared: bool) -> Iterator[Remark]:
+def column_findings(
+    column: MeasuredColumn, look: ColumnLook, *, on_purpose: bool, undeclared: bool
+) -> Iterator[Remark]:
     """Yield the findings on a counted column; `on_purpose` as in `unusable`.
 
     `undeclared`: the release counts what is not as declared (`Sections.may_be_undeclared`, `Sections.indicated_sets`).

@@ -1,7 +1,8 @@
 """Fields of evaluation.json: how far synthetic records are from the released counts, or from the sensitive table.
 
-S is the reference count of a combination of values, Y its synthetic one; N and n are the numbers of records of both. A
-distance is a total variation distance (TVD): half the sum of the differences of the shares of all cells, from 0 (best) to 1.
+S is the reference count of a combination of values, Y its synthetic one; N and n are the numbers of records of both. SDS is
+Microsoft's Synthetic Data Showcase. A distance is a total variation distance (TVD): half the sum of the differences of the
+shares of all cells, from 0 (best) to 1.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Matrix = tuple[tuple[float | None, ...], ...]
 class LengthMetrics(Described):
     """Agreement at one length k, over all sets of k attributes; null where there is nothing to average.
 
-    The names that begin with `sds_` are SDS's numbers as it prints them; the others count every combination.
+    The names that begin with `sds_` are numbers of SDS (Synthetic Data Showcase) as it prints them. The others count every
+    combination; `suppressed` is the same in both.
     """
 
     length: int = Field(description="Attributes in a combination, k.")
@@ -80,7 +82,7 @@ class MarginalDistance(Described):
 
 
 class Measure(Described):
-    """One measure of association: a symmetric matrix a side."""
+    """One measure of association: one symmetric matrix for the reference, one for the synthetic records."""
 
     names: tuple[str, ...] = Field(description="Attributes of rows and columns, in this order.")
     reference: Matrix = Field(description="Of the reference; null where a pair is not known, or within its noise.")
@@ -97,13 +99,16 @@ class Association(Described):
         description="Spearman's rank correlation, from -1 to 1, of attributes with ordered values."
     )
     within_noise: int | None = optional(
-        "Pairs whose reference has no number, as independent columns look like them by chance and noise once in 1,000 times or "
-        "more often; null of an internal evaluation, whose reference has no noise."
+        "Number of pairs left out because noise and chance explain them: independent columns look as associated at least once "
+        "in 1,000 times. The key is left out of an internal evaluation, whose reference has no noise."
     )
 
 
 class BrokenRule(Described):
-    """How many records break one declared rule; 0 of the synthetic ones do, by construction."""
+    """Number of records that break one declared rule.
+
+    Synthetic records break none by construction; they are counted so that a reader need not rely on it.
+    """
 
     rule: str = Field(description="structural zeros, max_values, determined, difference, sum or never missing.")
     subject: str = Field(description="The column of the rule; empty for structural zeros.")
@@ -120,7 +125,7 @@ class ErrorParts(Described):
 
 
 class MarginalBound(Described):
-    """How far the synthetic records are from a marginal as it was drawn, and can be from it without noise."""
+    """Distance from the synthetic records to the drawn marginal, and a bound on the distance to the noiseless one."""
 
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     distance: float = Field(description="Sum of |count as drawn - synthetic count|, in records.")
@@ -148,7 +153,9 @@ class RecordAgreement(Described):
     by_count_means: BucketMeans = Field(description="Means over these bins.")
     marginals: tuple[MarginalDistance, ...] = Field(description="The ten marginals of the largest distance.")
     association: Association = Field(description="Pairs of attributes; against released counts without missing values.")
-    rules: tuple[BrokenRule, ...] = Field(description="Declared rules, and how many synthetic records break each.")
+    rules: tuple[BrokenRule, ...] = Field(
+        description="Declared rules, with the number of synthetic records that break each, 0 by construction."
+    )
 
 
 class Evaluation(ReleasedFile, RecordAgreement):
@@ -157,7 +164,8 @@ class Evaluation(ReleasedFile, RecordAgreement):
     schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
     verdict: Verdict = Field(description="What the release is good for.")
     counted: str | None = optional(
-        "What all numbers are of: at most some rows of a person or values of a cell, or a resized table; null where it is all."
+        "What all numbers are of: at most some rows of a person or values of a cell, or a resized table. The key is "
+        "left out where it is the whole table."
     )
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")

@@ -19,7 +19,7 @@ from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.runs.frame_cells import frame_chunks
-from marginweave.sources.source import declared_types, refuse_floats
+from marginweave.sources.source import refuse_floats, types_as_read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
         natives = dict.fromkeys(map(str, all_names), NATIVE)
     _check_names(all_names, natives)
     if isinstance(frame, pa.Table):
-        declared_types(frame.schema, list(natives))
+        types_as_read(frame.schema, list(natives))
         return _storable(frame.select(list(natives)))
     arrays = {name: _array(frame[name], native) for name, native in natives.items()}
     for name, array in arrays.items():

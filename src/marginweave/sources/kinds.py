@@ -18,7 +18,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow"),
     ".xlsx": "sheet",
 }
-_BY_ENDING = {".csv": ",", ".tsv": "\t"}
+_DELIMITER_BY_ENDING = {".csv": ",", ".tsv": "\t"}
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _ENDING = re.compile(r"\.[a-z][a-z0-9]{0,9}")  # visits.2024 has none
 SUPPORTED = ".csv, .tsv or .txt (also with .gz or .zst), .xlsx, .parquet, .feather or .arrow"
@@ -27,8 +27,8 @@ SUPPORTED = ".csv, .tsv or .txt (also with .gz or .zst), .xlsx, .parquet, .feath
 def ending_of(source: str) -> str:
     """Return the ending of the name in lower case, without that of a compression; nothing where there is none."""
     name = Path(source.rstrip("/")).name.lower()
-    for ending in _COMPRESSIONS:
-        name = name.removesuffix(ending)
+    for compression in _COMPRESSIONS:
+        name = name.removesuffix(compression)
     ending = Path(name).suffix
     return ending if _ENDING.fullmatch(ending) else ""
 
@@ -42,22 +42,25 @@ def kind_of(source: str, form: SourceFile) -> Kind:
     """Return the kind of file: Parquet for a folder, and where neither the name nor the form says another."""
     if source.startswith(EXAMPLE_PREFIX):
         return "example"
+    if Path(source).is_dir():
+        return "parquet"
     kind = _KINDS.get(ending_of(source))
-    if kind is None or kind == "text":
-        is_declared_text = kind == "text" or bool(form.separator)
-        return "parquet" if Path(source).is_dir() or not is_declared_text else "text"
-    return kind
+    if kind is not None:
+        return kind
+    return "text" if form.separator else "parquet"
 
 
 def delimiter_of(source: str, form: SourceFile) -> str | None:
     """Return the character between two fields of a text file; None where it is no text file or nothing declares it."""
     if kind_of(source, form) != "text":
         return None
-    return form.separator or _BY_ENDING.get(ending_of(source))
+    return form.separator or _DELIMITER_BY_ENDING.get(ending_of(source))
 
 
 def check_kind(source: str, form: SourceFile) -> None:
-    """Refuse what cannot be read, from its name alone: before anything is planned, and whether it is there or not.
+    """Refuse what cannot be read, by its name and whether it is a folder, before anything is planned.
+
+    The source need not exist, and nothing is opened.
 
     Raises:
         InputError: another kind of file, one that is compressed and no text, a text whose delimiter nothing tells, or a sheet

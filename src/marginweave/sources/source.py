@@ -31,12 +31,12 @@ _ROWS = 1 << 17
 
 
 def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the named columns in that order, some rows at a time; at least one table, if without rows.
+    """Yield the named columns in that order: an empty table first, then some rows at a time.
 
     Raises:
         InputError: a part is no Parquet or Arrow file, parts do not fit, or a column is lacking or of an unusable type.
     """
-    types = declared_types(_common_schema(source, parts, columns), columns)
+    types = types_as_read(_common_schema(source, parts, columns), columns)
     yield types.empty_table()
     for number, part in enumerate(parts, 1):
         for batch in _batches(source, part, columns):
@@ -44,17 +44,18 @@ def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> 
             cells = {}
             for name in columns:
                 values = table.column(name)
-                with suppress(pa.ArrowException):  # its message has values
+                with suppress(pa.ArrowException):
                     if pa.types.is_string_view(values.type):
                         # Arrow puts only its plain layout of texts behind a dictionary.
                         values = values.cast(pa.string())
                     cells[name] = values.cast(types.field(name).type)
+                # Raised outside `except`, so that Arrow's exception, which has values in its message, is not chained.
                 if name not in cells:
                     raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
             yield pa.table(cells, schema=types)
 
 
-def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+def types_as_read(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the types in which the declared columns are read: texts behind dictionaries, everything else as it is.
 
     Raises:
@@ -71,13 +72,13 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def refuse_floats(types: pa.Schema, spelled: Iterable[str]) -> None:
-    """Refuse a floating-point type of the `spelled` columns, whatever the rows are; raises InputError.
+def refuse_floats(types: pa.Schema, exact_text_columns: Iterable[str]) -> None:
+    """Refuse a floating-point type of the `exact_text_columns`, whatever the rows are; raises InputError.
 
     Such a type rounds long ids, so that two persons become one, and spells large ones as 1e+16.
     DP: a function of the schema, which is public.
     """
-    for name in spelled:
+    for name in exact_text_columns:
         if name not in types.names:
             continue
         kind = cell_type(types.field(name).type)
@@ -164,9 +165,6 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
     return inner
 
 
-_SMALL = 1 << 26
-
-
 @dataclass(frozen=True)
 class TableSource:
     """A source that can be read some rows at a time, any number of times."""
@@ -175,8 +173,8 @@ class TableSource:
     form: SourceFile
     numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns whose texts are numbers in the form of the source, with the texts that mean "no value" in each."""
-    spelled: Sequence[str] = ()
-    """Columns whose cells are compared by their texts, as `Sections.spelled_names`."""
+    exact_text_columns: Sequence[str] = ()
+    """Columns of ids and of private domains, whose texts matter exactly; see `Sections.spelled_names`."""
 
     @classmethod
     def of(cls, place: str, configuration: Configuration) -> TableSource:
@@ -189,7 +187,7 @@ class TableSource:
         return cls(place, configuration.source, numbers, configuration.spelled_names)
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the `columns` in this order, piece by piece, all of the same types; at least one piece, if without rows.
+        """Yield the `columns` in this order, piece by piece, all of the same types; an empty piece if there are no rows.
 
         Texts are behind dictionaries, which may have entries that no row has; Parquet's other types are as they are. Numbers
         that are texts are spelled as configurations spell them. A cell is read the same whatever other rows hold.
@@ -199,14 +197,14 @@ class TableSource:
                 are not in the declared encoding, or a row with another number of fields than the header.
         """
         for table in self._as_written(columns):
-            refuse_floats(table.schema, self.spelled)
+            refuse_floats(table.schema, self.exact_text_columns)
             yield plain_numbers(table, self.form.numbers, self.numbers)
 
     def _as_written(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         kind = kind_of(self.name, self.form)
         if kind == "example":
             example = read_example(self.name)
-            yield example.select(list(columns)).cast(declared_types(example.schema, columns))
+            yield example.select(list(columns)).cast(types_as_read(example.schema, columns))
             return
         with reading(self.name):
             parts = parts_of(self.name)
@@ -258,10 +256,10 @@ class TableSource:
             raise InputError(otherwise)
 
 
-def check_header(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
+def check_header(source: str, columns: Sequence[str], form: SourceFile, exact_text_columns: Sequence[str] = ()) -> None:
     """Refuse a source by its kind and its header, and by nothing in its rows.
 
-    `spelled` are the columns whose cells are compared by their texts.
+    `exact_text_columns` are the columns of ids and of private domains, whose texts matter exactly.
 
     Raises:
         InputError: a kind of file that is not supported, no header, a column that is missing, or one of a type that cannot
@@ -271,17 +269,20 @@ def check_header(source: str, columns: Sequence[str], form: SourceFile, spelled:
     check_columns(source_columns(source, form), columns, lambda: _advice(source, form))
     if kind_of(source, form) in {"parquet", "arrow"}:
         with reading(source):
-            refuse_floats(column_schema(source, parts_of(source)[0]), spelled)
+            refuse_floats(column_schema(source, parts_of(source)[0]), exact_text_columns)
 
 
-def check_rows(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
+_CHECKED_UP_TO_BYTES = 1 << 26
+
+
+def check_rows(source: str, columns: Sequence[str], form: SourceFile, exact_text_columns: Sequence[str] = ()) -> None:
     """Read a source from its first row to its last, unless it is large: faults are known before a run begins.
 
     Raises:
         InputError: as `TableSource.tables`; where it names a row, it reveals something of the rows.
     """
-    if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
-        for _ in TableSource(source, form, spelled=spelled).tables(columns):
+    if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _CHECKED_UP_TO_BYTES:
+        for _ in TableSource(source, form, exact_text_columns=exact_text_columns).tables(columns):
             pass
 
 

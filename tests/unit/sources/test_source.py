@@ -154,6 +154,15 @@ def test_what_would_be_left_out_of_a_folder_is_refused(tmp_path: Path, entry: st
         read_source(str(tmp_path), ["a"])
 
 
+@pytest.mark.parametrize("name", ["t.arrow", "t.xlsx", "t.csv", "t.parquet"])
+def test_a_folder_is_read_as_parquet_whatever_its_name_is(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    pq.write_table(pa.table({"a": ["x"]}), folder / "0.parquet")
+    assert read_source(str(folder), ["a"]).column("a").to_pylist() == ["x"]
+    assert source_columns(str(folder), SourceFile(file=name)) == ("a",)
+
+
 def test_a_source_that_was_written_to_has_another_state(tmp_path: Path) -> None:
     """Even if it was written back to what it was, with the time of before: what is digested is what is parsed."""
     path = tmp_path / "t.csv"
