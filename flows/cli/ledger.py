@@ -96,7 +96,7 @@ def _room_of(total: AccountTotal, single: Account) -> str:
 
     noise = ""
     if not total.account.box.mu2:
-        releases = f"releases with Laplace noise alone ({LAPLACE})"
+        releases = f"releases charged in epsilon alone, as with Laplace noise ({LAPLACE})"
         if total.account.delta:
             releases = f"{BY_STATEMENT}; only its first may be another"
         noise = f". It holds {releases}"

@@ -236,13 +236,18 @@ def test_a_type_is_read_off_a_schema_and_never_off_values(tmp_path: Path) -> Non
         "real": "float (Float32)",
         "flag": "bool (boolean)",
         "text": "large_string (string)",
-        "size": "dictionary<values=large_string, indices=int32, ordered=1>",
-        "level": "dictionary<values=int64, indices=int32, ordered=0>",
+        "size": "dictionary<values=string, indices=int32, ordered=1>",
+        "level": "dictionary<values=string, indices=int32, ordered=0>",
+        "mixed": "dictionary<values=string, indices=int32, ordered=0>",
         "zoned": "timestamp[us, tz=Europe/Berlin]",
         "arrow": "int16 (int16[pyarrow])",
         "plain": "int64",
     }
     assert frame_types(FRAME.iloc[:0], FRAME.columns) == types
+    of_numbers, of_any = (
+        pd.DataFrame({"v": pd.Series(cells, dtype=object).astype("category")}) for cells in ([1, 2], [1, "x"])
+    )
+    assert frame_types(of_numbers, ["v"]) == frame_types(of_any, ["v"])
     frame = FRAME.drop(columns=["object", "period", "mixed", "level", "size"])
     frame.to_parquet(tmp_path / "all.parquet")
     frame.iloc[:0].to_parquet(tmp_path / "none.parquet")

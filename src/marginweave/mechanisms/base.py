@@ -60,7 +60,7 @@ class CountNoise(DrawMechanism):
     most_cells: ClassVar[int]
     """Largest number of cells of all marginals of a draw: as many as fit into memory, or are drawn in time."""
     largest_part: ClassVar[float] = float("inf")
-    """Largest part for which noise can be drawn."""
+    """Largest part for which noise can be drawn; where a split by cells has a larger one, all parts are equal."""
     takes_no_key: ClassVar[bool] = False
     """A library draws it, all before the charge (`presample`), and not `add` from the bits of the draw."""
 

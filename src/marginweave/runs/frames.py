@@ -230,13 +230,20 @@ def _mended(dtype: Any, native: str, *, is_spelled: bool) -> str | None:
 def frame_types(frame: Any, names: Iterable[str]) -> dict[str, str]:
     """Return the types of a table's columns, from its dtypes, as `schema_types`; pandas' `object` has no type.
 
-    Categories of `object` have none either: Arrow would infer a type from their values, which depend on the rows.
+    pandas finds out the type of categories from their values, which depend on the rows: all categories are texts here.
     """
     if not _is_pandas(frame):
         return schema_types(_frame(frame).schema, names)
+    import pandas as pd
+
     types: dict[str, str] = {}
     for name in names:
         if name not in frame.columns or _is_untyped(frame[name].dtype):
+            continue
+        dtype = frame[name].dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            texts = pa.dictionary(pa.int32(), pa.string(), ordered=bool(dtype.ordered))
+            types |= schema_types(pa.schema([(name, texts)]), [name])
             continue
         with suppress(KeyError, pa.ArrowException):
             no_rows = frame.loc[:, [name]].iloc[:0]
@@ -246,12 +253,12 @@ def frame_types(frame: Any, names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_untyped(dtype: Any) -> bool:
-    """Return whether cells of a dtype may be any Python object, also behind categories and the like."""
+    """Return whether cells of a dtype may be any Python object, also of a sparse one."""
     import pandas as pd
 
-    while isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype):
-        dtype = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype.subtype
-    return not isinstance(dtype, pd.ArrowDtype) and pd.api.types.is_object_dtype(dtype)
+    if isinstance(dtype, pd.SparseDtype):
+        dtype = dtype.subtype
+    return not isinstance(dtype, pd.ArrowDtype | pd.CategoricalDtype) and pd.api.types.is_object_dtype(dtype)
 
 
 def _kind(dtype: Any) -> str:

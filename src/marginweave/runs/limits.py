@@ -21,7 +21,6 @@ from marginweave.measurements.plan import Plan
 from marginweave.measurements.selection import declared_cliques
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import WholeMarginals, counted_sizes, public_sizes
-from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.noise_table import MAX_SIGMA
 from marginweave.prepare.repair import Repair
 
@@ -126,8 +125,8 @@ def _check_noise(configuration: Configuration, plan: Plan, shared: Mapping[type[
     instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
     for draw in plan.draws:
         sigmas = list(draw.forecast(configuration).sigmas)
-        # An unequal split may fall back to equal parts.
-        if isinstance(draw, WholeMarginals) and draw.mechanism is RoundedGaussian:
+        # An unequal split may fall back to equal parts, where noise cannot be drawn for the largest one.
+        if isinstance(draw, WholeMarginals) and math.isfinite(draw.count_noise(configuration).largest_part):
             sigmas.append(draw.equal_sigma(configuration, shared[type(draw)]))
         if max(sigmas, default=0) > MAX_SIGMA:
             raise InputError(

@@ -124,7 +124,7 @@ def _still_free(total: AccountTotal) -> str:
         return _NOTHING
     if account.delta:
         return f"one more release of epsilon {rounded_down(remaining_epsilon)}"
-    return "allowance, for Laplace noise alone"
+    return "allowance, for what is charged in epsilon alone, as with Laplace noise"
 
 
 def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) -> _ReleaseLine:

@@ -151,10 +151,13 @@ def test_an_account_for_laplace_noise_alone_says_so(
     laplace = _request(tmp_path, aggregate=aggregate)
     command = ["ledger", "open", "people", "--for", str(laplace.path), "--epsilon", "1000000"]
     opened = CliRunner().invoke(app, command)
-    assert "releases with Laplace noise alone (aggregate: {method: marginals, noise: laplace})" in opened.output
+    assert (
+        "releases charged in epsilon alone, as with Laplace noise (aggregate: {method: marginals, noise: laplace})"
+        in opened.output
+    )
     reserve("first", dataset="people", plan=laplace.charged_plan, source="people")
     gaussian = _request(tmp_path)
-    words = "opened for releases with Laplace noise alone .*, or of an amplified resize .* write one of these"
+    words = "opened for releases charged in epsilon alone, as with .*, or of an amplified resize .* write one of these"
     with pytest.raises(BudgetError, match=words):
         reserve(
             "second",
@@ -163,7 +166,7 @@ def test_an_account_for_laplace_noise_alone_says_so(
             source="people",
             largest=partial(largest_epsilon, gaussian.configuration),
         )
-    assert "with Laplace noise alone" in str(account_forecast(gaussian).sentences[0])
+    assert "as with Laplace noise" in str(account_forecast(gaussian).sentences[0])
 
 
 def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:

@@ -40,10 +40,10 @@ SIZE = 20_000
 class Geometric(CountNoise):
     """The difference of two geometric numbers, by inversion in floats: for this test alone."""
 
-    name = "two-sided-geometric"  # pyright: ignore[reportAssignmentType]
+    name = "made-up-noise"  # pyright: ignore[reportAssignmentType]
     parameter = "epsilon"
     words = "two-sided geometric noise, epsilon {parameter:.6g}"
-    setting = "geometric"  # pyright: ignore[reportAssignmentType]
+    setting = "made-up"  # pyright: ignore[reportAssignmentType]
     title = "geometric"
     is_pure = True
     share_power = 1 / 2
