@@ -62,7 +62,7 @@ class Synthesizer(Shown):
         elif isinstance(config, Configuration):
             self._resolved = config
         elif isinstance(config, Mapping):
-            _ = self.configuration  # raises InputError for a rule that is broken
+            configuration_of(config)  # raises InputError for a rule that is broken
         else:
             raise InputError(
                 "Synthesizer takes a configuration, not a table; make one with Configuration.draft(table, dataset)"
@@ -123,7 +123,7 @@ class Synthesizer(Shown):
         """Release a table, in this process and without Prefect: the stages of the flow, the same files, ledger and checkpoints.
 
         `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
-        of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line.
+        of a frame is called `<dataset>-<hash of the configuration>-frame`; a path's run has the command line's name.
         With `run` it has that name: a separate release, charged even if a file with the same rows has a release.
         A run that was stopped, also by Ctrl-C, is resumed by the same call. `y` is ignored, as pipelines of scikit-learn ask.
 
@@ -168,7 +168,8 @@ class Synthesizer(Shown):
                     self._release = Release(self._run(config, str(source), folder.run))
             except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop
-        if isinstance(stopped, KeyboardInterrupt):  # raised here, so that its traceback has no frame of a stage
+        # Raised here, so that the traceback has no frame of a stage.
+        if isinstance(stopped, KeyboardInterrupt):
             raise KeyboardInterrupt(_INTERRUPTED)
         if stopped is not None:
             raise InputError(stopped.detail if is_path else stopped.in_python)
@@ -212,8 +213,8 @@ class Synthesizer(Shown):
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
 
-        below = Path(self.config).resolve().parent if isinstance(self.config, str | Path) else Path.cwd()
-        request = read_request(config, run=run, source=source, home=self._home, below=below)
+        relative_to = Path(self.config).resolve().parent if isinstance(self.config, str | Path) else Path.cwd()
+        request = read_request(config, run=run, source=source, home=self._home, below=relative_to)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             self._release_now(request, reference)
@@ -272,7 +273,7 @@ class Synthesizer(Shown):
 
 
 def _configuration_file(configuration: Configuration) -> bytes:
-    """Return a configuration file with the content that the user wrote; JSON is YAML."""
+    """Return as a file, in JSON, which is YAML, what the user wrote, plus execution settings that are not the defaults."""
     execution = configuration.execution.model_dump(mode="json", exclude_defaults=True)
     written = with_folders(mapping_of(configuration.written), configuration.earlier)
     return json.dumps({**written, **execution}, ensure_ascii=False).encode()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def source_contract(configuration: Configuration) -> Contract:
-    """Return the contract of the columns that count, exactly these and in their order, in types of cells that have a text."""
+    """Return the contract of the raw columns (`raw_names`), exactly these and in order, of types that convert to text."""
     columns = {name: _column(configuration, name) for name in configuration.raw_names}
     return Contract.of("validate", columns, InputError)
 
@@ -34,12 +34,15 @@ def _column(configuration: Configuration, name: str) -> pa.Column:
     checks = []
     if isinstance(column, MeasuredColumn) and column.outside == "error":
         kind = values_of(column, configuration.missing_texts(name))
-        checks = [whole_column(column.stopping_rule, lambda cells: _is_read(kind, cells))]
+        checks = [whole_column(column.stopping_rule, lambda cells: _all_accepted(kind, cells))]
     return pa.Column(_type_with_texts(), checks, nullable=True)
 
 
-def _is_read(kind: ColumnValues[Any], cells: pyarrow.Array) -> bool:
-    """Return whether every cell is missing or a value of the column; each distinct text is judged once."""
+def _all_accepted(kind: ColumnValues[Any], cells: pyarrow.Array) -> bool:
+    """Return whether every cell is missing or a value of the column.
+
+    `judge` looks at each text once. Of a dictionary only the distinct cells go to it.
+    """
     distinct = cells.unique() if pyarrow.types.is_dictionary(cells.type) else cells
     return not kind.judge(distinct).unread.any()
 
@@ -53,7 +56,7 @@ def _type_with_texts() -> DataType:
         type = "cells with texts"
 
         def __init__(self) -> None:
-            """Leave out the warning about a type that pandas does not know."""
+            """Skip pandera's `__init__`, which warns of a type that pandas does not know."""
 
         def check(self, pandera_dtype: Any, data_container: Any = None) -> bool:  # noqa: ARG002 - pandera's signature
             # pandera takes decimals of other widths than 128 bits for binary, so the column's own type is tested.

@@ -18,7 +18,7 @@ from marginweave.answers.intervals import EstimateInterval, Reach
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
-from marginweave.answers.outside import count_outside
+from marginweave.answers.outside import count_unmeasured
 from marginweave.answers.rules import NO_RULES, RuledOut
 from marginweave.configuration.question import Question
 from marginweave.domain.masks import Mask
@@ -55,7 +55,7 @@ def _model(squares: LeastSquares, **changes: Any) -> ModelAnswers:
 
 def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) -> EstimateInterval:
     """The records that have 1 in all four columns, beside that model."""
-    return count_outside(squares, _model(squares, **changes), rules, ALL, REACH)
+    return count_unmeasured(squares, _model(squares, **changes), rules, ALL, REACH)
 
 
 def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
@@ -85,7 +85,7 @@ def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -
         assert np.allclose(given.bounds(asked.astype(np.float64), REACH), best, atol=1e-6)
 
 
-def test_a_count_outside_is_one_program_and_one_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_unmeasured_is_one_program_and_one_solution(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question may have a thousand groups: each solver call is most of what one takes."""
     calls = list[str]()
 

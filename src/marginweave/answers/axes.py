@@ -133,7 +133,7 @@ def solve_axis(
     larger: Sequence[AxisTable],
     trust: Trust | None,
     *,
-    with_other_axes: bool,
+    any_joint_query: bool,
 ) -> Axis:
     """Return estimates of the counts of an axis from its own pooled tables and from larger ones.
 
@@ -141,10 +141,10 @@ def solve_axis(
         own_table: pooled tables of this axis alone.
         larger: pooled larger tables, one for each part of the axis.
         trust: what codes take from larger tables; None where no value was merged by noise.
-        with_other_axes: whether questions are about other axes as well, which larger tables have to tell apart.
+        any_joint_query: whether any of the queries has other axes as well, which larger tables have to tell apart.
     """
     blocks = _common_refinement(own_table.part, larger)
-    sources = _sources(own_table, larger, blocks, trust, with_other_axes=with_other_axes)
+    sources = _sources(own_table, larger, blocks, trust, any_joint_query=any_joint_query)
     # (sum S W S') t = sum S W z, with the sums S, the used precision W and the counts z of each source
     matrix = np.sum([(source.sums * source.used_precision) @ source.sums.T for source in sources], axis=0)
     weighted_counts = np.sum([_weighted_counts(source) for source in sources], axis=0)
@@ -210,7 +210,7 @@ def _sources(
     blocks: Part,
     trust: Trust | None,
     *,
-    with_other_axes: bool,
+    any_joint_query: bool,
 ) -> list[_Source]:
     """Return the own table over blocks, then the larger ones, each with the part of its precision that is used.
 
@@ -218,7 +218,7 @@ def _sources(
     """
     trust_in_larger = trust
     trust_in_own = None
-    if with_other_axes and larger:
+    if any_joint_query and larger:
         trust_in_larger = None
         trust_in_own = trust
     larger_precision = sum(table.precision for table in larger)

@@ -6,10 +6,10 @@ table is independent for different B, so each B is estimated by itself: by the m
 inverse variance (ResidualPlanner: Xiao, He, Zhang, Kifer 2023; GReM: Mullins et al. 2024). Where the tables of B divide each
 of its axes in one way, no linear unbiased estimate has less variance.
 
-The number of records n is the mean of what all tables add up to, by their precision: no sum of a whole table depends on which
-values noise has merged. Given n, one axis is solved although tables divide an axis in several ways (`axes`), and the axes
-are independent of each other and of larger B. If any of the questions is about several axes, all of them take the axis as it
-is estimated for these.
+The number of records n is the mean of what all tables add up to, by their precision: merging values does not change a
+table's sum. Given n, one axis is solved although tables divide an axis in several ways (`axes`), and the axes are
+independent of each other and of larger B. If any of the questions is about several axes, all of them take the axis as it is
+estimated for these.
 
 Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
 unbiased, with the variance that is stated, which may be larger than the least one.
@@ -35,7 +35,7 @@ Weights = Mapping[int, Floats]
 """Weights of the codes of each axis for some queries, shape (queries, codes); an axis that is left out weighs all by 1."""
 
 Signature = tuple[int, ...]
-"""Numbers of parts, one for each axis, which a table has together."""
+"""Indices into `PartTables.parts`, one for each axis: parts that a table has together."""
 
 
 class NotMeasuredError(Exception):
@@ -103,7 +103,7 @@ class LeastSquares:
 
     @property
     def single_axes(self) -> LeastSquares:
-        """Estimates of queries of single axes: this object itself."""
+        """Estimates of queries of single axes: this object itself. `ModelAnswers` has the same property; there it differs."""
         return self
 
     def counts(self, axis: int) -> Floats:
@@ -143,7 +143,7 @@ class LeastSquares:
         numbers = [self.measured.parts.index(part) for part in parts]
         signature = tuple(sorted(numbers))
         table, precision = self._pool(signature)
-        ranks = np.argsort(np.argsort(numbers))
+        ranks = np.argsort(np.argsort(numbers))  # rank of each part: from sorted order back to the order of `axes`
         return parts, table.transpose(ranks), 1 / precision
 
     @cached_property
@@ -201,7 +201,7 @@ class LeastSquares:
 
     def _solve_readings(self, readings: Sequence[tuple[Weights, Signature]]) -> Estimates:
         """Return estimates of groups of queries, each with the parts that it is read in."""
-        with_other_axes = any(len(signature) > 1 for _, signature in readings)
+        any_joint_query = any(len(signature) > 1 for _, signature in readings)
         shares_of_parts, slopes = self._residual_shares(readings)
         estimates = np.zeros(len(slopes))
         covariance = np.zeros((len(slopes), len(slopes)))
@@ -211,7 +211,7 @@ class LeastSquares:
             vectors = _joined_vectors(shares)
             if len(parts) == 1:
                 part = self.measured.parts[parts[0]]
-                axis = self._axis(part.axis, with_other_axes=with_other_axes)
+                axis = self._axis(part.axis, any_joint_query=any_joint_query)
                 residuals, residual_slopes, residual_covariance = axis.estimates(vectors[0])
                 slopes[rows] += scales * residual_slopes
             else:
@@ -294,7 +294,7 @@ class LeastSquares:
             shape[place] = len(centered[place])
         if len(inside) == 1:
             part = self.measured.parts[signature[inside[0]]]
-            axis = self._axis(part.axis, with_other_axes=len(signature) > 1)
+            axis = self._axis(part.axis, any_joint_query=len(signature) > 1)
             vectors = centered[inside[0]]
             estimates, slopes, covariance = axis.estimates(vectors[:, part.blocks])
             variances = np.diag(covariance)
@@ -344,9 +344,9 @@ class LeastSquares:
             precision += weight
         return weighted_sum / precision, precision
 
-    def _axis(self, axis: int, *, with_other_axes: bool) -> Axis:
-        """Return the estimates of an axis, for questions about it alone or together `with_other_axes`."""
-        key = axis, with_other_axes
+    def _axis(self, axis: int, *, any_joint_query: bool) -> Axis:
+        """Return the estimates of an axis; `any_joint_query` says whether any query of the same call has several axes."""
+        key = axis, any_joint_query
         if key not in self._axes:
             full_part = self.measured.full_parts[axis]
             own_tables = [table for table in self.measured.tables if table.parts == (full_part,)]
@@ -361,7 +361,7 @@ class LeastSquares:
                 counts_and_variances = [(table.counts, table.variance) for table in own_tables]
                 trust = Trust.of(counts_and_variances, multiples)
             own_table = self._axis_table(full_part, own_tables)
-            self._axes[key] = solve_axis(own_table, larger, trust, with_other_axes=with_other_axes)
+            self._axes[key] = solve_axis(own_table, larger, trust, any_joint_query=any_joint_query)
         return self._axes[key]
 
     def _larger_tables(self, part: int) -> list[PartTable]:

@@ -397,9 +397,9 @@ class MarginalAnswers:
             model = self.model()
             if error.merged or model is None or not isinstance(self.squares, LeastSquares):
                 raise
-        from marginweave.answers.outside import count_outside  # numba
+        from marginweave.answers.outside import count_unmeasured  # numba
 
-        return count_outside(self.squares, model, self.rules, self._weights([factors]), reach)
+        return count_unmeasured(self.squares, model, self.rules, self._weights([factors]), reach)
 
     def _quantile(
         self,

@@ -1,4 +1,4 @@
-"""Counts of conditions whose columns no measured table has together, by what was measured of some of them.
+"""Bounds a count whose columns were never measured jointly, by what was measured of some of them.
 
 DP: post-processing of released counts.
 """
@@ -22,17 +22,17 @@ MOST_CONDITIONS = 6
 """Conditions that are looked at. A count with more conditions is bounded by the count with this many of them."""
 
 
-def count_outside(
+def count_unmeasured(
     squares: LeastSquares,
     model: ModelAnswers,
     rules: RuledOut,
     weights: Weights,
     reach: Reach,
 ) -> EstimateInterval:
-    """Return bounds of the count of one query, weights of shape (1, codes) that are 0 or 1, and the model's count inside.
+    """Return bounds of the count of one query, weights of shape (1, codes) that are 0 or 1.
 
-    Counts of fewer conditions are measured, or between what was measured around them; or they are the model's, where it is
-    known how far that may be off.
+    The estimate is the model's, clipped to the bounds. Counts of fewer conditions are measured, or between what was
+    measured around them; or they are the model's, where it is known how far that may be off.
     """
     axes = list(weights)[:MOST_CONDITIONS]
     conditions = {axis: weights[axis] for axis in axes}
@@ -40,7 +40,7 @@ def count_outside(
     counts = _SubsetCounts(
         squares=squares,
         model=model,
-        reach=reach.shared_by(cells),
+        subset_reach=reach.shared_by(cells),
     )
     for subset in sorted(range(cells), key=lambda number: (number.bit_count(), number)):
         subset_axes = [axis for place, axis in enumerate(axes) if subset >> place & 1]
@@ -51,6 +51,7 @@ def count_outside(
     low, high = sums.bounds(query, reach)
     if len(axes) < len(weights):
         low = 0.0
+    # Round to an integer; ties widen.
     low = max(np.ceil(low - 0.5 - 1e-9), 0.0)
     high = max(np.floor(high + 0.5 + 1e-9), 0.0)
     expected = float(np.rint(model.expected(weights)[0]))
@@ -61,24 +62,25 @@ def count_outside(
 class _SubsetCounts:
     """Counts of subsets of conditions, collected one by one.
 
-    `measured` has the weights of subsets that a table has, `bounded` low, high and variance of others.
+    `measured` has the weights of subsets that a table has, `bounded` low, high and variance of others. `subset_reach` is
+    the reach of each subset's interval, such that all of them cover with the level that was asked for.
     """
 
     squares: LeastSquares
     model: ModelAnswers
-    reach: Reach
+    subset_reach: Reach
     measured: dict[int, Weights] = field(default_factory=dict)
     bounded: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
     def add(self, subset: int, weights: Weights) -> None:
-        """Add the count of a subset, unless it is unknown, or that of one condition less is."""
+        """Add the count of a subset, if it and those of all subsets one condition smaller are known."""
         if not all(self._has(smaller) for smaller in _smaller_subsets(subset)):
             return
         try:
             self.squares.check_measured(weights)
         except NotMeasuredError as error:
             if error.merged:
-                count = count_between(self.squares, weights, self.reach)
+                count = count_between(self.squares, weights, self.subset_reach)
                 self.bounded[subset] = count.low, count.high, 0.0
             elif self.model.fits(weights) and self.model.knows_length(len(weights)):
                 self._add_modelled(subset, weights)

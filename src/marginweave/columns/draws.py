@@ -10,7 +10,7 @@ import numpy as np
 
 from marginweave.base.arrays import Codes, Floats
 from marginweave.columns.base import Uniform
-from marginweave.configuration.columns.binned import Run
+from marginweave.configuration.columns.binned import PointRange
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ def draw_inside(
 
 
 def draw_among(
-    runs: Sequence[Run],
+    runs: Sequence[PointRange],
     middle: Floats,
     codes: Codes,
     shape: Shape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from marginweave.configuration.attributes import Attribute
 
@@ -17,17 +17,23 @@ if TYPE_CHECKING:
 _MANY_BINS = 5
 
 
+class BinLevel(NamedTuple):
+    """A level of an attribute with bins."""
+
+    place: int  # of its attribute
+    bins: int  # of that attribute
+    bins_joined: int  # how many neighboring bins form one bin of the level (2, 4, 8, …)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BinLevels:
     """The counted attributes, followed by every level of the attributes that have bins, numbered consecutively.
 
-    `sizes` has the number of codes of each attribute and of each level. `of` has three numbers for each level: the place of
-    its attribute, the number of bins of that attribute, and how many neighboring bins form one bin of the level (2, 4, 8, …).
-    Codes that are not bins do not change.
+    `sizes` has the number of codes of each attribute and of each level, `of` the levels. Codes that are not bins do not change.
     """
 
     sizes: tuple[int, ...]
-    of: tuple[tuple[int, int, int], ...] = ()
+    of: tuple[BinLevel, ...] = ()
 
     @classmethod
     def make(cls, sizes: Sequence[int], attributes: Sequence[Attribute], *, coarsens: bool = True) -> Self:
@@ -35,7 +41,7 @@ class BinLevels:
 
         Each level halves the bins of the level before it, as long as there are many. There are no levels without `coarsens`.
         """
-        levels = list[tuple[int, int, int]]()
+        levels = list[BinLevel]()
         all_sizes = list(sizes)
         for place, attribute in enumerate(attributes if coarsens else ()):
             joined = 1
@@ -43,7 +49,7 @@ class BinLevels:
             while bins >= _MANY_BINS:
                 joined *= 2
                 bins = -(-bins // 2)  # half of them, rounded up
-                levels.append((place, attribute.bins, joined))
+                levels.append(BinLevel(place, attribute.bins, joined))
                 other_codes = sizes[place] - attribute.bins
                 all_sizes.append(other_codes + bins)
         return cls(sizes=tuple(all_sizes), of=tuple(levels))
@@ -61,8 +67,7 @@ class BinLevels:
         """Return the attribute of a level, or the attribute itself."""
         if place < self.attributes:
             return place
-        attribute, _, _ = self.of[place - self.attributes]
-        return attribute
+        return self.of[place - self.attributes].place
 
     def within(self, places: Sequence[int], most: float) -> tuple[int, ...]:
         """Return these attributes at the finest levels that have at most `most` cells in all, otherwise at the coarsest.
@@ -72,9 +77,9 @@ class BinLevels:
         """
         chosen = list(places)
         coarser_levels: dict[int, list[int]] = {place: [] for place in places}
-        for level, (place, _, _) in enumerate(self.of, self.attributes):
-            if place in coarser_levels:
-                coarser_levels[place].append(level)
+        for number, level in enumerate(self.of, self.attributes):
+            if level.place in coarser_levels:
+                coarser_levels[level.place].append(number)
         while math.prod(self.sizes[place] for place in chosen) > most:
             candidates = [i for i, place in enumerate(places) if coarser_levels[place]]
             if not candidates:

@@ -21,7 +21,7 @@ from marginweave.drafts.table_facts import TableFacts, header_doubts
 _NOT_COUNTED = frozenset({"identifier", "constant"})
 _RANGES = frozenset({"number", "date", "datetime"})
 _UNDECLARED_CODES = "the dictionary has codes for it: declare them as codes, or as missing"
-_UNFIT = "most of the cells are none of the dictionary's codes: is it the right dictionary, and the right column?"
+_UNFIT = "most of its values are none of the dictionary's codes: is it the right dictionary, and the right column?"
 _UNPUBLISHED_GAPS = 'the codes are published; what means "no value" is not'
 _SUBJECT = "it tells the people apart that privacy protects"
 
@@ -76,13 +76,13 @@ class DataDictionary:
 
 
 def propose_configuration(
-    dataset: str, form: SourceFile, facts: TableFacts, dictionary: DataDictionary | None = None
+    dataset: str, source: SourceFile, facts: TableFacts, dictionary: DataDictionary | None = None
 ) -> ConfigurationDraft:
     """Return the draft of a configuration for a table.
 
     Args:
         dataset: Name of the ledger account.
-        form: The source as the draft names it, and how it is written.
+        source: The source as the draft names it, and how it is written.
         facts: The table and its header.
         dictionary: Gives the columns that it describes their codes, which are public, and their labels.
 
@@ -94,16 +94,17 @@ def propose_configuration(
     subject = facts.subject
     if not facts.rows:
         raise InputError("source has no rows below its header, and a draft is made by a look at them")
-    columns = {name: propose_column(facts.column(name), form.numbers) for name in names}
+    columns = {name: propose_column(facts.column(name), source.numbers) for name in names}
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark=_SUBJECT)
-    described = {} if dictionary is None else _describe_columns(columns, facts, dictionary)
+    if dictionary is not None:
+        columns |= _describe_columns(columns, facts, dictionary)
     return ConfigurationDraft(
         dataset=dataset,
-        source=form,
+        source=source,
         subject=subject,
         about_rows=near_on_grid(facts.rows),
-        columns={**columns, **described},
+        columns=columns,
         unnamed_places=facts.unnamed_places,
         counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),
         doubts=header_doubts(names),
@@ -115,9 +116,12 @@ def _describe_columns(
 ) -> dict[str, ColumnDraft]:
     """Return the drafts of the columns that the dictionary describes.
 
+    The column that tells the subjects apart stays an identifier, as `privacy.unit` requires, and gets only words.
+
     Raises:
-        InputError: it describes none.
+        InputError: it describes none: the last error of a column, if there was one. Otherwise errors of columns are dropped.
     """
+    subject = None if facts.subject is None else facts.subject.column
     described: dict[str, ColumnDraft] = {}
     refusal = InputError(f"{dictionary.file} has no codes for any column of the table")
     for name, draft in columns.items():
@@ -128,7 +132,9 @@ def _describe_columns(
             codes, titles = dictionary.codes(name)
         except InputError as error:
             refusal = error
-        if codes and facts.column(name).are_codes(codes):
+        if name == subject and (codes or words):
+            described[name] = replace(draft, facts={**draft.facts, **words})
+        elif codes and facts.column(name).are_codes(codes):
             described[name] = _coded_column(draft, codes, words, dictionary)
         elif codes or words:
             described[name] = _labeled_column(draft, codes, titles, words)
@@ -141,25 +147,26 @@ def _coded_column(
     draft: ColumnDraft, codes: Sequence[str], words: Mapping[str, Any], dictionary: DataDictionary
 ) -> ColumnDraft:
     """Return the draft of a category with the dictionary's codes; texts for "no value" that it lacks are to be confirmed."""
-    facts = {"values": {"file": dictionary.file}, **words}
+    declared = {"values": {"file": dictionary.file}, **words}
     unpublished = [text for text in draft.facts.get("missing", ()) if text not in codes]
     if unpublished:
-        return ColumnDraft("category", {**facts, "missing": unpublished}, _UNPUBLISHED_GAPS)
-    return ColumnDraft("category", facts, public=dictionary.publication)
+        return ColumnDraft("category", {**declared, "missing": unpublished}, _UNPUBLISHED_GAPS)
+    return ColumnDraft("category", declared, public=dictionary.publication)
 
 
 def _labeled_column(
     draft: ColumnDraft, codes: Sequence[str], titles: Mapping[str, str], words: Mapping[str, Any]
 ) -> ColumnDraft:
-    """Return the draft of a column whose cells are mostly no codes, with the dictionary's words and titles.
+    """Return the draft of a column with the dictionary's words and titles.
 
-    Codes that are less than half of the distinct cells are left to the steward.
+    The dictionary has no codes for it, or fewer than half of its distinct values are among these. Then the
+    steward declares the codes.
     """
-    facts = dict(draft.facts)
-    special = draft.facts.get("codes", {})
-    if special:
-        facts["codes"] = {code: titles.get(str(code), label) for code, label in special.items()}
-    facts |= words
-    if special or not codes:
-        return replace(draft, facts=facts)
-    return replace(draft, facts=facts, remark=_UNDECLARED_CODES if draft.type in _RANGES else _UNFIT)
+    declared = dict(draft.facts)
+    special_codes = draft.facts.get("codes", {})
+    if special_codes:
+        declared["codes"] = {code: titles.get(str(code), label) for code, label in special_codes.items()}
+    declared |= words
+    if special_codes or not codes:
+        return replace(draft, facts=declared)
+    return replace(draft, facts=declared, remark=_UNDECLARED_CODES if draft.type in _RANGES else _UNFIT)

@@ -39,31 +39,31 @@ class RunAndRelease:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misfit:
+class Violation:
     """The first invariant that does not hold, and the part of the run that contradicts it: a field, a draw or a file."""
 
     invariant: HomeInvariant
     contradiction: str
 
 
-def first_misfit(run: RunAndRelease) -> Misfit | None:
+def first_violation(run: RunAndRelease) -> Violation | None:
     """Return the first invariant that does not hold of a run; None if home and ledger agree."""
     for invariant, find_contradiction in _TABLE.items():
         contradiction = find_contradiction(run)
         if contradiction is not None:
-            return Misfit(invariant=invariant, contradiction=contradiction)
+            return Violation(invariant=invariant, contradiction=contradiction)
     return None
 
 
 def was_charged(manifest: Manifest) -> bool:
-    """Return whether a run has made a draw, by its manifest."""
+    """Return whether a run was charged, by its manifest: it lists a charged draw or released files."""
     return bool(manifest.outputs or manifest.charged)
 
 
 def uncharged_draws(manifest: Manifest, record: ReleaseRecord) -> tuple[str, ...]:
     """Return the draws that a run has made, by its manifest, and that were not begun by the ledger.
 
-    If there are any, the ledger is an older copy of itself.
+    If there are any, the ledger is an older copy of itself. A draw that `record` does not list at all is not among them.
     """
     not_begun = [draw.name for draw in record.draws if draw.state in _NOT_BEGUN]
     return tuple(name for name in not_begun if name in manifest.charged)
@@ -86,7 +86,7 @@ def draw_files(folder: RunFolder) -> list[Path]:
     return sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else []
 
 
-def is_missing(head: Mapping[str, Any], hashes: Mapping[int, str]) -> bool:
+def lacks_row(hashes: Mapping[int, str], head: Mapping[str, Any]) -> bool:
     """Return whether a ledger with rows of these `hashes`, by number, lacks the row `head` that a run has seen."""
     return hashes.get(head["seq"]) != head["row_hash"]
 
@@ -133,8 +133,8 @@ def _unpublished(run: RunAndRelease) -> str | None:
 
 def _unsubmitted(run: RunAndRelease) -> str | None:
     """Return "proposed" if the run awaits a decision, or was rejected, and the ledger has no submission."""
-    decided = run.manifest.state in {RunState.AWAITING, RunState.REJECTED}
-    return "proposed" if decided and (run.record is None or not run.record.proposed) else None
+    needs_submission = run.manifest.state in {RunState.AWAITING, RunState.REJECTED}
+    return "proposed" if needs_submission and (run.record is None or not run.record.proposed) else None
 
 
 _TABLE: Mapping[HomeInvariant, Callable[[RunAndRelease], str | None]] = {

@@ -14,7 +14,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.ledger.invariants import is_missing
+from marginweave.ledger.invariants import lacks_row
 from marginweave.ledger.journal import Journal
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.plans import check_cap
@@ -98,7 +98,7 @@ def reconcile(session: Session, homes: Sequence[Path], other_homes: OtherHomes |
         # In this transaction: a run that continues after it notes rows that are not in `present`.
         heads = _heads(seen)
         present = journal.hashes([head["seq"] for head in heads.values()])
-    behind = [sighting for sighting, head in heads.items() if is_missing(head, present)]
+    behind = [sighting for sighting, head in heads.items() if lacks_row(present, head)]
     _note_newest(ledger, behind, blind, newest)
     datasets = tuple(account.dataset for account in concerned)
     paths = {sighting.path for sighting in seen} | {run.sighting.path for run in blind}

@@ -19,7 +19,7 @@ from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.durable import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.base.errors import BudgetError
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger.invariants import is_missing, uncharged_draws
+from marginweave.ledger.invariants import lacks_row, uncharged_draws
 from marginweave.released.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> No
     heads = {who: head for who, head in seen.items() if head is not None}
     present = journal.hashes([head["seq"] for head in heads.values()])
     for who, head in heads.items():
-        if is_missing(head, present):
+        if lacks_row(present, head):
             raise BudgetError(_older_copy(where, f"row {head['seq']}", f"{who} has seen"))
 
 

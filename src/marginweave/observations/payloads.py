@@ -1,4 +1,4 @@
-"""Payloads of draws, which are sealed: the bytes of results, of marginals and of a round's choice."""
+"""Bytes, to be sealed, of draws, a round's choice and exact marginals, and of what is computed from draws."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ def unpack_aggregates(payload: bytes) -> Aggregates:
     )
 
 
-def pack_observations(measurements: Sequence[Observation]) -> bytes:
+def pack_observations(observations: Sequence[Observation]) -> bytes:
     """Return the bytes of the marginals of one draw."""
-    return pack_arrays(*_parts({"drawn": measurements}))
+    return pack_arrays(*_arrays_and_fields({"drawn": observations}))
 
 
 def unpack_observations(payload: bytes) -> tuple[Observation, ...]:
     """Return the marginals that `pack_observations` packed."""
     arrays, meta = unpack_arrays(payload)
-    return _measurements(arrays, meta, "drawn")
+    return _observations(arrays, meta, "drawn")
 
 
 def observation_bytes(tables: Sequence[Counts | Floats]) -> int:
@@ -119,14 +119,14 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
 def pack_marginals(marginals: Marginals) -> bytes:
     """Return the bytes of a set of marginals."""
     groups = {name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS}
-    arrays, meta = _parts(groups)
+    arrays, meta = _arrays_and_fields(groups)
     return pack_arrays(arrays, {**meta, **asdict(marginals.domain), "misfit": marginals.misfit})
 
 
 def unpack_marginals(payload: bytes) -> Marginals:
     """Return the marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
-    parts = {name: _measurements(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
+    parts = {name: _observations(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
     misfit = meta["misfit"] and ChosenMisfit(*meta["misfit"])
     return Marginals(domain=_domain(meta), misfit=misfit, **parts)
 
@@ -140,21 +140,28 @@ def _domain(meta: Mapping[str, Any]) -> Domain:
     )
 
 
-def _parts(groups: Mapping[str, Sequence[Observation]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return arrays by group and number, with an attribute's level under its number, and the other fields of each marginal."""
+def _arrays_and_fields(
+    groups: Mapping[str, Sequence[Observation]],
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return arrays by group and number of the marginal, and the other fields of each marginal.
+
+    `coarse-000003` has the counts of marginal 3 of group `coarse`. `coarse-000003-level-5` has its coarsening of
+    attribute 5: the code by which each of its codes is counted.
+    """
     arrays: dict[str, NDArray[Any]] = {}
-    levels: dict[str, NDArray[Any]] = {}
+    coarsenings: dict[str, NDArray[Any]] = {}
     fields: dict[str, Any] = {}
     for name, group in groups.items():
         fields[name] = [[m.attributes, m.deviation, m.complete, m.noise] for m in group]
         for i, observation in enumerate(group):
             key = f"{name}-{i:06d}"
             arrays[key] = observation.counts
-            levels |= {f"{key}-level-{a}": level for a, level in observation.coarser.items()}
-    return arrays | levels, fields
+            for a, coarsening in observation.coarser.items():
+                coarsenings[f"{key}-level-{a}"] = coarsening
+    return arrays | coarsenings, fields
 
 
-def _measurements(
+def _observations(
     arrays: Mapping[str, NDArray[Any]],
     meta: Mapping[str, Any],
     name: str,
@@ -162,14 +169,14 @@ def _measurements(
     observations = []
     for i, (attributes, deviation, complete, noise) in enumerate(meta[name]):
         key = f"{name}-{i:06d}"
-        levels = tuple(arrays.get(f"{key}-level-{a}") for a in attributes)
+        coarsenings = tuple(arrays.get(f"{key}-level-{a}") for a in attributes)
         observation = Observation(
             attributes=tuple(attributes),
             counts=arrays[key],
             deviation=deviation,
             complete=complete,
             noise=noise,
-            levels=levels if any(level is not None for level in levels) else (),
+            levels=coarsenings if any(coarsening is not None for coarsening in coarsenings) else (),
         )
         observations.append(observation)
     return tuple(observations)

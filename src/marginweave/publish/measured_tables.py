@@ -24,12 +24,13 @@ _SEPARATOR = " | "  # between values that were counted together
 def measurements_table(marginals: Marginals, configuration: Configuration) -> pa.Table:
     """Return every cell of every marginal, one a row: the columns below, then `column_i` and `value_i` for each attribute.
 
-    `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
-    `low` and `high` the ends of `count_interval`, those of 0 for a negative count; where a rule allows no record both are 0, as
-    the count is noise. Cells are in C order over `merged_values`. A missing value is null, but a text in a column that was
-    counted together with cells that are not as declared. Values that were measured together, and bins that are one at the level
-    of a marginal, are one text, with ` | ` between them (privacy.json says which). There are as many positions as
-    `MarginalSettings.longest`, or more if merging made more; those beyond a marginal's length are null. DP: post-processing.
+    `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its
+    kind, `low` and `high` the ends of `count_interval`. A negative count is treated as 0 for the interval. Where a rule
+    allows no record both ends are 0, as the count is noise. Cells are in C order over `merged_values`. A missing value is
+    null. Where a column counts both missing cells and cells that are not as declared, both are texts. Values that were
+    measured together, and bins that are one at the level of a marginal, are one text, with ` | ` between them (privacy.json
+    says which). There are as many positions as `MarginalSettings.longest`, or more if merging made more; those beyond a
+    marginal's length are null. DP: post-processing.
     """
     single = _single_texts(marginals, configuration)
     groups = measured_together(marginals, configuration)
@@ -39,7 +40,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     merged_codes = drawn_compression_of(marginals, configuration).codes
     parts = []
     for i, marginal in enumerate(marginals.drawn):
-        is_one_way = i < len(marginals.one_way)
+        is_one_way = i < len(marginals.one_way)  # `drawn` begins with `one_way`
         texts = single if is_one_way else merged
         blocks = marginal.coarser if is_one_way else marginal.unmerged(merged_codes).coarser
         cells = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
@@ -47,7 +48,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
         pairs = []
         for a, codes in zip(marginal.attributes, cells, strict=True):
             axis_texts = texts[a]
-            if a in marginal.coarser:
+            if a in marginal.coarser:  # only larger marginals are coarse
                 axis_texts = _coarse_texts(groups[a], marginal.coarser[a])
             values = pa.array(axis_texts, pa.string()).take(pa.array(codes))
             columns = pa.repeat(marginals.domain.names[a], marginal.counts.size)
@@ -111,8 +112,8 @@ def _joined_numbers(marginals: Marginals, configuration: Configuration) -> dict[
     levels = configuration.marginal_settings.levels(sizes, configuration.attributes)
     codes_of_levels = levels.codes(drawn_compression_of(marginals, configuration).codes)
     joined = {}
-    for (_, _, number), (a, codes) in zip(levels.of, codes_of_levels, strict=True):
-        joined[a, codes.tobytes()] = number
+    for level, (a, codes) in zip(levels.of, codes_of_levels, strict=True):
+        joined[a, codes.tobytes()] = level.bins_joined
     return joined
 
 
@@ -144,7 +145,10 @@ def measured_together(marginals: Marginals, configuration: Configuration) -> lis
 
 
 def _single_texts(marginals: Marginals, configuration: Configuration) -> list[list[str | None]]:
-    """Return the text of each code of an attribute as it was counted: None for a single gap, the meaning of each of two."""
+    """Return the text of each code of an attribute as it was counted.
+
+    One label of missing values is None; several keep their labels (`Attribute.gaps`).
+    """
     counted = configuration.with_undeclared(configuration.undeclared)
     texts = []
     for attribute, labels in zip(counted.attributes, marginals.domain.labels, strict=True):

@@ -8,6 +8,7 @@ from marginweave.records.combinations import Combinations
 from marginweave.records.growing_state import GrowingState, lean
 
 ALL = -1  # candidates: every value of a column that is not used
+EMPTY = 0  # node: the empty combination
 
 
 @lean
@@ -18,27 +19,34 @@ def offer(
     members: int,
     filled: int,
 ) -> tuple[int, int, int]:
-    """Start over with combinations up to `depth`; return the number of candidates, of members, and the sum of bounds.
+    """Start over at a depth; return the number of candidates, the number of members, and the sum of bounds.
 
     The candidates are all available attributes of free columns; the members are those shorter than `depth`. An attribute has to
     extend every member, so the children of the member that has the fewest are enough. If the empty combination is the only
     member, any attribute can be next (`ALL`), unless a rule forbids it or there are sets, which have their own order.
+
+    Args:
+        combinations: Released combinations.
+        state: Working memory, with the record being grown.
+        depth: Length of the longest combinations that the record's values have to be in.
+        members: Number of members before, at this depth or a larger one.
+        filled: Number of columns of the record that were drawn.
     """
     shorter = 0
-    parent = 0
+    parent = EMPTY  # also before a parent is found
     for i in range(members):
         if state.lengths[i] < depth:
             node = state.members[i]
             state.members[shorter] = node
             state.lengths[shorter] = state.lengths[i]
-            for kind in range(len(state.decided)):
-                state.holding[shorter, kind] = state.holding[i, kind]
-            if parent == 0 or _degree(combinations, node) < _degree(combinations, parent):
+            for set_index in range(len(state.decided)):
+                state.holding[shorter, set_index] = state.holding[i, set_index]
+            if parent == EMPTY or _degree(combinations, node) < _degree(combinations, parent):
                 parent = node
             shorter += 1
     if len(state.decided):  # a member with a value of a set says nothing about the set's other values
-        parent = 0
-    elif parent == 0 and len(state.prohibitions.rules) == 0:
+        parent = EMPTY
+    elif parent == EMPTY and len(state.prohibitions.rules) == 0:
         return ALL, shorter, 0
     candidates = children_of(combinations, state, parent)
     candidates, total = extend(combinations, state, 0, shorter, candidates, filled < depth)
@@ -73,13 +81,13 @@ def children_of(combinations: Combinations, state: GrowingState, node: int) -> i
 @lean
 def is_exact(combinations: Combinations, state: GrowingState, attribute: int, direct: bool) -> bool:
     """Return whether an attribute's weight is the count of the complete record with it."""
-    group = combinations.sets[attribute]
-    return bool(direct and state.is_member[0] and (group < 0 or not state.decided[group]))
+    set_index = combinations.sets[attribute]
+    return bool(direct and state.is_member[0] and (set_index < 0 or not state.decided[set_index]))
 
 
 @lean
 def child_of(combinations: Combinations, node: int, attribute: int) -> int:
-    """Return the number of the combination node + attribute, or 0 if it is not released."""
+    """Return the number of the combination node + attribute, or 0 if it is not released: `remaining[0]` is never positive."""
     if combinations.table.shape[1]:
         return int(combinations.table[attribute, node])
     column = node * combinations.width + combinations.columns[attribute]
@@ -116,10 +124,11 @@ def extend(
     possible = 0
     total = 0
     tabled = combinations.table.shape[1] > 0 and len(state.decided) == 0
-    for number in range(first, last if tabled else first):
-        node = state.members[number]
-        for attribute in range(len(state.alive)):
-            state.alive[attribute] &= state.open[node, attribute]
+    if tabled:
+        for number in range(first, last):
+            node = state.members[number]
+            for attribute in range(len(state.alive)):
+                state.alive[attribute] &= state.open[node, attribute]
     for i in range(candidates):
         attribute = int(state.candidates[i])
         if state.used[combinations.columns[attribute]] or state.banned[attribute] == state.number[0]:
@@ -131,9 +140,9 @@ def extend(
         if is_exact(combinations, state, attribute, direct):
             child = child_of(combinations, state.members[last - 1], attribute)
             bound = min(bound, int(state.remaining[child]))
-        group = combinations.sets[attribute]
+        set_index = combinations.sets[attribute]
         state.candidates[possible] = attribute
-        if group >= 0 and state.decided[group]:  # it waits until the other candidates are used up
+        if set_index >= 0 and state.decided[set_index]:  # it waits until the other candidates are used up
             state.weights[possible] = -bound
         else:
             state.weights[possible] = bound
@@ -151,10 +160,10 @@ def _fits(
     attribute: int,
 ) -> bool:
     """Return whether an attribute extends all members from `first` to `last` that have no value of its set."""
-    group = combinations.sets[attribute]
+    set_index = combinations.sets[attribute]
     fits = True
     for number in range(first, last):
-        if fits and not (group >= 0 and state.holding[number, group]):
+        if fits and not (set_index >= 0 and state.holding[number, set_index]):
             child = child_of(combinations, state.members[number], attribute)
             fits = state.remaining[child] > 0
     return bool(fits)

@@ -15,7 +15,7 @@ from marginweave.configuration.yaml_source import written_content
 from marginweave.draws.files import DrawStore
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger
-from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, first_misfit, was_charged
+from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, first_violation, was_charged
 from marginweave.ledger.plans import check_same_plan
 from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Correction, Manifest, RunState
@@ -101,9 +101,9 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         return
     if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
         raise StageError(f"run {folder.run} has lost private/key and cannot be resumed; {NEW_NAME}")
-    misfit = first_misfit(RunAndRelease(folder=folder, manifest=present, record=release))
-    if misfit is not None:
-        raise BudgetError(f"run {folder.run} {_REFUSALS[misfit.invariant].format(what=misfit.contradiction)}")
+    violation = first_violation(RunAndRelease(folder=folder, manifest=present, record=release))
+    if violation is not None:
+        raise BudgetError(f"run {folder.run} {_REFUSALS[violation.invariant].format(what=violation.contradiction)}")
 
 
 _RESTORE = "restore the ledger that the run was charged in"

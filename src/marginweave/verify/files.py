@@ -18,7 +18,7 @@ from marginweave.checkpoints.run_folder import RunFolder, published_place
 from marginweave.checkpoints.store import open_blocks, open_seal
 from marginweave.draws.files import DrawStore
 from marginweave.ledger.audit import AuditedLedger
-from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, draw_files, first_misfit, is_missing
+from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, draw_files, first_violation, lacks_row
 from marginweave.ledger.keys import LedgerKey, subkey
 from marginweave.ledger.published_account import PublishedAccount, published_accounts
 from marginweave.ledger.witness import RECONCILE, SEEN, Sighting
@@ -106,9 +106,9 @@ def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit
     audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
-    misfit = first_misfit(RunAndRelease(folder=folder, manifest=manifest, record=record))
-    if misfit is not None:
-        raise AuditError(f"{folder.manifest_file}: {_FAULTS[misfit.invariant].format(what=misfit.contradiction)}")
+    violation = first_violation(RunAndRelease(folder=folder, manifest=manifest, record=record))
+    if violation is not None:
+        raise AuditError(f"{folder.manifest_file}: {_FAULTS[violation.invariant].format(what=violation.contradiction)}")
     if record is None:
         return 0
     checked = _check_released(folder, manifest, record, statements)
@@ -140,7 +140,7 @@ def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
     if head is None:
         return
     row_at_head = audited.rows[head["seq"] - 1 :][:1]
-    if is_missing(head, {row["seq"]: row["row_hash"] for row in row_at_head}):
+    if lacks_row({row["seq"]: row["row_hash"] for row in row_at_head}, head):
         raise AuditError(
             f"the ledger does not have row {head['seq']} that run {folder.run} has seen: it is an older copy of itself; "
             f"restore the newest copy, or: {RECONCILE}"

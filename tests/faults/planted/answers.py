@@ -51,8 +51,8 @@ FAULTS = (
     Fault(
         name="values that noise left unmerged are counted by this noise beside other columns",
         file="src/marginweave/answers/least_squares.py",
-        text="with_other_axes = any(len(signature) > 1 for _, signature in readings)",
-        instead="with_other_axes = False",
+        text="any_joint_query = any(len(signature) > 1 for _, signature in readings)",
+        instead="any_joint_query = False",
         killed_by=(
             "tests/laws/test_merging_by_noise.py::test_what_noise_left_unmerged_is_not_too_large_beside_other_columns",
         ),

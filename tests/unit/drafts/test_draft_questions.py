@@ -165,6 +165,30 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
 
 
+def test_a_column_of_the_dictionary_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("name,value\ncountry,NO\ncountry,SE\n")
+    (tmp_path / "t.csv").write_text("\n".join(["case_id,country", *(f"c{i},NO" for i in range(60))]) + "\n")
+    assert "No column of this table is counted" in draft_configuration(str(tmp_path / "t.csv"), FILE)
+    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    assert parse_yaml(text)["columns"]["country"]["type"] == "category"
+    assert "No column of this table is counted" not in text
+
+
+@pytest.mark.parametrize("codes", [range(60), range(100, 103)], ids=["its own", "others"])
+def test_the_column_of_the_subjects_stays_an_identifier(tmp_path: Path, codes: range) -> None:
+    """Of another type it would be refused in `privacy.unit`; its remark says why it is there."""
+    ids = [f"person_id,{i},person {i}" for i in codes]
+    (tmp_path / "d.csv").write_text("\n".join(["name,value,label", "person_id,,Person", *ids]) + "\n")
+    lines = ["person_id,sex", *(f"{i % 60},{'fm'[i % 2]}" for i in range(240))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    drafted = parse_yaml(text)
+    assert drafted["privacy"]["unit"]["column"] == "person_id"
+    assert drafted["columns"]["person_id"] == {"type": "identifier", "label": "Person", "confirm": True}
+    assert "it tells the people apart" in text
+    parse_configuration(parse_yaml(answered(text, "a code list")))
+
+
 def test_a_dictionary_in_german_is_read_and_its_codes_must_fit(tmp_path: Path) -> None:
     """Codes that most cells are none of are not declared: the column keeps its draft, and the steward is asked."""
     (tmp_path / "d.csv").write_text(

@@ -12,7 +12,7 @@ import pytest
 
 from marginweave.accounting.records import ReleaseRecord, State
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger.invariants import HomeInvariant, Misfit, RunAndRelease, first_misfit
+from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, Violation, first_violation
 from marginweave.released.manifest import Manifest, RunState, StageEntry
 from marginweave.runs import continuity
 from marginweave.verify import files as verified_files
@@ -106,20 +106,20 @@ CASES: dict[str, tuple[Callable[[RunAndRelease], RunAndRelease], HomeInvariant, 
 
 def test_a_run_fits_its_ledger(fitting: RunAndRelease) -> None:
     """Nothing is said of a run that was charged as its ledger says; or of one that was not charged, and is in no ledger."""
-    assert first_misfit(fitting) is None
+    assert first_violation(fitting) is None
     (fitting.folder.draws / "count.lease.draw").unlink()
     begun = fitting.manifest.model_copy(update={"stages": {}})
-    assert first_misfit(replace(fitting, manifest=begun, record=None)) is None
+    assert first_violation(replace(fitting, manifest=begun, record=None)) is None
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_does_not_fit_is_named(fitting: RunAndRelease, case: str) -> None:
     """Each contradiction breaks one invariant, and what contradicts it is named."""
     change, invariant, what = CASES[case]
-    misfit = first_misfit(change(fitting))
-    assert isinstance(misfit, Misfit)
-    assert misfit.invariant == invariant
-    assert misfit.contradiction.endswith(what)
+    violation = first_violation(change(fitting))
+    assert isinstance(violation, Violation)
+    assert violation.invariant == invariant
+    assert violation.contradiction.endswith(what)
 
 
 def test_every_invariant_is_broken_by_a_case_and_has_words() -> None:

@@ -20,7 +20,7 @@ MAX_BINS = 100_000
 Gap: TypeAlias = tuple[int, int]
 """First and last point of a grid that mean "no value"."""
 
-Run: TypeAlias = tuple[int, int, int]
+PointRange: TypeAlias = tuple[int, int, int]
 """A bin, and the first and last of consecutive points of its grid."""
 
 
@@ -67,6 +67,9 @@ class Histogram(FrozenModel):
         return self
 
 
+_NAMED = Literal["smooth", "uniform", "log-uniform", "midpoint"]
+
+
 def _draw(value: Any) -> Any:
     if isinstance(value, Histogram) or value in (*get_args(_NAMED), None):
         return value
@@ -76,7 +79,6 @@ def _draw(value: Any) -> Any:
     raise ValueError(f"must be one of {names}, or a public distribution {{edges: …, weights: …}}")
 
 
-_NAMED = Literal["smooth", "uniform", "log-uniform", "midpoint"]
 Draw = Annotated[_NAMED | Histogram | None, BeforeValidator(_draw)]
 
 
@@ -84,7 +86,10 @@ class BinnedColumn(MeasuredColumn, frozen=True):
     """Numbers, dates and the like in bins; `draw` says how a synthetic value is chosen inside its bin."""
 
     is_clamped: ClassVar[bool] = True
-    """True if a value beyond the bounds counts as the bound."""
+    """True if a value beyond the bounds counts as the bound; a new kind may set it to False.
+
+    `outside` is about other cells: those that are no value at all, such as a word among numbers.
+    """
     draw: Draw = None
     outside: Literal["null", "error"] | None = None
 
@@ -107,8 +112,11 @@ class BinnedColumn(MeasuredColumn, frozen=True):
         return least, largest
 
     @abstractmethod
-    def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
-        """Return the points of the bins without the missing codes, as runs; None where no code is such a point."""
+    def runs(self, missing: Sequence[str]) -> tuple[PointRange, ...] | None:
+        """Return the points of the bins without the missing codes, as runs.
+
+        None if no missing code lies on the grid, so that there is nothing to remove.
+        """
 
     def check_bins(self, missing: Sequence[str]) -> None:
         """Refuse a bin in which every value that could be drawn is a missing code; raises ValueError."""
@@ -124,13 +132,13 @@ class BinnedColumn(MeasuredColumn, frozen=True):
                 )
 
 
-def open_runs(runs: Iterable[Run], gaps: Sequence[Gap]) -> tuple[Run, ...]:
+def open_runs(runs: Iterable[PointRange], gaps: Sequence[Gap]) -> tuple[PointRange, ...]:
     """Return the runs without the points of the gaps; a run whose points are all in gaps is left out."""
     ordered = sorted(gaps)
     return tuple(part for run in runs for part in _parts_between(run, ordered))
 
 
-def _parts_between(run: Run, gaps: Sequence[Gap]) -> Iterable[Run]:
+def _parts_between(run: PointRange, gaps: Sequence[Gap]) -> Iterable[PointRange]:
     """Yield the parts of a run between the gaps, which are in increasing order."""
     index, first, last = run
     for start, end in gaps:
@@ -149,7 +157,7 @@ def longest_gap(gaps: Sequence[Gap]) -> int:
     start = 0
     stop = 0
     for first, last in sorted(gaps):
-        if longest and first <= stop:  # it continues the gap before it
+        if longest and first <= stop:  # `stop` is past the gap before it: adjacent gaps count as one
             stop = max(stop, last + 1)
         else:
             start = first

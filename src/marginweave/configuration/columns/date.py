@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
-from marginweave.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, Run, open_runs
+from marginweave.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, PointRange, open_runs
 from marginweave.configuration.columns.periods import (
     DAY,
     EPOCH_WEEKDAY,
@@ -250,7 +250,7 @@ class DateColumn(BinnedColumn, frozen=True):
             weights[index] += last - first + 1
         return tuple(weights)
 
-    def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
+    def runs(self, missing: Sequence[str]) -> tuple[PointRange, ...] | None:
         """Return the units of the bins without the missing codes; None where no code lies within the bounds."""
         gaps = list[Gap]()
         for text in missing:
@@ -260,7 +260,7 @@ class DateColumn(BinnedColumn, frozen=True):
         return open_runs(self._units, gaps) if gaps else None
 
     @property
-    def _units(self) -> Iterator[Run]:
+    def _units(self) -> Iterator[PointRange]:
         """First and last unit of every bin; for weekdays, of every day within the bounds."""
         if self.bins != "weekday":
             for index, (first, stop) in enumerate(pairwise(self.edges)):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from marginweave.configuration.columns.binned import BinnedColumn, BinSteps, Run, open_runs
+from marginweave.configuration.columns.binned import BinnedColumn, BinSteps, PointRange, open_runs
 from marginweave.configuration.columns.number_parts import gaps_on_grid, read_bins, read_bounds, read_codes, read_pair
 from marginweave.configuration.columns.scales import LogBins, log_edges, smallest_of, zero_bin
 from marginweave.configuration.values import ValueMatcher, Whole
@@ -175,7 +175,7 @@ class NumberGrid(BinnedColumn, frozen=True):
             last -= 1
         return first, last
 
-    def runs(self, missing: Sequence[str], resolution: int | None = None) -> tuple[Run, ...] | None:
+    def runs(self, missing: Sequence[str], resolution: int | None = None) -> tuple[PointRange, ...] | None:
         """Return the grids of the bins without missing and special codes; None where no code lies on a grid."""
         resolution = self.resolution if resolution is None else resolution
         gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], resolution)
