@@ -74,7 +74,7 @@ def main() -> None:
     counted = time.perf_counter()
     comparison.measure(triples, compare)
     compared = time.perf_counter()
-    association(comparison, domain.names, places, list(itertools.combinations(places, 2)), {})
+    association(comparison, domain.names, places, list(itertools.combinations(places, 2)), sigmas={}, dependent={})
     associated = time.perf_counter()
     grown = (peak() - before) / 1024
     evaluate_internal(*tables, domain)

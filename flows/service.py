@@ -34,13 +34,14 @@ def check_times(cron: str, zone: str) -> None:
         warnings.simplefilter("ignore")
         from prefect.client.schemas.schedules import CronSchedule
 
-    rule = f"--cron ({cron}) must be a cron expression, such as '30 1 * * *'"
     try:
         CronSchedule(cron=cron)
-        rule = f"--timezone ({zone}) must be the name of a time zone, such as Europe/Oslo"
+    except ValueError:
+        raise InputError(f"--cron ({cron}) must be a cron expression, such as '30 1 * * *'") from None
+    try:
         CronSchedule(cron=cron, timezone=zone)
     except ValueError:
-        raise InputError(rule) from None
+        raise InputError(f"--timezone ({zone}) must be the name of a time zone, such as Europe/Oslo") from None
 
 
 def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
@@ -96,7 +97,7 @@ def serve_releases(
 def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str], None]) -> None:
     """Run due releases, and resume those whose process vanishes, until a signal ends this process and its children.
 
-    The schedules stay: a release that is due in the meantime is late, and starts with the next service.
+    The schedules stay: a release that is due while no service runs starts late, with the next service.
     """
     from prefect.runner import Runner
 
@@ -113,11 +114,11 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     runner = Service(pause_on_shutdown=False, heartbeat_seconds=HEARTBEAT_SECONDS)
 
-    def has_polled() -> bool:
+    def is_polling_or_starting() -> bool:
         return runner.last_polled is None or datetime.now(UTC) - runner.last_polled < _PATIENCE
 
     run_in_context = contextvars.copy_context().run  # Prefect's settings belong to a context
-    arguments = (supervise, threading.Event(), say, has_polled)
+    arguments = (supervise, threading.Event(), say, is_polling_or_starting)
     supervisor = threading.Thread(target=run_in_context, args=arguments, daemon=True, name="supervisor")
     supervisor.start()
     for deployment in deployments:
@@ -143,7 +144,7 @@ def _deployment(dataset: str, path: Path, schedule: Schedule, home: Path) -> Run
 
 
 def _resume_interrupted(datasets: list[str]) -> None:
-    """Schedule again the releases that were in progress when the last service ended: each resumes where it stopped."""
+    """Set the releases that the last service left in progress to AwaitingRetry, so that the runner starts them again."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, FlowFilter, FlowRunFilter
     from prefect.states import AwaitingRetry

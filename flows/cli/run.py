@@ -53,7 +53,7 @@ def run(
     """Release a dataset: the whole flow. The same command again resumes, or finds the finished release, free of charge.
 
     It stops before anything is charged where the table has no rows, or a column of it can hardly be read as declared:
-    `marginweave check` shows why. A scheduler gives `--yes`: that it stopped would tell of the rows.
+    `marginweave check` shows why. A scheduler gives `--yes`, because stopping would itself reveal something about the rows.
 
     Where the configuration says `publish: {approval: required}` it ends at `awaiting approval`. A correction of a published
     run is `--supersedes`: a new charge, and both releases say in the ledger that they belong together.
@@ -91,6 +91,7 @@ def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
 
     check_resumable(home, run_name)
     config, source = original_request(home, run_name)
+    # without `supersedes`: a run corrects what its manifest says that it was begun to correct (`continuity.check_correction`)
     execute(read_request(config, run=run_name, source=source, home=home), yes=yes)
 
 
@@ -111,23 +112,23 @@ def execute(request: Request, *, yes: bool = False) -> None:
         check_request(request)
         with run_lock(request.folder):
             reference, state = prepare_run(request)
-        is_running = state == RunState.RUNNING
-        if is_running or internal_evaluation_due(reference):
+        is_unfinished = state == RunState.RUNNING
+        if is_unfinished or internal_evaluation_due(reference):
             reporter.started("starting Prefect (some seconds)")
             if makes_database(request.folder.home):
                 reporter.note("Starting Prefect's server for the first time in this home can take half a minute")
-            if is_running and not yes and out.is_terminal:
+            if is_unfinished and not yes and out.is_terminal:
                 _warn_of_ids(request)
             _release(request, reference)
     from marginweave.ledger.boxes import account_sums
     from marginweave.runs.bookkeeping import is_charged
     from marginweave.runs.lookup import place_of_files
 
-    charged = is_charged(reference, reporter.lease)
+    charged_now = is_charged(reference, reporter.lease)
     account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
     place = place_of_files(request.folder)
     is_waiting = place != request.folder.release
-    _summarize(request, account, place, is_waiting=is_waiting, fresh=is_running, charged=charged)
+    _summarize(request, account, place, is_waiting=is_waiting, was_unfinished=is_unfinished, charged_now=charged_now)
 
 
 def _warn_of_ids(request: Request) -> None:
@@ -154,7 +155,7 @@ def _release(request: Request, reference: RunReference) -> None:
 
 
 def _summarize(
-    request: Request, account: AccountSums, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
+    request: Request, account: AccountSums, place: Path, *, is_waiting: bool, was_unfinished: bool, charged_now: bool
 ) -> None:
     """Print where the files are, and the guarantee of the release or how to decide on it: for a terminal, or as JSON."""
     from marginweave.runs.lookup import what_to_do
@@ -174,14 +175,14 @@ def _summarize(
             facts["verdict"] = verdict.model_dump(mode="json")
         event = "awaiting approval" if is_waiting else "finished"
         lines = LineReporter(sys.stdout, run, account.dataset)
-        lines.line(event, **facts, charged_now=charged, account=account.model_dump(mode="json"))
+        lines.line(event, **facts, charged_now=charged_now, account=account.model_dump(mode="json"))
         return
     if is_waiting:
         out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
         out.print(f"What may leave: {report}\nThen {what_to_do(run)}")
     else:
-        released = "Released" if fresh or charged else "Already released"
-        remark = "" if charged else ", nothing charged"
+        released = "Released" if was_unfinished or charged_now else "Already released"
+        remark = "" if charged_now else ", nothing charged"
         out.print(f"\n{released}{remark}: {shown_place}", style="bold")
         privacy = request.configuration.privacy
         guarantee = f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"

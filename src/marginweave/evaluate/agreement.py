@@ -188,7 +188,7 @@ def total_variation(cells: Cells) -> float | None:
 
     p and q are shares of the records of each side.
     """
-    if not cells.single:
+    if not cells.one_cell_per_record:
         return None
     p = cells.reference / max(cells.reference.sum(), 1)
     q = cells.synthetic / max(cells.synthetic.sum(), 1)

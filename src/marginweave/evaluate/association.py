@@ -25,50 +25,55 @@ def association(
     names: Sequence[str],
     ordered: Collection[int],
     pairs: Sequence[Attributes],
-    above: Mapping[Attributes, float | bool],
+    *,
+    sigmas: Mapping[Attributes, float],
+    dependent: Mapping[Attributes, bool],
 ) -> Association:
     """Measure each pair on both sides.
 
-    Against a table missing is a value, except for Spearman. Against released counts it is none, and pairs with an attribute of
-    one value are left out: nothing in them could vary.
+    Against a table a missing value counts as a value, except for Spearman. Against released counts, cells with a missing value
+    are left out. So are pairs with an attribute of one value: nothing in them could vary.
 
     Args:
         comparison: The two sides.
         names: Names of the attributes.
         ordered: Attributes whose codes are in the order of their values.
         pairs: The pairs that the reference knows.
-        above: For each pair with noise, whether its dependence is above the noise (`dependent_pairs`), or the noise of its
-            counts. Where chance and noise explain the reference, the reference has no number (`dependence`); that of the
-            records is a fact.
+        sigmas: Standard deviation of the noise of a count of each pair, where this decides whether the pair depends more than
+            chance and noise explain (`dependence`). Where they explain the reference, it has no number; the synthetic side
+            keeps its number.
+        dependent: The same decision for each pair where it was made before (`dependent_pairs`).
 
     Returns:
         Matrices and mean differences. DP: as private as the two sides.
     """
 
-    def measure(cells: Cells) -> _PairAssociation | None:
-        if not cells.single:
+    def measure_pair(cells: Cells) -> _PairAssociation | None:
+        if not cells.one_cell_per_record:
             return None
+        pair = cells.numbering.attributes
         return _pair_association(
             cells,
             is_exact=comparison.is_exact,
-            is_ordered=all(j in ordered for j in cells.numbering.attributes),
-            above=above.get(cells.numbering.attributes, True),
+            is_ordered=all(j in ordered for j in pair),
+            sigma=sigmas.get(pair),
+            is_dependent=dependent.get(pair, True),
         )
 
     if not comparison.is_exact:
         varied = {j for j, size in enumerate(comparison.sizes) if size > 1}
         pairs = [pair for pair in pairs if varied.issuperset(pair)]
-    results = zip(pairs, comparison.measure(pairs, measure), strict=True)
+    results = zip(pairs, comparison.measure(pairs, measure_pair), strict=True)
     measured = {pair: measures for pair, measures in results if measures is not None}
     paired = set(itertools.chain.from_iterable(measured))
     places = [j for j in range(len(names)) if j in paired]
     ordered_places = [j for j in places if j in ordered]
     within_noise = sum(measures.is_within_noise for measures in measured.values())
     return Association(
-        cramers_v=_measure(names, places, {pair: m.cramers_v for pair, m in measured.items()}),
-        mutual_information=_measure(names, places, {pair: m.mutual_information for pair, m in measured.items()}),
-        spearman=_measure(names, ordered_places, {pair: m.spearman for pair, m in measured.items()}),
-        within_noise=within_noise if above else None,
+        cramers_v=_matrices(names, places, {pair: m.cramers_v for pair, m in measured.items()}),
+        mutual_information=_matrices(names, places, {pair: m.mutual_information for pair, m in measured.items()}),
+        spearman=_matrices(names, ordered_places, {pair: m.spearman for pair, m in measured.items()}),
+        within_noise=within_noise if sigmas or dependent else None,
     )
 
 
@@ -87,15 +92,17 @@ def _pair_association(
     *,
     is_exact: bool,
     is_ordered: bool,
-    above: float | bool,
+    sigma: float | None,
+    is_dependent: bool,
 ) -> _PairAssociation:
     """Return the measures of a pair.
 
     Args:
         cells: The cells of the pair on both sides.
-        is_exact: Whether missing is a value, except for Spearman.
+        is_exact: Whether a missing value counts as a value, except for Spearman.
         is_ordered: Whether the codes of both attributes are in the order of their values.
-        above: Whether the dependence is above the noise, or the noise of the counts of the reference.
+        sigma: Standard deviation of the noise of a count of the reference, where it decides about the dependence.
+        is_dependent: Whether the dependence is above the noise, where `sigma` is None.
     """
     codes = cells.numbering.codes(cells.keys)
     compared = np.ones(len(cells.keys), np.bool_) if is_exact else cells.complete
@@ -108,10 +115,9 @@ def _pair_association(
         rank_correlation = spearman(*_occupied(codes, cells.reference, cells.complete))
         synthetic_rank_correlation = spearman(*_occupied(codes, cells.synthetic, cells.complete))
 
-    is_above = above
-    if not isinstance(above, bool):
-        is_above = dependence(*reference_table, above).p < CHANCE
-    is_within_noise = not is_above and v is not None
+    if sigma is not None:
+        is_dependent = dependence(*reference_table, sigma).p < CHANCE
+    is_within_noise = not is_dependent and v is not None
     if is_within_noise:
         v = information = rank_correlation = None
     return _PairAssociation(
@@ -213,7 +219,7 @@ def _centered_ranks(codes: Integers, counts: FloatArray) -> FloatArray:
     return ranks
 
 
-def _measure(names: Sequence[str], places: list[int], values: dict[Attributes, Values]) -> Measure:
+def _matrices(names: Sequence[str], places: list[int], values: dict[Attributes, Values]) -> Measure:
     """Return the matrices of a measure over some attributes, and the mean difference of both sides."""
     gaps: list[float] = []
     for reference, synthetic in values.values():

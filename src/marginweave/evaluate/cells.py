@@ -235,7 +235,7 @@ class Cells:
     """The cells of a set of attributes that occur on a side, in canonical order.
 
     `keys` has the numbers of the cells, `reference` and `synthetic` their counts, shape (cells,). `complete` says which cells
-    have no missing value; `single` whether a record lies in one cell only.
+    have no missing value; `one_cell_per_record` whether a record lies in one cell only.
     """
 
     numbering: Numbering
@@ -243,7 +243,7 @@ class Cells:
     reference: FloatArray
     synthetic: FloatArray
     complete: NDArray[np.bool_]
-    single: bool
+    one_cell_per_record: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -294,7 +294,7 @@ class Comparison:
             reference=counts[0].astype(np.float64),
             synthetic=counts[1].astype(np.float64),
             complete=np.logical_and.reduce(has_value),
-            single=all(map(self.is_single, numbering.attributes)),
+            one_cell_per_record=all(map(self.is_single, numbering.attributes)),
         )
 
 

@@ -1,4 +1,4 @@
-"""Doubts about single columns from noisy counts: lost values, a column that looks unread, a bad mean. DP: post-processing."""
+"""Doubts about single columns from noisy counts: lost values, values that look drawn, a bad mean. DP: post-processing."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from marginweave.observations.combinations import Aggregates
 from marginweave.released.verdict import CARE
 from marginweave.texts.sentences import Sentence, Share, verdict_sentence
 
-# From this share of the records on, values that are missing or `other` are reported.
+# Above this share of the records, values that are missing or `other` are reported.
 _MUCH = 0.25
-# For a private domain, by the lower end of the interval: from the first share on, values that were not released are reported;
-# from the second on, they are a doubt.
+# Above this share of the records, by the lower end of its interval, values of a private domain that were not released are
+# reported.
 _SOME_HIDDEN = 0.01
+# Above this share, likewise, they are a doubt.
 _MUCH_HIDDEN = 0.1
+# Half of a 95 % interval, in standard deviations of the noise.
 _DEVIATIONS = 1.96
-# A column can look drawn only where it has many records of each value, and noise that could not hide their distance from its
-# weights. A column with few values can look so only without a known relation to another one. Random draws are not recognized as
-# such once in a million times.
-_EVEN_VALUES = 4
-_EVEN_RECORDS = 500.0
-_EVEN_DEVIATIONS = 5.0
-_EVEN_CHANCE = 1e-6
+# A column of at most so few values can look drawn only if it was counted with others: a relation to one of them would show.
+_DRAWN_FEW_VALUES = 4
+# A column can look drawn only with more records of each value than this, on average;
+_DRAWN_RECORDS = 500.0
+# and with more than this many standard deviations of the noise, which could not hide a distance from the weights.
+_DRAWN_DEVIATIONS = 5.0
+# Probability that random draws are not recognized as such.
+_DRAWN_CHANCE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +45,8 @@ class ColumnFacts:
 
     `missing_share` is the share without a value, `other_share` that with `other` for a value that is not declared; both are
     what noise does not explain. `hidden` is the share whose value of a private domain was not released, 1 where no value was;
-    `hidden_ends` is an interval of it. `can_lack` says that these include cells without any value. `mean` is the reason not to
-    trust the mean, if there is one (`mean_doubt`).
+    `hidden_ends` is an interval of it. `may_include_missing` says that these may include cells without any value. `mean` is the
+    reason not to trust the mean, if there is one (`mean_doubt`).
     """
 
     name: str
@@ -51,9 +54,9 @@ class ColumnFacts:
     other_share: float = 0.0
     hidden: float = 0.0
     hidden_ends: tuple[float, float] = (0.0, 1.0)
-    can_lack: bool = False
+    may_include_missing: bool = False
     is_nothing: bool = False
-    is_even: bool = False
+    looks_drawn: bool = False
     mean: Sentence | None = None
 
 
@@ -68,8 +71,8 @@ def column_facts(
     """Return the facts of the columns that have one value a record.
 
     With `impute` a cell that cannot be read becomes a draw by public weights (`uniform_weights`). If no cell of a column was
-    read as it was meant, its counts follow the weights, and it is related to no other column. Columns of few values are often
-    that even; they are doubted only where they were counted with others (`paired`) and are not `related`.
+    read as it was meant, its counts follow the weights, and it is related to no other column. Columns of few values often
+    look drawn by chance; they are doubted only where they were counted with others (`paired`) and are not `related`.
 
     Args:
         counts: The counts as released.
@@ -99,8 +102,8 @@ def column_facts(
         column = configuration.columns[attribute.column]
         facts = ColumnFacts(name=name)
         if name not in explained:
-            is_even = _looks_drawn(values, attribute, column, deviation, is_paired=name in paired)
-            facts = replace(facts, is_even=is_even)
+            looks_drawn = _looks_drawn(values, attribute, column, deviation, is_paired=name in paired)
+            facts = replace(facts, looks_drawn=looks_drawn)
         if isinstance(column, NumberColumn):
             facts = replace(facts, mean=mean_doubt(column, codes, values, deviation))
         count_of_code = dict(zip(codes.tolist(), values.tolist(), strict=True))
@@ -145,9 +148,9 @@ def _looks_drawn(
     False where they are too few or too noisy to tell.
     """
     is_complete = attribute.imputed and len(attribute.labels) == len(values) > 1
-    is_enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
+    is_enough = values.sum() / len(values) > max(_DRAWN_RECORDS, _DRAWN_DEVIATIONS * deviation)
     # events are often spread evenly over a year: a date is treated as a column of few values
-    has_few_values = len(values) <= _EVEN_VALUES or isinstance(column, DateColumn)
+    has_few_values = len(values) <= _DRAWN_FEW_VALUES or isinstance(column, DateColumn)
     if not is_complete or not is_enough or (has_few_values and not is_paired):
         return False
     weights = np.ones(len(values))
@@ -157,7 +160,7 @@ def _looks_drawn(
     drawn = values.sum() * weights / weights.sum()
     variances = drawn + deviation**2
     chi2 = float(((values - drawn) ** 2 / variances).sum())
-    return chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
+    return chi2 <= float(chdtri(len(values) - 1, _DRAWN_CHANCE))
 
 
 def _missing_share(
@@ -180,9 +183,9 @@ def _missing_share(
     absent = records - sum(count_of_code.values())
     values = len(attribute.labels)
     suppressed = (values - len(count_of_code)) * noise.threshold
-    half = _DEVIATIONS * deviation * math.sqrt(values + 1)
+    half_width = _DEVIATIONS * deviation * math.sqrt(values + 1)
     half_of_records = _DEVIATIONS * counts.record_deviation
-    return share_ends(absent - suppressed, half, records, half_of_records)[0]
+    return share_ends(absent - suppressed, half_width, records, half_of_records)[0]
 
 
 def _other_share(
@@ -220,15 +223,15 @@ def _add_hidden(
     records = max(1.0, float(counts.record_count))
     if unreleased is None:
         absent = records - sum(count_of_code.values())
-        noise = deviation * math.sqrt(len(count_of_code) + 1)
+        noise_sd = deviation * math.sqrt(len(count_of_code) + 1)
     else:
-        absent, noise = unreleased
-    ends = share_ends(absent, _DEVIATIONS * noise, records, _DEVIATIONS * counts.record_deviation)
+        absent, noise_sd = unreleased
+    ends = share_ends(absent, _DEVIATIONS * noise_sd, records, _DEVIATIONS * counts.record_deviation)
     return replace(
         facts,
         hidden=min(1.0, max(0.0, absent / records)),
         hidden_ends=ends,
-        can_lack=unreleased is None or attribute.optional,
+        may_include_missing=unreleased is None or attribute.optional,
     )
 
 
@@ -253,11 +256,11 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     )  # an open bin is as wide as its neighbor
     middles = ends[bins].mean(axis=1)
     mean = float(bin_counts @ middles) / records
-    noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
-    if noise > CARE * abs(mean):
+    half_width = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
+    if half_width > CARE * abs(mean):
         if not mean:
             return verdict_sentence("mean.noise")
-        return verdict_sentence("mean.moved", percent=100 * noise / abs(mean))
+        return verdict_sentence("mean.moved", percent=100 * half_width / abs(mean))
 
     largest = int(np.argmax(bin_counts))
     largest_bin = int(bins[largest])
@@ -286,7 +289,7 @@ def _open_bins_doubt(
 
 
 def doubts(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
-    """Yield a sentence for each column that loses much; a release that keeps it is better."""
+    """Yield a sentence for each column that loses much that another configuration could keep."""
     for column in columns:
         if column.is_nothing:
             yield verdict_sentence("column.nothing", name=column.name)
@@ -300,7 +303,7 @@ def _hidden_sentence(column: ColumnFacts) -> Sentence:
     """Return the sentence on values of a private domain that were not released."""
     low, high = column.hidden_ends
     return verdict_sentence(
-        "column.hidden-or-none" if column.can_lack else "column.hidden",
+        "column.hidden-or-none" if column.may_include_missing else "column.hidden",
         name=column.name,
         share=Share(column.hidden),
         low=math.floor(100 * low),
@@ -309,11 +312,11 @@ def _hidden_sentence(column: ColumnFacts) -> Sentence:
 
 
 def questions(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
-    """Yield what may be as intended: declared gaps, rare values, an even column. The verdict does not depend on them."""
+    """Yield what may be intended: declared gaps, rare values, values that look drawn. The verdict does not depend on them."""
     for column in columns:
         if _SOME_HIDDEN < column.hidden_ends[0] <= _MUCH_HIDDEN and not column.is_nothing:
             yield _hidden_sentence(column)
         if column.missing_share > _MUCH:
             yield verdict_sentence("column.gaps", name=column.name, share=Share(column.missing_share))
-        if column.is_even:
+        if column.looks_drawn:
             yield verdict_sentence("column.even", name=column.name)

@@ -82,8 +82,8 @@ def evaluate_release(
                 noise=_noise(aggregates, attributes, measures.released),
             )
             distances.append(distance)
-    above = _pair_sigmas(aggregates) if dependent is None else dependent
-    return _agreement(comparison, domain, measured, distances, ordered, rules, above=above)
+    sigmas = _pair_sigmas(aggregates) if dependent is None else {}
+    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=sigmas, dependent=dependent or {})
 
 
 def evaluate_internal(
@@ -127,7 +127,7 @@ def evaluate_internal(
         if tvd is not None:
             distance_of_set[attributes] = tvd
             distances.append(MarginalDistance(attributes=_names(domain, attributes), tvd=tvd, noise=None))
-    agreement_of_records = _agreement(comparison, domain, measured, distances, ordered, rules, above={})
+    agreement_of_records = _agreement(comparison, domain, measured, distances, ordered, rules, sigmas={}, dependent={})
     return InternalEvaluation(
         **dict(agreement_of_records),
         distances=_distances(comparison, distance_of_set),
@@ -183,7 +183,8 @@ def _agreement(
     ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
     *,
-    above: Mapping[Attributes, float | bool],
+    sigmas: Mapping[Attributes, float],
+    dependent: Mapping[Attributes, bool],
 ) -> RecordAgreement:
     """Return the agreement. Lengths without counts are left out: marginals of four columns have no counts of three."""
     records = len(comparison.synthetic)
@@ -202,7 +203,7 @@ def _agreement(
         by_count=buckets,
         by_count_means=agreement.bucket_means(buckets),
         marginals=tuple(sorted(distances, key=lambda distance: -distance.tvd)[:_WORST]),
-        association=association(comparison, domain.names, ordered, pairs, above),
+        association=association(comparison, domain.names, ordered, pairs, sigmas=sigmas, dependent=dependent),
         rules=rules,
     )
 
@@ -246,8 +247,8 @@ def _distances(comparison: Comparison, distance_of_set: dict[Attributes, float])
     return tuple(means)
 
 
-def _pair_sigmas(aggregates: Aggregates) -> dict[Attributes, float | bool]:
-    """Return the noise of a count of each pair; a small count may also lack what was suppressed."""
+def _pair_sigmas(aggregates: Aggregates) -> dict[Attributes, float]:
+    """Return the standard deviation of the noise of a count of each pair; a small count may also lack what was suppressed."""
     for noise in aggregates.noise:
         if noise.length == 2:
             sigma = math.hypot(noise.deviation, noise.threshold - 1)

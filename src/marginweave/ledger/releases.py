@@ -79,17 +79,22 @@ class Releases:
             check_correction(dataset, request.supersedes, journal.find)
             refused = refusal(request, account, sums, journal, moment)
             if refused is None:
-                how = admitted(account, sums.spent_of(dataset), request.cost, request.plan.statement)
-                journal.append(*reservation(request, how, moment))
+                admitted_by = admitted(account, sums.spent_of(dataset), request.cost, request.plan.statement)
+                journal.append(*reservation(request, admitted_by, moment))
                 return journal.release(request.release)
             record_refusal(journal, request, refused, moment)
         raise BudgetError(refused.message)  # after the transaction, so that the row of the refusal is committed
 
     def check_admission(self, request: ReleaseRequest) -> None:
-        """Refuse a release that could not be reserved now, before a row of its table is read; nothing is charged.
+        """Refuse a release that could not be reserved now, before a row of its table is read.
+
+        Nothing is charged, but a refusal is recorded. It checks neither what the release
+        corrects nor whether its id was reserved before.
 
         Raises:
-            BudgetError, InputError: as `reserve`.
+            BudgetError: no account, or a frozen one; another unit or neighbors; the source has another account; over the
+                cap, or over the policy of this period.
+            InputError: a plan that does not fit its own statement.
         """
         check_plan(request.plan)
         with self.session.writing() as journal:
@@ -103,7 +108,7 @@ class Releases:
         raise BudgetError(refused.message)
 
     def publish(self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR) -> None:
-        """Record the publication of `outputs` (released file → SHA-256), once, however often they are published.
+        """Record the publication of `outputs` (released file → SHA-256): once for the same files; different files add a row.
 
         Raises:
             BudgetError: no such release, a lease that is not the current one, a draw that is neither committed, returned
@@ -113,7 +118,7 @@ class Releases:
         with self.session.writing() as journal:
             record = journal.release(release_id)
             check_lease(record, lease)
-            check_draws_ended(record)
+            _check_draws_ended(record)
             if record.needs_approval:
                 raise BudgetError(f"release {release_id} is published by an approval, not by its run")
             if dict(outputs) != record.outputs:
@@ -136,7 +141,7 @@ class Approvals:
         with self.session.writing() as journal:
             record = journal.release(release_id)
             check_lease(record, lease)
-            check_draws_ended(record)
+            _check_draws_ended(record)
             if not record.needs_approval or (record.proposed and dict(outputs) != record.proposed):
                 raise BudgetError(
                     f"release {release_id} cannot be submitted: it needs no approval, or has submitted other files"
@@ -155,8 +160,8 @@ class Approvals:
             BudgetError: no such release, or one that was not submitted.
             InputError: no name, or no reason; or approved, a correction of what another one has corrected meanwhile.
         """
-        check_words("by", by)
-        check_words("reason", reason)
+        _check_words("by", by)
+        _check_words("reason", reason)
         with self.session.writing() as journal:
             record = journal.release(release_id)
             if not record.proposed:
@@ -201,7 +206,7 @@ class Evaluations:
             journal.append(Event(kind=EventKind.EVALUATED_INTERNALLY, actor=actor, account=dataset, release=release_id))
 
     def precede(self, dataset: str, release: str | None) -> bool:
-        """Return whether an internal evaluation precedes the reservation of `release` (None: there is any).
+        """Return whether an internal evaluation precedes the reservation of `release`; with None, whether there is any.
 
         Raises:
             BudgetError: no such release in this account.
@@ -216,7 +221,7 @@ class Evaluations:
         return any(not reserved or row["seq"] < reserved[0]["seq"] for row in evaluations)
 
 
-def check_words(field: str, text: str) -> None:
+def _check_words(field: str, text: str) -> None:
     """Refuse a `text` for a `field` (a name or reason) that is blank, or cannot be printed in a line.
 
     Raises:
@@ -236,7 +241,7 @@ def _awaiting(view: View, dataset: str) -> ReleaseRecord | None:
     return None
 
 
-def check_draws_ended(record: ReleaseRecord) -> None:
+def _check_draws_ended(record: ReleaseRecord) -> None:
     """Refuse a release with draws that can still be made.
 
     Raises:

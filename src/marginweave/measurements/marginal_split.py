@@ -80,7 +80,9 @@ def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[M
 
 
 def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
-    """Return the cells of each marginal of the last draw if all are public; None if something else is drawn before them.
+    """Return the cells of each marginal of the last draw if all are public.
+
+    None if anything but whole marginals and the rows beyond the cap is drawn.
 
     DP: arithmetic on public sizes.
     """
@@ -97,8 +99,8 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
     levels = settings.levels(tuple(sizes.values()), configuration.attributes)
     cells = tuple(chosen.cells(levels))
-    is_last = not settings.has_larger(len(configuration.attributes))
-    return (*cells, *public_codes(configuration.indicators).values()) if is_last else cells
+    one_way_is_last = not settings.has_larger(len(configuration.attributes))
+    return (*cells, *public_codes(configuration.indicators).values()) if one_way_is_last else cells
 
 
 def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
@@ -143,14 +145,14 @@ def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
     DP: arithmetic on public numbers.
     """
     shares = {kind: share for kind, share in shares.items() if kind is not RowsBeyondCap}
-    gaussian = sum(share for kind, share in shares.items() if kind not in _COUNTS)
+    gaussian_share = sum(share for kind, share in shares.items() if kind not in _COUNTS)
     roots: dict[Kind, float] = {}
     for kind, share in shares.items():
         if kind in _COUNTS:
             roots[kind] = math.sqrt(share)
         else:
-            roots[kind] = math.sqrt(gaussian) * share / gaussian
-    total = math.sqrt(gaussian) + sum(root for kind, root in roots.items() if kind in _COUNTS)
+            roots[kind] = math.sqrt(gaussian_share) * share / gaussian_share
+    total = math.sqrt(gaussian_share) + sum(root for kind, root in roots.items() if kind in _COUNTS)
     return {kind: root / total for kind, root in roots.items()}
 
 
@@ -164,10 +166,11 @@ def _draws(
     rounds = configuration.rounds
     bounds = 2 * len(configuration.private_bounds)
     picks = rounds.rounds * rounds.batch if rounds else 0
+    # `parts`: epsilon for `_COUNTS` with pure noise, mu^2 otherwise
     if noise.is_pure:
         parts = _pure_parts(shares, budget, noise)
     else:
-        # only those of rounds compose by their exact curves
+        # exact curves are used only if there are rounds
         choices = [(picks, shares[PairScores]), (bounds, shares.get(LowBound, 0.0))] if rounds else []
         mu2 = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
         parts = {kind: share * mu2 for kind, share in shares.items()}
@@ -198,18 +201,21 @@ def _pure_parts(
     budget: SharedBudget,
     noise: type[CountNoise],
 ) -> dict[Kind, float]:
-    """Return the plain epsilon of each draw of marginals; for the other draws, parts of mu^2, by the rest of the budget."""
+    """Return epsilon for each kind in `_COUNTS`, and mu^2 for each other kind.
+
+    The others share a plain epsilon, which becomes mu^2 together with delta; the last kind has what is left of epsilon.
+    """
     shares = epsilon_shares(shares)
     epsilon_left = Fraction(repr(budget.epsilon))
     parts = dict.fromkeys(shares, 0.0)
-    gaussian = sum(share for kind, share in shares.items() if kind not in _COUNTS)
-    if gaussian:
-        epsilon = _nine_digits(gaussian * budget.epsilon)
+    gaussian_share = sum(share for kind, share in shares.items() if kind not in _COUNTS)
+    if gaussian_share:
+        epsilon = _nine_digits(gaussian_share * budget.epsilon)
         planned.check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
         mu2 = budget_mu2(epsilon, budget.delta) * SLACK
         for kind, share in shares.items():
             if kind not in _COUNTS:
-                parts[kind] = share / gaussian * mu2
+                parts[kind] = share / gaussian_share * mu2
         epsilon_left -= Fraction(repr(epsilon))
     last: Kind = OneWayMarginals
     if LargerMarginals in shares:

@@ -13,7 +13,7 @@ import numpy as np
 from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.base.errors import StageError
 from marginweave.configuration.attributes import most_combinations
-from marginweave.configuration.rules.record_search import find_record
+from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
 from marginweave.configuration.synthesis import SynthesisSettings
 from marginweave.observations.combinations import Aggregates
 from marginweave.records.combinations import Combinations, count_missing, number_combinations, packed
@@ -99,7 +99,7 @@ class SeededSynthesis:
         DP: post-processing.
 
         Raises:
-            StageError: the forbidden combinations leave no complete record.
+            StageError: the forbidden combinations leave no complete record, or the search for one took too long.
         """
         settings = self._settings
         longest = self._aggregates.reporting_length
@@ -191,7 +191,7 @@ def complete_records(
     DP: post-processing.
 
     Raises:
-        StageError: there are no such values, or none are found.
+        StageError: there are no such values, or the search for them took too long.
     """
     stuck = np.zeros(len(records), np.bool_)
     sizes = aggregates.domain.sizes
@@ -291,8 +291,12 @@ def _restart(
         values[column] = by_count.tolist()
     try:
         record = find_record(values, rules)
-    except ValueError:
+    except ContradictionError:
         raise StageError("synthesize: the forbidden combinations leave no complete record") from None
+    except UndecidedError:
+        raise StageError(
+            "synthesize: the search for a complete record without forbidden combinations took too long; forbid fewer"
+        ) from None
     for column in named:
         if column in may_miss:
             records[:, column] = sizes[column]

@@ -68,7 +68,7 @@ def audit_files(
     example: bool,
     before: Mapping[RunFolder, RunMark] | None = None,
 ) -> AuditedFiles:
-    """Check the runs below `home` that were charged in this ledger; without a key, only their released files.
+    """Check the runs below `home` that were charged in this ledger; if `key.secret` is None, only their released files.
 
     A run whose mark differs from its mark `before` the ledger was read may be ahead of the ledger, and is not compared.
 
@@ -86,7 +86,8 @@ def audit_files(
             manifest = folder.read_manifest()
             if manifest is None:
                 _refuse_files_without_manifest(folder)
-            if manifest is None or is_example(folder) != example:
+                continue
+            if is_example(folder) != example:
                 continue
             with shared_lock(folder) as is_idle:
                 if not is_idle or (before is not None and before.get(folder) != _mark(folder)):
@@ -139,7 +140,7 @@ def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
         raise AuditError(str(error)) from None
     if head is None:
         return
-    row_at_head = audited.rows[head["seq"] - 1 :][:1]
+    row_at_head = audited.rows[head["seq"] - 1 :][:1]  # empty if the ledger is shorter
     if lacks_row({row["seq"]: row["row_hash"] for row in row_at_head}, head):
         raise AuditError(
             f"the ledger does not have row {head['seq']} that run {folder.run} has seen: it is an older copy of itself; "
@@ -160,9 +161,10 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
     """Refuse a released, or proposed, file that differs from the ledger; return the number of files compared."""
     proposed = _check_proposed(folder, record)
     is_unfinished = manifest.state in {RunState.RUNNING, RunState.AWAITING}
-    # The attempt ended after the row of the publication and before it renamed the folder: the files are elsewhere.
-    before_the_last_step = is_unfinished and published_place(folder, record.outputs)
-    for name, digest in () if before_the_last_step else record.outputs.items():
+    # The attempt ended after the row of the publication, and the manifest does not know it yet: the files, which
+    # `published_place` compares, may still be in the staged or proposed folder.
+    awaits_last_step = is_unfinished and published_place(folder, record.outputs) is not None
+    for name, digest in () if awaits_last_step else record.outputs.items():
         if file_digest(folder.path / name) != digest:
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
         if name == "release/privacy.json":

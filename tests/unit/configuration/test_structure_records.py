@@ -106,6 +106,10 @@ def test_the_search_agrees_with_trying_every_record(rules: list[Any]) -> None:
             check_records(ATTRIBUTES, forbidden)
 
 
+def test_combinations_of_other_values_exclude_none_of_these() -> None:
+    assert find_record({0: "ab", 1: "c"}, {(0, 1): {("a", "c"), ("z", "c")}}) == {0: "b", 1: "c"}
+
+
 def test_what_is_not_decided_in_time_is_accepted() -> None:
     """Thirteen columns, all different, of twelve values: 12! ways to fail."""
     labels = tuple(map(str, range(12)))

@@ -69,9 +69,9 @@ def test_counts_equal_brute_force(dense: bool, data: st.DataObject) -> None:
                 found = cells_of(comparison, chosen)
                 assert named(found, found.reference) == slow_counts(tables[0], chosen)
                 assert named(found, found.synthetic) == slow_counts(tables[1], chosen)
-                assert found.single == all(WIDTHS[j] == 1 for j in chosen)
+                assert found.one_cell_per_record == all(WIDTHS[j] == 1 for j in chosen)
                 assert (np.diff(found.keys) > 0).all()
-                if found.single:
+                if found.one_cell_per_record:
                     assert [found.reference.sum(), found.synthetic.sum()] == list(map(len, tables))
 
 

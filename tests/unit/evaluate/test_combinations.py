@@ -31,7 +31,7 @@ def cells_of(reference: list[float], synthetic: list[float], length: int = 2) ->
         reference=np.array(reference, float),
         synthetic=np.array(synthetic, float),
         complete=np.ones(len(reference), bool),
-        single=True,
+        one_cell_per_record=True,
     )
 
 

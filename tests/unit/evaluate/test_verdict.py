@@ -345,7 +345,7 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
     errors = errors_of(bounds(1, 10**6), 10**6)
     gaps = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing_share=0.9)])
     assert (gaps.publication, "age is missing in at least 90 %" in gaps.says[0]) == ("good", True)
-    even = verdict(errors, {}, 10**6, [ColumnFacts(name=name, is_even=True) for name in NAMES])
+    even = verdict(errors, {}, 10**6, [ColumnFacts(name=name, looks_drawn=True) for name in NAMES])
     assert (even.publication, "sex cannot be told from evenly spread" in even.says[0]) == ("good", True)
     rare = verdict(errors, {}, 10**6, [ColumnFacts(name="age", hidden=0.05, hidden_ends=(0.04, 0.06))])
     assert (rare.publication, "about 5 % (4 to 6) of age hold values" in rare.says[0]) == ("good", True)
@@ -470,9 +470,9 @@ def test_months_may_be_even(even: str) -> None:
         noise=(noise,),
     )
     facts = column_facts(counts, settings, 9, {"x", "y"}, ())
-    assert [fact.is_even for fact in facts] == [True, False]
+    assert [fact.looks_drawn for fact in facts] == [True, False]
     alone = column_facts(counts, settings, 9, (), ())
-    assert [fact.is_even for fact in alone] == [even == "category", False]
+    assert [fact.looks_drawn for fact in alone] == [even == "category", False]
 
 
 def test_groups_are_no_smaller_for_more_columns_and_none_is_larger_than_the_table() -> None:

@@ -132,7 +132,7 @@ class NumberGrid(BinnedColumn, frozen=True):
         """Index of the bin that log bins have for 0; None for other bins."""
         if not isinstance(self.bins, LogBins) or not isinstance(self.bounds, tuple):
             return None
-        return zero_bin(self.edges, smallest_of(self.bounds, self.bins.smallest, self.decimals))
+        return zero_bin(self.edges)
 
     @property
     def _outermost(self) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import re
 from datetime import date, datetime, timedelta
 
 DAY = 86_400
-EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
+EPOCH_WEEKDAY = 3  # Monday is 0; 1970-01-01 was a Thursday
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 ISO_PATTERN = (
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
@@ -41,16 +41,16 @@ def moment_of(seconds: int) -> datetime:
 
 
 def period_starts(period: str, first: int, last: int) -> list[int]:
-    """Return the day numbers on which the periods begin that have a day from `first` to `last`, both included.
+    """Return the first day of each period that overlaps the days `first` to `last`; the earliest may be before `first`.
 
-    `period` is year, quarter, month or week (ISO); day 0 is 1970-01-01.
+    Days are numbers, and day 0 is 1970-01-01. `period` is year, quarter, month or week (ISO).
     """
     if period == "week":
         monday = first - (first + EPOCH_WEEKDAY) % 7
         return list(range(monday, last + 1, 7))
     length = {"year": 12, "quarter": 3, "month": 1}[period]
     low = _month_number(first) // length * length
-    high = _month_number(last)
+    high = _month_number(last)  # not rounded down: the range below ends with the period of this month
     return [day_number(date(month // 12, month % 12 + 1, 1)) for month in range(low, high + 1, length)]
 
 

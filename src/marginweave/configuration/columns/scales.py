@@ -40,7 +40,9 @@ def smallest_of(bounds: tuple[float, float], declared: float | None, decimals: i
 
 
 def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals: int | None) -> Edges:
-    """Return the edges of `count` log bins over the bounds, with three digits or, where that is too few, twelve.
+    """Return the edges of `count` log bins over the bounds, of three digits and rounded to `decimals`.
+
+    Where rounding makes edges equal, all have twelve digits instead, whatever `decimals` is, because edges must increase.
 
     With 0 < low: low (high / low)^(i / count). Below 0 the mirror image. With 0 inside: [-smallest / 2, smallest) around 0, so
     that -smallest is no part of it, and geometric edges from `smallest` to the bound on either side.
@@ -56,9 +58,9 @@ def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals
     return (first, *tidy, last)
 
 
-def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:
+def zero_bin(edges: Sequence[float]) -> int | None:
     """Return the index of the bin around 0 of a logarithmic scale; None where there is none."""
-    if smallest is None or not edges[0] <= 0 <= edges[-1]:
+    if not edges[0] <= 0 <= edges[-1]:
         return None
     return min(bisect_right(edges, 0.0), len(edges) - 1) - 1
 
@@ -70,7 +72,9 @@ def _exact_edges(low: float, high: float, count: int, smallest: float) -> list[f
     if high < 0:
         return _mirrored(_geometric_edges(-high, -low, count))
     sides = [bound for bound in (-low, high) if bound]
-    if not 0 < smallest < min(sides) or count <= len(sides):
+    has_room_for_zero = 0 < smallest < min(sides)
+    has_a_bin_each = count > len(sides)
+    if not (has_room_for_zero and has_a_bin_each):
         raise ValueError(
             f"needs a log bin for 0 and one for each side of it, and bounds beyond the smallest magnitude ({smallest:g})"
         )
@@ -111,6 +115,7 @@ def _mirrored(edges: Sequence[float]) -> list[float]:
 def _rounded(edge: float, decimals: int | None) -> float:
     """Return the edge with three digits, rounded up to a multiple of 10^-decimals.
 
+    All numbers of the column are such multiples: rounding up, and not down, leaves each in its bin [low, high).
     An edge between -10^-decimals and 0 is not rounded up: it separates 0 from the numbers below it.
     """
     rounded = float(f"{edge:.3g}")

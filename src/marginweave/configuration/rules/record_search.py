@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -22,31 +23,40 @@ class ContradictionError(ValueError):
         self.places = tuple(places)
 
 
-class UndecidedError(ValueError):
-    """A search that did not end within `MAX_STEPS` steps."""
+class UndecidedError(Exception):
+    """A search that did not end within `MAX_STEPS` steps: no ValueError, because the rules may allow a record."""
 
 
 def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> dict[int, Value]:
     """Return a value of every attribute that is in a rule, such that no rule is broken; early `values` are preferred.
 
+    A rule may also forbid combinations that are not of these `values`.
+
     Raises:
         ContradictionError: there is no such record.
-        UndecidedError: none is found, and none excluded, in `MAX_STEPS` steps a part of tied attributes.
+        UndecidedError: for some part of tied attributes, `MAX_STEPS` steps neither find a record nor exclude one.
     """
     for places, forbidden in rules.items():
-        if len(forbidden) == math.prod(len(values[place]) for place in places):
+        if _forbids_all(forbidden, [values[place] for place in places]):
             raise ContradictionError(places)
     record: dict[int, Value] = {}
-    undecided = False
+    timed_out = False
     search = _Search(rules)
     for part in tied_parts(rules):
         try:
             record |= search.record({place: values[place] for place in sorted(part)})
         except UndecidedError:
-            undecided = True  # a contradiction in a later part is still worth finding
-    if undecided:
+            timed_out = True  # a contradiction in a later part is still worth finding
+    if timed_out:
         raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
     return record
+
+
+def _forbids_all(forbidden: set[tuple[Value, ...]], choices: Sequence[Sequence[Value]]) -> bool:
+    """Return whether every combination of one of the `choices` of each attribute is forbidden."""
+    if len(forbidden) < math.prod(map(len, choices)):
+        return False
+    return forbidden.issuperset(itertools.product(*choices))
 
 
 def tied_parts(groups: Iterable[Sequence[int]]) -> list[set[int]]:
@@ -75,21 +85,20 @@ class _Search(Generic[Value]):
 
     def record(self, values: Possible[Value]) -> dict[int, Value]:
         """Return a record that breaks no rule, of attributes that are one part; raises as `find_record`."""
-        choices = [
-            self._narrow_all([values])
-        ]  # for each decided attribute, the choices of its value that are not tried yet
+        # for each decided attribute, the choices of its value that are not tried yet
+        stack = [self._narrow_all([values])]
         for _ in range(MAX_STEPS):
-            if not choices:
+            if not stack:
                 raise ContradictionError(sorted(values))
-            possible = next(choices[-1], None)
+            possible = next(stack[-1], None)
             if possible is None:
-                choices.pop()
+                stack.pop()
                 continue
-            undecided = [place for place, options in possible.items() if len(options) > 1]
-            if not undecided:
+            open_places = [place for place, options in possible.items() if len(options) > 1]
+            if not open_places:
                 return {place: value for place, (value,) in possible.items()}
-            _, chosen = min((len(possible[place]), place) for place in undecided)
-            choices.append(self._narrow_all([{**possible, chosen: [value]} for value in possible[chosen]]))
+            _, chosen = min((len(possible[place]), place) for place in open_places)
+            stack.append(self._narrow_all([{**possible, chosen: [value]} for value in possible[chosen]]))
         raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
 
     def _narrow_all(self, choices: Iterable[Possible[Value]]) -> Iterator[Possible[Value]]:
@@ -100,7 +109,7 @@ class _Search(Generic[Value]):
                 yield possible
 
     def _narrow(self, values: Possible[Value]) -> Possible[Value] | None:
-        """Apply each rule that has at most one undecided attribute; return the values that remain possible.
+        """Apply each rule that has at most one attribute of several possible values; return the values that remain possible.
 
         None where an attribute has no possible value.
         """
@@ -108,15 +117,15 @@ class _Search(Generic[Value]):
         decided = [place for place, options in possible.items() if len(options) == 1]
         while decided:
             for rule in self._rules_of[decided.pop()]:
-                undecided = [place for place in rule if len(possible[place]) > 1]
-                if len(undecided) > 1:
+                open_places = [place for place in rule if len(possible[place]) > 1]
+                if len(open_places) > 1:
                     continue
-                place = undecided[0] if undecided else rule[-1]
+                place = open_places[0] if open_places else rule[-1]
                 possible[place] = self._allowed_values(rule, place, possible)
                 if not possible[place]:
                     return None
                 if len(possible[place]) == 1:
-                    decided += undecided
+                    decided += open_places
         return possible
 
     def _allowed_values(self, rule: tuple[int, ...], place: int, possible: Possible[Value]) -> list[Value]:

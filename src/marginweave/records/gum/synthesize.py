@@ -12,7 +12,7 @@ import numpy as np
 
 from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.base.errors import InputError
-from marginweave.configuration.rules.record_search import find_record, tied_parts
+from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record, tied_parts
 from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.domain.masks import Clique, Mask, StructuralZeros, alike
 from marginweave.estimate.consistency import Holders
@@ -213,7 +213,7 @@ def _likeliest_record(one_way: Sequence[Floats], masks: Sequence[StructuralZeros
         rules[mask.attributes].update(mask.forbidden(candidates))
     try:
         return find_record({a: codes.tolist() for a, codes in values.items()}, rules)
-    except ValueError as error:
+    except (ContradictionError, UndecidedError) as error:
         raise InputError(f"masks must leave a record: {error}") from None
 
 
