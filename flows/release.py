@@ -152,7 +152,7 @@ def prepare_worker_process() -> None:
     os.environ.update(ANALYTICS_OFF)
     service = os.environ.get(SERVICE)
     if service:
-        INTERRUPTION.ours = True
+        INTERRUPTION.owns_process = True
         obey_signals(lambda _: None)
         end_with(int(service), signal.SIGTERM)()
     take_signals()

@@ -19,7 +19,7 @@ from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.released.evaluation import BrokenRule
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import Request
-from marginweave.sources.source import TableSource, source_columns
+from marginweave.sources.source import TableSource, advice_on_header, source_columns
 from marginweave.sources.text_source import check_columns
 
 from ...schemas.expectations import Suite
@@ -62,7 +62,7 @@ def check_table(request: Request) -> list[CheckedRow]:
     configuration = request.configuration
     source = TableSource.of(request.source, configuration)
     present = source_columns(request.source, configuration.source)
-    check_columns(present, configuration.source_names)
+    check_columns(present, configuration.source_names, lambda: advice_on_header(request.source, configuration.source))
     inspection = Inspection(
         configuration, present, None if request.suites[0] is None else Suite(request.suites[0], raw_input=True)
     )

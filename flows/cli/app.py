@@ -22,13 +22,14 @@ from .console import Commands, LocalCommand, out, tell
 app = typer.Typer(
     name="marginweave", no_args_is_help=True, pretty_exceptions_enable=False, cls=Commands, rich_markup_mode="markdown"
 )
-_COMMANDS: tuple[Callable[..., None], ...] = (
+_TOP_LEVEL: tuple[Callable[..., None], ...] = (
     *(run.run, run.resume, run.serve, run.supervise, example.example, init.init, check.check, plan.plan),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
     *(query.query, query.table, released.publish, released.handover, run.runs, run.purge, audit.overview),
 )
-for _command in _COMMANDS:
+for _command in _TOP_LEVEL:
     app.command(cls=LocalCommand)(_command)
+# These commands belong to `ledger` but have a module of their own; added here, neither module imports the other.
 for _command in (audit.verify, audit.anchor, audit.export, audit.expire, audit.reconcile):
     ledger.app.command(cls=LocalCommand)(_command)
 app.add_typer(ledger.app, name="ledger")
@@ -51,7 +52,7 @@ def options(
     """Differentially private counts of attribute combinations, and synthetic records made from them."""
 
 
-_COMMAND = typer.main.get_command(app)
+_CLICK_APP = typer.main.get_command(app)
 
 
 def main() -> None:
@@ -63,12 +64,12 @@ def main() -> None:
     scheduler would take a refusal (3) for a crash.
     """
     protect_process()
-    INTERRUPTION.ours = True
+    INTERRUPTION.owns_process = True
     warnings.simplefilter("ignore")
     code = _invoke()
     atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - there is no public way to run them and stop there
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # a reader that has gone away
+        with suppress(OSError, ValueError):  # a broken pipe
             stream.flush()
     os._exit(code)
 
@@ -76,7 +77,7 @@ def main() -> None:
 def _invoke() -> int:
     """Run the command that was typed and return its exit code; a mistyped command gets one line, like every refusal."""
     try:
-        returned = _COMMAND(standalone_mode=False)
+        returned = _CLICK_APP(standalone_mode=False)
     except typer.TyperException as slip:
         text = slip.format_message().rstrip(".")
         if text:  # empty for a group without a command, which has shown its help
@@ -87,6 +88,6 @@ def _invoke() -> int:
             full_stop = "" if sentence.endswith("?") else "."
             tell(f"{sentence}{full_stop} See: {place} --help")
         return slip.exit_code
-    except SystemExit as end:  # a reader that has gone away
+    except SystemExit as end:  # a broken pipe; refusals end by typer.Exit
         return end.code if isinstance(end.code, int) else 1
     return returned if isinstance(returned, int) else 0

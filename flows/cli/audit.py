@@ -1,4 +1,4 @@
-"""Commands for auditors and stewards: the overview, and `marginweave ledger` verify, anchor, export, expire and reconcile."""
+"""Commands for auditors and stewards: `overview`, and below `ledger`: `verify`, `anchor`, `export`, `expire`, `reconcile`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verify(
 ) -> None:
     """Check chain, seals, states and caps of every row, and the files of the home against it; exit 1 at the first fault.
 
-    Without the key the chain is checked all the same, and the command fails at the end: no seal was.
+    Without the key the chain is checked all the same, and the command fails at the end, because no seal was checked.
 
     Example: `marginweave ledger verify --anchor /mnt/vault/ledger-anchor.json`
     """
@@ -57,13 +57,13 @@ def verify(
                 f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: {missing}"
             )
     if as_json:
-        facts = {
+        summary = {
             "rows": rows,
             "anchored": anchor is not None,
             "accounts": len(audited.accounts),
             "releases": len(audited.releases),
         }
-        console.print_json({**facts, **asdict(files)})
+        console.print_json({**summary, **asdict(files)})
         return
     anchored = ", the anchored row among them" if expected else ""
     out.print(f"{rows} rows in one chain, every seal checked{anchored}")
@@ -230,9 +230,10 @@ def reconcile(
     from marginweave.ledger.reconciliation import OtherHomes
 
     homes = _homes(home)
-    for folder in homes if home else ():
-        if not (folder / "runs").is_dir():
-            raise InputError(f"--home {folder} has no runs: it is no home of marginweave; nothing was changed")
+    if home:
+        for folder in homes:
+            if not (folder / "runs").is_dir():
+                raise InputError(f"--home {folder} has no runs: it is no home of marginweave; nothing was changed")
     charge = None if unaccounted is None else console.amount_of("unaccounted", unaccounted)
     other_homes = None
     if charge is not None or no_other_home is not None:
@@ -247,7 +248,8 @@ def reconcile(
         out.print(_opened_words(ledger.accounts.total(dataset)))
     for dataset in outcome.frozen:
         out.print(
-            f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
+            f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what other homes '
+            "may have released"
         )
 
 

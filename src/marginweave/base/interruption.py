@@ -22,7 +22,9 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.ours = False  # whether a command or a service started this process, which may be ended and started again
+        self.owns_process = (
+            False  # whether a command or a service started this process, which may be ended and started again
+        )
         self.asked: int | None = None
         self._draws = 0
 

@@ -25,7 +25,7 @@ from marginweave.drafts.special_codes import special_codes
 from marginweave.drafts.table_facts import CURRENCY, FORMATS, ColumnCells, mostly
 
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
-_FEW_CODES = 12  # at most this many distinct numbers are taken for codes
+_FEW_NUMBERS = 12  # at most this many distinct numbers are taken for names of groups
 _BINS = 10
 _LOG_BINS = (12, 8, 6)
 _FREE_TEXT = 40  # texts longer than this on average are no values
@@ -47,10 +47,10 @@ _FLOATS = (
     "floats cannot have a private domain: to buy the values, write the column as integers or texts, and draft again"
 )
 _SEPARATORS = (";", "|", ",")
-_CODES = re.compile(
+_CLASSIFICATION = re.compile(
     r"(?i)(^|[^a-z])(codes?|nace|isic|naics|isco|icd|industry|occupation|zip|postcode|plz|fips)([^a-z]|$)"
 )
-"""Names of columns whose whole numbers are codes: ten bins of them would mean nothing."""
+"""Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
 _IDENTIFIER = re.compile(
     r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|no|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$"
 )
@@ -72,7 +72,7 @@ class ColumnDraft:
 
     @property
     def is_private(self) -> bool:
-        """Return whether its domain is private: then only that its values are no short list was read from the data."""
+        """Return whether its domain is private: then only the fact that it has many values comes from the data."""
         return self.facts.get("domain") == "private"
 
 
@@ -132,7 +132,7 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
     for layout in (None, *FORMATS):
         instants = _read_instants(present, layout)
         unread = [text for text in present if text not in instants]
-        allowed = 1 if len(instants) > _FEW_CODES else 0
+        allowed = 1 if len(instants) > _FEW_NUMBERS else 0
         if len(unread) <= allowed and not re.search("[0-9]", "".join(unread)):
             return _date_draft(layout, instants, unread, missing)
     return None
@@ -221,7 +221,7 @@ def _month_step(months: int) -> int:
 
 def _identifier(column: ColumnCells) -> ColumnDraft | None:
     """Propose an identifier for numbers of rows, and where nearly every cell differs and the name or the form says so."""
-    if _numbers_rows(column):
+    if _is_row_number(column):
         return ColumnDraft("identifier", remark="it numbers the rows; it is dropped")
     if not _nearly_all_differ(column):
         return None
@@ -230,7 +230,7 @@ def _identifier(column: ColumnCells) -> ColumnDraft | None:
     return None
 
 
-def _numbers_rows(column: ColumnCells) -> bool:
+def _is_row_number(column: ColumnCells) -> bool:
     """Return whether the cells are whole numbers without a gap, each once: from 0 or 1 on, or many of them."""
     if column.gaps:
         return False
@@ -250,30 +250,30 @@ def _nearly_all_differ(column: ColumnCells) -> bool:
 def _number(column: ColumnCells, form: NumberForm, missing: dict[str, Any]) -> ColumnDraft | None:
     """Propose a number with bounds rounded outward, for texts in the given form of numbers.
 
-    A single text among many numbers, such as N, is taken for "no value", 999 for a code.
+    A single text among many numbers, such as N, is taken for "no value", 999 for a special number.
     """
-    if _CODES.search(column.name):
+    if _CLASSIFICATION.search(column.name):
         return None
     cells = {form.plain(text) or text: column.cells[text] for text in column.present}
     numbers, unread = _read_numbers(cells)
-    codes = special_codes(numbers)
+    special = special_codes(numbers)
     decimals = max((_decimals_of(value) for value in numbers), default=0)
-    numbers -= Counter(codes)
+    numbers -= Counter(special)
     has_leading_zeros = any(re.match(r"[+-]?0[0-9]", text) for text in cells)
-    if len(unread) > 1 or len(numbers) <= _FEW_CODES or has_leading_zeros:
+    if len(unread) > 1 or len(numbers) <= _FEW_NUMBERS or has_leading_zeros:
         return None
     least = min(numbers)
     most = max(numbers)
-    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:  # apart by less than decimals are computed with
+    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:  # the difference vanishes in Decimal precision
         return None
     facts: dict[str, Any] = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
-    if codes:
-        facts["codes"] = {plain(code): f"code {plain(code)}" for code in codes}
+    if special:
+        facts["codes"] = {plain(code): f"code {plain(code)}" for code in special}
     facts |= missing
     if unread:
         facts["missing"] = [*missing.get("missing", []), *unread]
     remarks = [_ODD.format("numbers")] if unread else []
-    if codes:
+    if special:
         remarks.append(_SPECIAL)
     return _binned_number(numbers, facts, remarks)
 
@@ -335,7 +335,7 @@ def plain(value: Decimal | float) -> int | float:
 
 def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
     """Propose a set where cells hold several values: few distinct ones, each in several distinct cells."""
-    if mostly(map(CURRENCY.fullmatch, present)):  # a decimal comma
+    if mostly(map(CURRENCY.fullmatch, present)):  # €1,50 would be split at its comma
         return None
     for separator in _SEPARATORS:
         sets = [_split(text, separator) for text in present]

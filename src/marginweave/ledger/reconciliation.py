@@ -37,7 +37,9 @@ class OtherHomes:
 
     def __post_init__(self) -> None:
         if (self.reason is None) == (self.unaccounted is None):
-            raise InputError("either --no-other-home or --unaccounted says what of other homes, and not both")
+            raise InputError(
+                "either --no-other-home or --unaccounted says what other homes may have released, and not both"
+            )
         if self.reason is not None and not self.reason.strip():
             raise InputError("--no-other-home must say why there is none: it stays in the ledger")
         if self.unaccounted is not None:

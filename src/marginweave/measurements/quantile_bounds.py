@@ -26,7 +26,7 @@ HIGH_PERCENTILE = 99.0
 
 
 class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
-    """One quantile of the values of a column, by its public position (from 1), on a public grid.
+    """One quantile of the values of the column at the public position `place[0]` (from 1), on a public grid.
 
     Exponential mechanism on ranks (`select_percentile`). DP: epsilon-DP.
     """
@@ -57,7 +57,7 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
         }
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """Return by how many ranks the choice may be off."""
+        """Return by how many ranks the choice may be off; the same for both bounds, as 1 % and 99 % are symmetric."""
         unit = self.view.stability(configuration)
         ranks = rank_error(HIGH_PERCENTILE, unit, self.epsilon, MAX_CANDIDATES)
         return Forecast(short=f"rank ± {ranks:.0f}")
@@ -70,12 +70,12 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
         histogram = histograms[name]
         used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(configuration).l1}
         return Exact(
-            counts=(histogram, configuration),
+            counts=(histogram, configuration),  # `draw` needs both
             digest=counts_digest([histogram]),
             used=used,
         )
 
-    def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
+    def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - unused
         """Return the number of the chosen candidate, from 1."""
         histogram, configuration = exact.counts
         unit = self.view.stability(configuration)
@@ -122,8 +122,8 @@ def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> Inte
     """Count the values above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
 
     Entry 0 is empty: candidates are counted from 1, as `select_percentile` does, and values outside the public range were
-    clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
-    A row is in one entry at most. Private.
+    clamped to it. Values above the last candidate count in it. Nulls are left out. F(i), the sum up to entry i, is the number
+    of values at most candidate i exactly. A row is in one entry at most. Private.
     """
     numbers = values.drop_null().to_numpy(zero_copy_only=False)
     index = np.searchsorted(np.asarray(candidates), numbers, side="left")

@@ -30,7 +30,7 @@ def obey_signals(last_words: Callable[[int], None]) -> None:
     waits) a second thread says `last_words` and ends the process: every file and row is written so that this loses nothing.
     A second signal ends it at once. A parent that ignores SIGINT, as a shell does for `marginweave serve … &`, changes nothing.
     """
-    if not INTERRUPTION.ours:
+    if not INTERRUPTION.owns_process:
         return
     read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     take_signals()
@@ -41,7 +41,7 @@ def obey_signals(last_words: Callable[[int], None]) -> None:
 
 def take_signals() -> None:
     """Handle the two signals, if this process is ours. Prefect's engine takes SIGTERM for itself when a flow begins."""
-    if INTERRUPTION.ours:
+    if INTERRUPTION.owns_process:
         for number in _SIGNALS:
             signal.signal(number, _handle)
 
@@ -53,7 +53,7 @@ def begin_again() -> None:
     """
     while not INTERRUPTION.may_end:
         time.sleep(0.01)
-    if not INTERRUPTION.ours:
+    if not INTERRUPTION.owns_process:
         return
     earlier_times = os.environ.get(_SERVERS_ENDED, "")
     environment = dict(os.environ)

@@ -25,7 +25,7 @@ from marginweave.sources.kinds import SUPPORTED, check_kind, delimiter_of, kind_
 from marginweave.sources.number_cells import plain_numbers
 from marginweave.sources.parts import Part, State, fault_of, parts_of, reading
 from marginweave.sources.sheet import read_sheet, sheet_header
-from marginweave.sources.text_source import check_columns, other_delimiter, read_header, read_text
+from marginweave.sources.text_source import check_columns, header_advice, read_header, read_text
 
 _ROWS = 1 << 17
 
@@ -266,7 +266,7 @@ def check_header(source: str, columns: Sequence[str], form: SourceFile, exact_te
             carry what is declared.
     """
     check_kind(source, form)
-    check_columns(source_columns(source, form), columns, lambda: _advice(source, form))
+    check_columns(source_columns(source, form), columns, lambda: advice_on_header(source, form))
     if kind_of(source, form) in {"parquet", "arrow"}:
         with reading(source):
             refuse_floats(column_schema(source, parts_of(source)[0]), exact_text_columns)
@@ -300,9 +300,10 @@ def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
     return tuple(column_schema(source, first).names)
 
 
-def _advice(source: str, form: SourceFile) -> str:
+def advice_on_header(source: str, form: SourceFile) -> str:
+    """Return advice on a text file that lacks a declared column, as `header_advice`; nothing for another kind of file."""
     delimiter = delimiter_of(source, form)
     if delimiter is None:
         return ""
     with reading(source):
-        return other_delimiter(source, parts_of(source)[0], delimiter, form)
+        return header_advice(source, parts_of(source)[0], delimiter, form)

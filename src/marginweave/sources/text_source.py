@@ -43,8 +43,8 @@ def byte_stream(source: str, part: Part, form: SourceFile) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(arrow_stream(source, part, form), 1 << 20))
 
 
-def check_quotes(file: BinaryIO, delimiter: str, width: int | None = None) -> None:
-    """Refuse quotes with which pyarrow would take rows for a part of one value, losing them in silence.
+def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = None) -> None:
+    """Refuse quotes with which pyarrow would silently take rows for a part of one value, and rows of another width.
 
     A quote opens at the beginning of a field and nowhere else; inside, two quotes mean one; after the closing quote, a
     delimiter or a line end follows (RFC 4180, section 2). Anything else is not read as it was meant: a quote that opens by
@@ -54,7 +54,7 @@ def check_quotes(file: BinaryIO, delimiter: str, width: int | None = None) -> No
 
     Raises:
         InputError: something follows a closing quote, or a quote is open at the end, or a row is of another width; the message
-            has no data in it but the number of a line.
+            lacks its subject, which the caller puts before it, and has no data in it but the number of a line.
     """
     csv.field_size_limit(_BLOCK)  # other libraries lift it, for all of the process
     rows = csv.reader(io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True)
@@ -78,8 +78,8 @@ def _fields(number: int) -> str:
     return "1 field" if number == 1 else f"{number} fields"
 
 
-def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = str) -> None:
-    """Refuse a header that lacks a declared column or has it twice.
+def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = lambda: "") -> None:
+    """Refuse a text, a sheet or a Parquet or Arrow file that lacks a declared column or has it twice.
 
     The message repeats no name of the source that was not declared: a file without a header has data there. Where a column is
     lacking, `advice` says what else may be wrong.
@@ -91,10 +91,7 @@ def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callab
     if missing:
         names = ", ".join(repr(name) for name in missing)
         plural = "s" if len(missing) > 1 else ""
-        raise InputError(
-            f"source lacks the declared column{plural} {names}; its first line must hold the column names, separated by "
-            f"commas in .csv, by tabs in .tsv, or as source: {{file: …, delimiter: semicolon}} says{advice()}"
-        )
+        raise InputError(f"source lacks the declared column{plural} {names}{advice()}")
     repeated = [name for name in columns if list(present).count(name) > 1]
     if repeated:
         raise InputError(f"source has the column {', '.join(map(repr, repeated))} more than once")
@@ -127,7 +124,7 @@ def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], f
             where they may, or a row with another number of fields than the header.
     """
     header = read_header(source, part, delimiter, form)
-    check_columns(header, columns, lambda: other_delimiter(source, part, delimiter, form))
+    check_columns(header, columns, lambda: header_advice(source, part, delimiter, form))
     _check_rows(source, part, delimiter, form, len(header))
     # Positions as names: a repeated name among the ignored columns must not stop the run.
     positions = [str(i) for i in range(len(header))]
@@ -162,12 +159,13 @@ def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], f
 
 
 def _check_rows(source: str, part: Part, delimiter: str, form: SourceFile, width: int) -> None:
-    """Refuse quotes and rows as `check_quotes`, with advice about the delimiter."""
+    """Refuse quotes and rows as `check_quotes_and_widths`, with advice about the delimiter."""
     try:
         with byte_stream(source, part, form) as file:
             start = cast("io.BufferedReader", file).peek(len(BOM_UTF8))
-            file.read(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
-            check_quotes(file, delimiter, width)
+            if start.startswith(BOM_UTF8):
+                file.read(len(BOM_UTF8))  # skip the byte order mark
+            check_quotes_and_widths(file, delimiter, width)
     except InputError as error:
         reason = f"source ({source}) {error}{other_delimiter(source, part, delimiter, form)}"
     except UnicodeError:
@@ -186,6 +184,15 @@ def sample_of(source: str, part: Part, form: SourceFile) -> tuple[str, bool]:
     return text, is_complete
 
 
+def header_advice(source: str, part: Part, delimiter: str, form: SourceFile) -> str:
+    """Return what a text file needs whose header lacks a column, and a delimiter that is more likely than the declared one."""
+    likely = other_delimiter(source, part, delimiter, form)
+    return (
+        "; its first line must hold the column names, separated by commas in .csv, by tabs in .tsv, or as "
+        f"source: {{file: …, delimiter: semicolon}} says{likely}"
+    )
+
+
 def other_delimiter(source: str, part: Part, delimiter: str, form: SourceFile) -> str:
     """Return advice where another delimiter would cut the beginning of the file evenly; nothing where none would."""
     try:
@@ -199,7 +206,7 @@ def other_delimiter(source: str, part: Part, delimiter: str, form: SourceFile) -
 
 
 def encoding_of(source: str, part: Part, form: SourceFile) -> str | None:
-    """Recognise the encoding of all of the file; None where it is none that is known."""
+    """Recognise the encoding of all of the file; None if it is unknown."""
     plain = form.model_copy(update={"encoding": "utf-8"})
     with byte_stream(source, part, plain) as file:
         return recognise_encoding(iter(lambda: file.read(1 << 20), b""))

@@ -10,14 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
-from marginweave.sources.text_source import check_quotes
+from marginweave.sources.text_source import check_quotes_and_widths
 
 PIECES = st.lists(st.sampled_from(['"', '""', ",", ";", "\n", "\r\n", "\r", "x", " ", "é", '"x,\n"']), max_size=24)
 
 
 def refused(content: bytes, delimiter: str) -> bool:
     try:
-        check_quotes(io.BytesIO(content), delimiter)
+        check_quotes_and_widths(io.BytesIO(content), delimiter)
     except InputError:
         return True
     return False
@@ -51,4 +51,4 @@ def test_refused_is_what_a_strict_reader_refuses(pieces: list[str], delimiter: s
 )
 def test_all_faults_are_told_apart(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_quotes(io.BytesIO(text.encode()), ",")
+        check_quotes_and_widths(io.BytesIO(text.encode()), ",")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
-from marginweave.sources.source import TableSource, source_columns
+from marginweave.sources.source import TableSource, check_header, source_columns
 from tests.support.configurations import configuration
 from tests.support.source_tests import MARKER
 from tests.support.tables import prepare_rows
@@ -152,6 +152,15 @@ def test_what_would_be_left_out_of_a_folder_is_refused(tmp_path: Path, entry: st
     (tmp_path / entry).mkdir() if entry.endswith("/") else (tmp_path / entry).write_bytes(b"a\nx\n")
     with pytest.raises(InputError, match=re.escape(entry.rstrip("/"))):
         read_source(str(tmp_path), ["a"])
+
+
+def test_a_parquet_file_that_lacks_a_column_gets_no_advice_about_commas(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "t.parquet")
+    source = opened(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"^source lacks the declared column 'b'$"):
+        check_header(source.name, ["a", "b"], source.form)
+    with pytest.raises(InputError, match=r"^source lacks the declared column 'b'$"):
+        source.table(["a", "b"])
 
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.xlsx", "t.csv", "t.parquet"])
