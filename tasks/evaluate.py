@@ -7,6 +7,7 @@ from dataclasses import replace
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.configuration.release import Configuration
+from marginweave.estimate.earlier import contradicted_attributes
 from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import Spread, compression_of, estimated_marginals
 from marginweave.estimate.mixture.model import unpack_mixture
@@ -48,7 +49,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
         records = Records(blocks, counts.domain, configuration.memory)
         rules, tallies = _rules_and_numbers(reference, parts["decode"], configuration)
-        drawn = _without_earlier(load_counts(reference, parts["collect"]))
+        collected = load_counts(reference, parts["collect"])
+        drawn = _without_earlier(collected)
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
         pooled = normalized if isinstance(normalized, Marginals) else None
         compression = None if pooled is None else compression_of(pooled, configuration)[1]
@@ -68,7 +70,10 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             compression,
             agreement.association.cramers_v,
             model=model_error or (),
-            facts=_draw_facts(marginals_drawn, pooled, reference.configuration),
+            facts=replace(
+                _draw_facts(marginals_drawn, pooled, reference.configuration),
+                contradicted=_contradicted(collected),
+            ),
         )
         evaluation = Evaluation(
             **dict(agreement),
@@ -111,6 +116,13 @@ def _draw_facts(drawn: Marginals | None, pooled: Marginals | None, configuration
         misfit=None if drawn is None else drawn.misfit,
         unreleased=_unreleased(drawn),
     )
+
+
+def _contradicted(collected: Aggregates | Marginals) -> tuple[str, ...]:
+    """Return the columns whose counts in earlier releases contradict the drawn ones."""
+    if not isinstance(collected, Marginals):
+        return ()
+    return tuple(collected.domain.names[place] for place in contradicted_attributes(collected))
 
 
 def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration) -> float | None:

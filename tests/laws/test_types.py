@@ -244,10 +244,9 @@ def test_a_type_is_read_off_a_schema_and_never_off_values(tmp_path: Path) -> Non
         "plain": "int64",
     }
     assert frame_types(FRAME.iloc[:0], FRAME.columns) == types
-    of_numbers, of_any = (
-        pd.DataFrame({"v": pd.Series(cells, dtype=object).astype("category")}) for cells in ([1, 2], [1, "x"])
-    )
-    assert frame_types(of_numbers, ["v"]) == frame_types(of_any, ["v"])
+    series = [pd.Series(cells, dtype=object).astype("category") for cells in ([1, 2], [1, "x"])]
+    of_numbers, of_any = (frame_types(pd.DataFrame({"v": values}), ["v"]) for values in series)
+    assert of_numbers == of_any
     frame = FRAME.drop(columns=["object", "period", "mixed", "level", "size"])
     frame.to_parquet(tmp_path / "all.parquet")
     frame.iloc[:0].to_parquet(tmp_path / "none.parquet")

@@ -348,3 +348,19 @@ def test_a_regression_uses_what_an_earlier_release_measured(home: Path) -> None:
         regression(place, "grade", ["sex"], values=scores, of="table").table for place in (first, second)
     )
     assert (together["sd"] < alone["sd"]).all()
+
+
+def test_a_release_that_uses_one_of_other_rows_is_not_for_publication(home: Path) -> None:
+    """The register moved: all live in one region now, and the verdict says that the rows are others."""
+    path = asked(home, description="moved")
+    table = home / "people.csv"
+    whole = table.read_text()
+    table.write_text(whole.replace(",south,", ",north,").replace(",west,", ",north,"))
+    try:
+        verdict = json.loads((run_plainly(home, path, "moved") / "release" / "evaluation.json").read_text())["verdict"]
+    finally:
+        table.write_text(whole)
+    assert verdict["publication"] == "not for publication"
+    assert verdict["says"][0].startswith(
+        "Counts of region in the earlier release that is used again differ by more than noise"
+    )

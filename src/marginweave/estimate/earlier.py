@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.special import chdtrc
 
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError, StageError
@@ -22,12 +23,16 @@ from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique
 from marginweave.estimate.marginals import Spread, drawn_compression_of
+from marginweave.mechanisms.catalogue import count_noise
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Marginals, Observation
 from marginweave.released.earlier import usable_marginals
 from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
 Read = Callable[[str], bytes | None]
+_CONTRADICTED = 1e-9
+# Share of the variance below which nothing was pooled with what was drawn.
+_SAME = 0.01
 
 
 def earlier_files(configuration: Configuration, read: Read) -> Iterator[tuple[str, bytes]]:
@@ -91,6 +96,28 @@ def earlier_tables(configuration: Configuration, read: Read) -> list[Observation
         cells = pq.read_table(io.BytesIO(measurements))
         tables += _tables(configuration, statement, cells)
     return tables
+
+
+def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
+    """Return the attributes whose counts in earlier releases are other ones than those that were drawn, by more than noise.
+
+    Let y be the n drawn counts of an attribute, of variance s^2 + 1/12 each, and p the pooled ones, of variance t^2. Where the
+    rows are the same, p is the mean by precision, so that y - p has the variance s^2 + 1/12 - t^2 and
+    |y - p|^2 / (s^2 + 1/12 - t^2) is about chi^2 of n degrees of freedom. An attribute is named in one of
+    1 / `_CONTRADICTED` releases at most (Bonferroni over the attributes). DP: post-processing.
+    """
+    contradicted = []
+    for place, drawn in enumerate(marginals.one_way):
+        if place >= len(marginals.pooled):
+            break
+        pooled = marginals.pooled[place]
+        variance = drawn.deviation**2 + count_noise(drawn.noise).rounding_variance - pooled.deviation**2
+        if pooled.counts.shape != drawn.counts.shape or variance <= _SAME * drawn.deviation**2:
+            continue
+        distance = float(((drawn.counts - pooled.counts) ** 2).sum()) / variance
+        if chdtrc(drawn.counts.size, distance) < _CONTRADICTED / len(marginals.one_way):
+            contradicted.append(place)
+    return tuple(contradicted)
 
 
 def pool(

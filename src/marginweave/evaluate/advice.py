@@ -39,17 +39,16 @@ class BeyondNoise:
 def known_apart(
     bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration
 ) -> dict[Names, float]:
-    """Return, for sets with exact known counts, the share of records that would have to change to agree with the noisy counts.
+    """Return, for sets with known counts, the share of records that would have to change to agree with the noisy counts.
 
     Sets are left out where noise explains the distance (`_NORM_DEVIATIONS`).
     """
-    exact_tables = [table.attributes for table in configuration.totals if table.exact]
-    exact = [_names(attributes, configuration) for attributes in exact_tables]
+    known = [_names(table.attributes, configuration) for table in configuration.totals]
     shares: dict[Names, float] = {}
     for bound in bounds:
         if not bound.noise or not bound.deviation:
             continue
-        if not any(names.issuperset(bound.attributes) for names in exact):
+        if not any(names.issuperset(bound.attributes) for names in known):
             continue
         # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
         cells = bound.noise / expected_noise(bound.deviation, 1)

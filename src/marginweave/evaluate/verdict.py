@@ -60,12 +60,14 @@ class DrawFacts:
     `lone` is the standard deviation of the noise of a selected pair that is measured alone; each pair is graded by it where
     none was selected. `misfit` is the distance of the sets that rounds chose from the model (`Marginals.misfit`).
     `unreleased` has, for private domains, the number of records whose value was not released, as drawn, and the standard
-    deviation of the noise of that count.
+    deviation of the noise of that count. `contradicted` names columns whose counts in earlier releases are other ones than
+    those drawn.
     """
 
     lone: float | None = None
     misfit: ChosenMisfit | None = None
     unreleased: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    contradicted: tuple[str, ...] = ()
 
 
 def release_verdict(
@@ -111,6 +113,8 @@ def release_verdict(
     result = _add_configuration_sentences(result, counts, configuration, apart)
     if unchosen:
         result = _add_choice_sentence(result, len(unchosen), configuration, has_measured_pair=2 in deviations)
+    if facts.contradicted:
+        result = _add_contradiction(result, facts.contradicted, configuration)
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
     sets = tuple(_add_reason(row, reasons, configuration) for row in result.sets)
     return result.model_copy(update={"sets": sets})
@@ -199,6 +203,15 @@ def _add_choice_sentence(
     none_chosen = verdict_sentence("pairs.none-chosen", epsilon=configuration.privacy.epsilon)
     measure_some = verdict_sentence("pairs.none-chosen-advice")
     return with_sentences_before(verdict, says=[none_chosen], advice=[measure_some])
+
+
+def _add_contradiction(verdict: Verdict, columns: Sequence[str], configuration: Configuration) -> Verdict:
+    """Return the verdict of a release that uses an earlier one of other rows: it is not for publication."""
+    titles = configuration.titled_names
+    says = verdict_sentence("earlier.contradicted", names=listed_titles(columns, titles))
+    advice = verdict_sentence("earlier.contradicted-advice")
+    warned = with_sentences_before(verdict, says=[says], advice=[advice])
+    return warned.model_copy(update={"publication": "not for publication"})
 
 
 def _add_reason(row: SetVerdict, reasons: Mapping[Names, str | None], configuration: Configuration) -> SetVerdict:

@@ -29,7 +29,10 @@ _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 # A configuration whose noise fits an account without a budget for Gaussian noise.
 LAPLACE = "aggregate: {method: marginals, noise: laplace}"
-BY_STATEMENT = f"releases charged in epsilon alone, as with Laplace noise ({LAPLACE}), or of an amplified resize (resize: {{amplify: true}})"
+BY_STATEMENT = (
+    f"releases charged in epsilon alone, as with Laplace noise ({LAPLACE}), "
+    "or of an amplified resize (resize: {amplify: true})"
+)
 """The releases that fit a box with a delta and no mu^2: those that are charged their (epsilon, delta)."""
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
 # Rows after which a refused release may be admitted, or refused for another reason.
