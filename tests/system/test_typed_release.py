@@ -60,6 +60,8 @@ def test_types_survive_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     wanted = pq.read_schema(tmp_path / "people.parquet")
     release = PublishedRelease.read(folder / "release")
     assert str(TYPED) in release.statement.assumptions
+    assert any("Moments of seen were counted in UTC" in sentence for sentence in release.statement.preparation)
+    assert "Moments of seen were counted in UTC" in (folder / "release" / "report.html").read_text()
     anew = regenerate_records(tmp_path, "r", records=3, seed=9, to=tmp_path / "anew")
     dtypes = frame.assign(sex=pd.Categorical(["f"] * len(frame), ["f", "m"], ordered=True)).dtypes
     for place in (anew, folder / "release"):

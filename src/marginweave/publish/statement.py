@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from scipy.special import ndtr
 
@@ -12,6 +13,7 @@ from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.charges import Charge
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.evaluate.undeclared import undeclared_sentence
 from marginweave.measurements.plan import Plan
 from marginweave.mechanisms.catalogue import MECHANISMS
@@ -129,7 +131,11 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
     """Return the statement with the types of the source, and the assumption that they were public; unchanged if empty."""
     if not types:
         return statement
-    facts = {"types": dict(types), "assumptions": (*statement.assumptions, str(TYPED))}
+    facts: dict[str, Any] = {"types": dict(types), "assumptions": (*statement.assumptions, str(TYPED))}
+    zoned = [name for name, kind in types.items() if "tz=" in kind and name in statement.domain]
+    if zoned:
+        sentence = report_sentence("preparation.zoned", columns=listed(zoned))
+        facts["preparation"] = (*statement.preparation, str(sentence))
     return statement.model_copy(update=facts)
 
 
