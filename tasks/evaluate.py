@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from marginweave.base.parallel import LocalEngine
@@ -23,7 +24,7 @@ from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Marginals
-from marginweave.released.evaluation import BrokenRule, DistanceBounds, ErrorParts, Evaluation
+from marginweave.released.evaluation import BrokenRule, DistanceBounds, ErrorParts, Evaluation, MarginalBound
 from marginweave.runs.capabilities import DerivedReference, StageResult
 from marginweave.texts.sentences import report_sentence
 
@@ -57,23 +58,16 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
         model_error = _model_error(reference, parts.get("fit"), records, counts, compression)
         bounds = _bounds(drawn, records, configuration)
-        # The verdict uses all counts, earlier releases included. The published bounds are of this release's draws alone.
-        verdict_bounds = bounds.marginals
-        if pooled and pooled.pooled:
-            verdict_bounds = marginal_bounds(pooled, records, configuration)
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
         verdict = release_verdict(
-            verdict_bounds,
+            _verdict_bounds(bounds, pooled, records, configuration),
             counts,
             configuration,
             compression,
             agreement.association.cramers_v,
             model=model_error or (),
-            facts=replace(
-                _draw_facts(marginals_drawn, pooled, reference.configuration),
-                contradicted=_contradicted(collected),
-            ),
+            facts=_draw_facts(collected, pooled, reference.configuration),
         )
         evaluation = Evaluation(
             **dict(agreement),
@@ -109,20 +103,18 @@ def _model_error(
     return error_parts(records, counts, model, spread)
 
 
-def _draw_facts(drawn: Marginals | None, pooled: Marginals | None, configuration: Configuration) -> DrawFacts:
-    """Return the facts about the draws of a release that its verdict needs."""
-    return DrawFacts(
-        lone=_sigma_of_single_pair(pooled, configuration),
-        misfit=None if drawn is None else drawn.misfit,
-        unreleased=_unreleased(drawn),
-    )
-
-
-def _contradicted(collected: Aggregates | Marginals) -> tuple[str, ...]:
-    """Return the columns whose counts in earlier releases contradict the drawn ones."""
+def _draw_facts(collected: Aggregates | Marginals, pooled: Marginals | None, configuration: Configuration) -> DrawFacts:
+    """Return the facts about the draws of a release, with earlier ones pooled, that its verdict needs."""
+    lone = _sigma_of_single_pair(pooled, configuration)
     if not isinstance(collected, Marginals):
-        return ()
-    return tuple(collected.domain.names[place] for place in contradicted_attributes(collected))
+        return DrawFacts(lone=lone)
+    names = collected.domain.names
+    return DrawFacts(
+        lone=lone,
+        misfit=collected.misfit,
+        unreleased=_unreleased(collected),
+        contradicted=tuple(names[place] for place in contradicted_attributes(collected)),
+    )
 
 
 def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration) -> float | None:
@@ -135,10 +127,15 @@ def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration
     return plan_budget(configuration).draw(LargerMarginals).sigma_alone(configuration)
 
 
-def _unreleased(drawn: Marginals | None) -> dict[str, tuple[float, float]]:
+def _verdict_bounds(
+    bounds: DistanceBounds, pooled: Marginals | None, records: Records, configuration: Configuration
+) -> Sequence[MarginalBound]:
+    """Return distances by all counts, those of earlier releases included; published bounds are of this release's draws alone."""
+    return marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
+
+
+def _unreleased(drawn: Marginals) -> dict[str, tuple[float, float]]:
     """Return by attribute the noisy count of its unreleased values, after the counts of its labels, and the noise's sigma."""
-    if drawn is None:
-        return {}
     unreleased = {}
     for name, labels, marginal in zip(drawn.domain.names, drawn.domain.labels, drawn.one_way, strict=False):
         if len(marginal.counts) > len(labels):

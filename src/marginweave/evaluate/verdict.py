@@ -110,11 +110,9 @@ def release_verdict(
         configuration.titled_names,
         beyond=BeyondNoise(large=large, passed_over=passed_over, known_columns=known_columns),
     )
-    result = _add_configuration_sentences(result, counts, configuration, apart)
+    result = _add_configuration_sentences(result, counts, configuration, apart, facts)
     if unchosen:
         result = _add_choice_sentence(result, len(unchosen), configuration, has_measured_pair=2 in deviations)
-    if facts.contradicted:
-        result = _add_contradiction(result, facts.contradicted, configuration)
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
     sets = tuple(_add_reason(row, reasons, configuration) for row in result.sets)
     return result.model_copy(update={"sets": sets})
@@ -162,8 +160,9 @@ def _add_configuration_sentences(
     counts: Aggregates,
     configuration: Configuration,
     apart: Mapping[Names, float],
+    facts: DrawFacts,
 ) -> Verdict:
-    """Return the verdict with sentences on cells and rows that the configuration changed, and on `known_apart` counts."""
+    """Return the verdict with sentences on what the configuration changed, on `known_apart` counts and on earlier releases."""
     titles = configuration.titled_names
     can_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
     if can_choose and verdict.advice:
@@ -173,7 +172,8 @@ def _add_configuration_sentences(
     verdict = with_uncounted(verdict, counts, titles, configuration)
     says = (*_changed_row_sentences(configuration), *apart_sentences(apart, titles))
     known_advice = [verdict_sentence("known.advice")] if apart else []
-    return with_sentences_before(verdict, says=says, advice=known_advice)
+    verdict = with_sentences_before(verdict, says=says, advice=known_advice)
+    return _add_contradiction(verdict, facts.contradicted, configuration) if facts.contradicted else verdict
 
 
 def _passed_over_distance(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
