@@ -130,7 +130,7 @@ def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration
 def _verdict_bounds(
     bounds: DistanceBounds, pooled: Marginals | None, records: Records, configuration: Configuration
 ) -> Sequence[MarginalBound]:
-    """Return distances by all counts, those of earlier releases included; published bounds are of this release's draws alone."""
+    """Return distances by all counts, earlier releases included; the published bounds are of this release alone."""
     return marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
 
 
