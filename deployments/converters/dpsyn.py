@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import to_number
 from marginweave.configuration.yaml_source import parse_yaml, read_text, read_yaml
-from marginweave.drafts.draft import column_line, dataset_name, flow, heading
-from marginweave.drafts.draft_columns import ColumnDraft, plain
+from marginweave.drafts.draft import dataset_name
+from marginweave.drafts.draft_text import column_line, flow, heading
+from marginweave.drafts.drafted_columns import ColumnDraft, plain
 
 _HEAD = """\
 # Converted from the files of DPSyn by deployments/converters/dpsyn.py.
@@ -76,7 +77,7 @@ def convert_dpsyn(
     if not columns:
         raise InputError(f"parameters.json ({parameters}) has no column in its schema")
     body = _HEAD + ("" if public else _UNCONFIRMED) + heading(dataset_name(form.file), form)
-    lines = "".join(column_line(name, draft, public) for name, draft in columns.items())
+    lines = "".join(column_line(name, replace(draft, public=public)) for name, draft in columns.items())
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"parameters.json ({parameters}) must have runs, each with epsilon, delta and their caps")

@@ -257,7 +257,7 @@ def test_a_terminal_is_told_whether_this_command_charged(
     place = tmp_path / "release"
     spent = Spent(releases=2, ever_reserved=2)
     account = account_sums(AccountTotal(account=ACCOUNT, epsilon=1.5, composition="gdp", spent=spent))
-    run_command._summarize(request, account, place, is_waiting=False, fresh=fresh, charged=charged)
+    run_command._summarize(request, account, place, is_waiting=False, was_unfinished=fresh, charged_now=charged)
     assert "no bound under adaptively chosen budgets; the cap is" in shown.getvalue()
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
     assert line.startswith(said)

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.yaml_source import TEXT_KEYS
 from marginweave.drafts.drafted_columns import ColumnDraft
 from marginweave.drafts.drafted_configuration import ConfigurationDraft
@@ -45,15 +46,19 @@ def write_draft(draft: ConfigurationDraft) -> str:
     if draft.counts_nothing:
         lines.append(_NOTHING_COUNTED)
     lines += [f"# {doubt}\n" for doubt in draft.doubts]
-    lines.append(f"dataset: {draft.dataset}\n")
-    source = draft.source.model_dump(exclude_none=True)
-    lines.append(f"source: {flow('source', source)}\n")
+    lines.append(heading(draft.dataset, draft.source))
     lines.append(_privacy_lines(draft.subject, draft.about_rows))
     lines.append("columns:\n")
     lines += [f"  # column {place} has no name and is left out\n" for place in draft.unnamed_places]
-    lines += [_column_line(name, column) for name, column in draft.columns.items()]
+    lines += [column_line(name, column) for name, column in draft.columns.items()]
     lines.append(_PUBLISH)
     return "".join(lines)
+
+
+def heading(dataset: str, source: SourceFile) -> str:
+    """Return the lines `dataset` and `source`."""
+    declared = source.model_dump(exclude_none=True)
+    return f"dataset: {dataset}\nsource: {flow('source', declared)}\n"
 
 
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
@@ -79,7 +84,7 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     )
 
 
-def _column_line(name: str, draft: ColumnDraft) -> str:
+def column_line(name: str, draft: ColumnDraft) -> str:
     """Return one column as one line: a private domain has nothing to confirm, what nobody has called public is marked."""
     declared: dict[str, Any] = {"type": draft.type, **draft.facts}
     if not draft.is_private:

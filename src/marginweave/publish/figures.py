@@ -415,12 +415,13 @@ def _listed(sentences: Iterable[Sentence]) -> str:
 
 def strongest_pairs(names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> list[Sentence]:
     """Return the ten strongest pairs of a heat map, for phones and for readers who cannot see it."""
-    pairs = []
+    pairs: list[tuple[float, int, int]] = []
     for i, row in enumerate(matrix):
         for j, value in enumerate(row[:i]):
             if value is not None:
                 pairs.append((value, i, j))
     strongest = sorted(pairs, reverse=True)[:10]
     return [
-        report_sentence("figure.pair", column=names[j], row=names[i], association=value) for value, i, j in strongest
+        report_sentence("figure.pair", column=str(names[j]), row=str(names[i]), association=value)
+        for value, i, j in strongest
     ]

@@ -38,7 +38,7 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
         yield report_sentence("preparation.row")
         return
     yield report_sentence("preparation.subject", column=subject.column)
-    if subject.join:
+    if subject.max_records is None:
         yield report_sentence("preparation.joined")
     else:
         yield report_sentence("preparation.cut", most=subject.max_records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from marginweave.configuration.columns import NumberColumn
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import judge
 from tests.support.configurations import configuration
@@ -27,4 +28,6 @@ def test_a_number_repeated_in_one_block_is_a_code(cells: list[float | str]) -> N
     look = ColumnLook()
     look.add(judge(pa.chunked_array([cells]), declared, "age"))
     assert look.beyond_texts.total() == look.beyond
-    assert look.are_codes(declared.columns["age"])
+    age = declared.columns["age"]
+    assert isinstance(age, NumberColumn)
+    assert look.are_codes(age)
