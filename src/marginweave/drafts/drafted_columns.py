@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.columns.base import RESERVED
 from marginweave.configuration.columns.periods import DAY, moment_of, parse_instant
 from marginweave.configuration.number_texts import USUAL, NumberForm
 from marginweave.configuration.values import number
@@ -340,7 +341,7 @@ def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
     for separator in _SEPARATORS:
         sets = [_split(text, separator) for text in present]
         most = max(map(len, sets))
-        values = set[str]().union(*sets)
+        values = set[str]().union(*sets) - RESERVED  # names of cells without a value are left out of a set
         # A comma also occurs within names: it must save a long list to be taken for a separator.
         enough = MOST_VALUES if separator == "," else 2
         if most > 1 and len(values) < len(present) and len(present) > enough and len(values) <= MOST_VALUES:

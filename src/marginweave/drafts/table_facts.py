@@ -15,10 +15,11 @@ import pyarrow as pa
 from marginweave.base.arrow import cell_type
 from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
+from marginweave.configuration.columns.base import RESERVED
 from marginweave.configuration.values import ValueMatcher, number
 from marginweave.drafts.subjects import Subject, subject_of
 
-GAPS = frozenset(("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "?", ".", "-", "--", "k.a.", "k. a."))
+GAPS = RESERVED | {"", "na", "n/a", "#n/a", "n.a.", "nan", "null", "?", ".", "-", "--", "k.a.", "k. a."}
 """Texts that mean "no value", in lower case."""
 CURRENCY = re.compile(r"[+-]?[€$£¥] ?[+-]?[0-9].*|[+-]?[0-9].*[€$£¥]")
 FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")

@@ -237,6 +237,12 @@ def test_a_draft_fits_its_own_table(tmp_path_factory: pytest.TempPathFactory, ce
             assert not undeclared, (name, column.type)
 
 
+def test_names_of_cells_without_a_value_are_drafted_as_missing(tmp_path: Path) -> None:
+    raw = draft(tmp_path / "t.csv", {"x": ["a", "b", "(missing)", "(not as declared)"] * 5})
+    assert raw["columns"]["x"]["missing"] == ["(missing)", "(not as declared)"]
+    assert confirmed(raw).columns["x"].labels == ("a", "b")
+
+
 def test_codes_are_read_back_as_they_stand(tmp_path: Path) -> None:
     """YAML's traps, in values and in names of columns."""
     codes = ["no", "N", "01", "12:30", "1_000", "1e-6", "yes", "off", "~", "2019-01-01"]
