@@ -28,7 +28,8 @@ def decode(
 ) -> StageResult:
     """Write the synthetic table, checked by its contract and the suite for synthetic output. DP: post-processing.
 
-    It has the blocks of `synthesized`. One block for each core is in memory at a time; with a suite, the whole table is.
+    The written table has one block per synthesized block. One block for each core is in memory at a time; with a suite,
+    the whole table is.
 
     Raises:
         StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` continues
@@ -50,6 +51,7 @@ def decode(
         def decode_block(number: int) -> bytes:
             codes = unpack_codes(blocks[number])
             table = decode_table(codes, domain, configuration, seed, number, counts_by_label, types=types)
+            # The contract is of the declared types, which `typed_table` replaces by those of the source.
             contract.check(table)
             return pack_table(typed_table(table, domain, configuration, types))
 

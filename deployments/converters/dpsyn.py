@@ -23,7 +23,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import to_number
 from marginweave.configuration.yaml_source import parse_yaml, read_text, read_yaml
 from marginweave.drafts.draft import dataset_name
-from marginweave.drafts.draft_text import column_line, flow, heading
+from marginweave.drafts.draft_text import column_line, heading, yaml_line
 from marginweave.drafts.drafted_columns import ColumnDraft, plain
 
 _HEAD = """\
@@ -123,13 +123,13 @@ def _privacy(run: Mapping[str, Any], identifier: Any) -> str:
         )
     unit = "row" if identifier is None else {"column": str(identifier), "max_records": most}
     settings = {"epsilon": run.get("epsilon"), "delta": run.get("delta"), "unit": unit}
-    return f"privacy: {flow('', settings)}\n"
+    return f"privacy: {yaml_line(settings)}\n"
 
 
 def _methods(run: Mapping[str, Any], attributes: int) -> str:
     aggregate = {"method": "marginals", "cliques": {"all": min(2, attributes)}}
     cap = {"max_records": run["max_records"]} if run.get("max_records") else {}
-    return f"{_PAIRS}aggregate: {flow('', aggregate)}\nsynthesize: {flow('', {'method': 'gum', **cap})}\n"
+    return f"{_PAIRS}aggregate: {yaml_line(aggregate)}\nsynthesize: {yaml_line({'method': 'gum', **cap})}\n"
 
 
 def _structure(settings: Mapping[str, Any]) -> str:
@@ -138,7 +138,7 @@ def _structure(settings: Mapping[str, Any]) -> str:
         determined = [{"column": name, "by": rule["by"], **rule} for name, rule in rules.items()]
     except (KeyError, TypeError):
         raise InputError("data.yaml must give each of determined_attributes its by and mapping") from None
-    lines = "".join(f"    - {flow('', item)}\n" for item in determined)
+    lines = "".join(f"    - {yaml_line(item)}\n" for item in determined)
     return f"structure:\n  determined:\n{lines}" if lines else ""
 
 

@@ -1,7 +1,8 @@
 """Find what a steward should know of a column before a release, and what to do about it; the words are in `check.toml`.
 
-It gives shares of cells, and the form of what cannot be read; of declared values only whether fewer than half of the cells
-match any. It never shows which of them do not occur: a steward would delete these, and the domain would be the data's.
+It gives shares of cells, and the form of what cannot be read. Of declared values it gives only whether fewer than half of
+the cells match any. It never shows which of them do not occur: a steward would delete these, and the declared values would
+then depend on the data.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ check_sentence = partial(sentence, "check")
 
 
 class Severity(IntEnum):
-    """How much a finding matters; the smallest first."""
+    """How much a finding matters; the gravest first."""
 
     STOPS = 0
     LOOK = 1
@@ -110,7 +111,7 @@ def _unread_text(column: MeasuredColumn, look: ColumnLook, fault: Unusable | Non
 
 
 def _unread_advice(column: MeasuredColumn, look: ColumnLook) -> Sentence:
-    """Return what to do about cells that cannot be read, by what most of them look like."""
+    """Return what to do about cells that cannot be read, by the first explanation that fits."""
     if isinstance(column, SetColumn) and column.min_values and look.blank:
         return check_sentence("unread-advice.min-values")
     if look.blank == look.unread:
@@ -120,9 +121,19 @@ def _unread_advice(column: MeasuredColumn, look: ColumnLook) -> Sentence:
         key = notation if notation in _NUMBER_NOTATIONS else "format"
         return check_sentence(f"unread-advice.{key}", format=notation)
     if column.input_rule == RULE_DECLARED:
-        other_case = (text.swapcase() for text in look.unread_texts)
-        return check_sentence(f"unread-advice.{'case' if any(map(column.accepts, other_case)) else 'values'}")
+        differs = any(_differs_in_case(column, text) for text in look.unread_texts)
+        return check_sentence("unread-advice.case" if differs else "unread-advice.values")
     return check_sentence("unread-advice.missing")
+
+
+def _differs_in_case(column: MeasuredColumn, text: str) -> bool:
+    """Return whether an unread text would be declared if upper and lower case were the same; of a set, all its values."""
+    folded_labels = {label.casefold() for label in column.labels}
+    values = column.parts(text) if isinstance(column, SetColumn) else [text]
+    for value in values:
+        if column.code_of(value) < 0 and value.casefold() not in folded_labels:
+            return False
+    return bool(values)
 
 
 def rule_finding(rule: BrokenRule) -> tuple[str, Remark]:

@@ -247,7 +247,7 @@ def test_sums_are_covered_wherever_in_its_bin_a_value_lies() -> None:
     counts = table[[0, 2]].sum(axis=(0, 2))
     hits = {"low": 0, "high": 0}
     for _ in range(600):
-        answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), sets=())
+        answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), measured_together=())
         found, _ = sum_of(answers.solve, [inside], numbers, Reach(level=0.95), np.inf)
         for end, values in (("low", numbers.low), ("high", numbers.high)):
             hits[end] += found.low <= float(counts @ np.nan_to_num(values)) <= found.high

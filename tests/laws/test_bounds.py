@@ -61,7 +61,7 @@ def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) ->
 def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
     """Answers beside a model in which nothing depends."""
     modelled = _model(squares, spread=lambda: spread)
-    return MarginalAnswers(squares=squares, codes=cast("Any", None), sets=(), model=lambda: modelled)
+    return MarginalAnswers(squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled)
 
 
 @pytest.mark.parametrize(("conditions", "known"), [(2, 1), (3, 2), (4, 2), (4, 3)])

@@ -52,7 +52,7 @@ def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
         chosen=False,
         spread=lambda: ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}}),
     )
-    return MarginalAnswers(squares=squares, codes=cast("Any", None), sets=(), model=lambda: modelled)
+    return MarginalAnswers(squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled)
 
 
 @given(

@@ -209,7 +209,7 @@ def measured_release(**changes: Any) -> tuple[PublishedRelease, Codes, MarginalA
     answers = MarginalAnswers(
         squares=LeastSquares(measured),
         codes=AnswerCodes(configuration=config, domain=drawn.domain, sizes=sizes),
-        sets=(),
+        measured_together=(),
     )
     release = PublishedRelease(
         configuration=config,

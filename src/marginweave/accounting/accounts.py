@@ -112,7 +112,7 @@ class Account:
         total = NOTHING
         for entry in self.reconciled:
             if entry.unaccounted is not None:
-                total += BasicAmount.stated(entry.unaccounted.epsilon, entry.unaccounted.delta)
+                total += BasicAmount.as_stated(entry.unaccounted.epsilon, entry.unaccounted.delta)
         return total
 
     @property

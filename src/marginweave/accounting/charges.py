@@ -63,7 +63,7 @@ class ChargedPlan:
     @property
     def statement(self) -> BasicAmount:
         """(epsilon, delta) that the release states."""
-        return BasicAmount.stated(self.epsilon, self.delta)
+        return BasicAmount.as_stated(self.epsilon, self.delta)
 
     @cached_property
     def by_name(self) -> dict[str, Charge]:

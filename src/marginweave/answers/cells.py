@@ -56,7 +56,7 @@ class CellTable:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Around:
+class _NeighborWeights:
     """The least, the largest and the likely weights around each value of an attribute (`weights_around`).
 
     Weights i of value v are `scales[i, v]` times row `numbers[i, v]` of the few `rows`, none of which is a multiple of another.
@@ -86,12 +86,12 @@ class _Reading:
 def cell_tables(
     measured: PartTables,
     sizes: Sequence[int],
-    most: int,
+    most_cells: int,
     reaches: Sequence[Reach],
 ) -> Iterator[CellTable]:
     """Yield the tables of no attributes, of each attribute, and of those measured together.
 
-    Smaller ones come first. Tables of several attributes end where all tables would have more than `most` cells.
+    Smaller ones come first. Tables of several attributes end where all tables would have more than `most_cells` cells.
     """
     squares = LeastSquares(measured)
     weights = dict[int, Floats]()
@@ -99,16 +99,17 @@ def cell_tables(
         weights[axis] = np.eye(sizes[axis], size)
 
     @cache
-    def around(axis: int, number: int) -> _Around:
-        return _around(squares, measured.parts[number], weights[axis])
+    def neighbor_weights(axis: int, number: int) -> _NeighborWeights:
+        return _neighbor_weights(squares, measured.parts[number], weights[axis])
 
     signatures_of = _signatures_of_tables(measured)
     cells = dict[tuple[int, ...], int]()
     for axes in signatures_of:
         cells[axes] = math.prod(sizes[axis] for axis in axes)
+    cells_left = most_cells
     for axes in sorted(signatures_of, key=lambda axes: (len(axes), cells[axes], axes)):
-        most -= cells[axes]
-        if most < 0 and len(axes) > 1:
+        cells_left -= cells[axes]
+        if cells_left < 0 and len(axes) > 1:
             return
         signatures = sorted(signatures_of[axes])
         readings = [_read(squares, signature, weights, axes) for signature in signatures]
@@ -119,8 +120,8 @@ def cell_tables(
         parts = squares.finest_parts(axes)
         signature = tuple(measured.parts.index(part) for part in parts)
         number_of = {measured.parts[number].axis: number for number in signature}
-        around_axes = [around(axis, number_of[axis]) for axis in axes]
-        merged = _merged(squares, axes, signature, around_axes, reaches)
+        neighbors = [neighbor_weights(axis, number_of[axis]) for axis in axes]
+        merged = _merged(squares, axes, signature, neighbors, reaches)
         yield replace(table, merged=merged)
 
 
@@ -138,21 +139,21 @@ def _signatures_of_tables(measured: PartTables) -> dict[tuple[int, ...], set[Sig
     return signatures_of
 
 
-def _around(squares: LeastSquares, part: Part, weights: Floats) -> _Around:
+def _neighbor_weights(squares: LeastSquares, part: Part, weights: Floats) -> _NeighborWeights:
     """Return the weights around each row of `weights`, shape (values, codes)."""
-    around = weights_around(part, weights, squares.counts(part.axis))
-    least, most, _ = around
+    three_weights = weights_around(part, weights, squares.counts(part.axis))  # shape (3, values, codes)
+    least, most, _ = three_weights
     ends = np.zeros((2, 2, len(weights)))
     for side, differences in enumerate((most - weights, weights - least)):
         solved = squares.solve({part.axis: differences})
         variances = np.maximum(np.diagonal(solved.covariance), 0)
         ends[0, side] = solved.values
         ends[1, side] = np.sqrt(variances) * differences.any(axis=1)
-    scales = np.maximum(around.max(axis=2), FEWEST)
-    scaled = around / scales[..., None]
-    scaled_rows = scaled.reshape(-1, around.shape[2])
+    scales = np.maximum(three_weights.max(axis=2), FEWEST)
+    scaled = three_weights / scales[..., None]
+    scaled_rows = scaled.reshape(-1, three_weights.shape[2])
     rows, numbers = np.unique(scaled_rows, axis=0, return_inverse=True)
-    return _Around(
+    return _NeighborWeights(
         rows=rows,
         numbers=numbers.reshape(scales.shape),
         scales=scales,
@@ -164,20 +165,20 @@ def _merged(
     squares: LeastSquares,
     axes: Sequence[int],
     signature: Signature,
-    around: Sequence[_Around],
+    neighbors: Sequence[_NeighborWeights],
     reaches: Sequence[Reach],
 ) -> Floats:
     """Return `count_between` of all cells: for each reach estimates, low and high."""
     length = len(axes)
-    rows = {axis: around_axis.rows for axis, around_axis in zip(axes, around, strict=True)}
+    rows = {axis: neighbor.rows for axis, neighbor in zip(axes, neighbors, strict=True)}
     reading = _read(squares, signature, rows, axes)
-    numbers = [_along(0, around[0].numbers, length)]
-    scale = _along(0, around[0].scales, length)
-    ends = _along(0, around[0].ends, length)
-    for place, around_axis in enumerate(around[1:], 1):
-        numbers.append(_along(place, around_axis.numbers, length))
-        scale = scale * _along(place, around_axis.scales, length)
-        ends = ends + _along(place, around_axis.ends, length)
+    numbers = [_along(0, neighbors[0].numbers, length)]
+    scale = _along(0, neighbors[0].scales, length)
+    ends = _along(0, neighbors[0].ends, length)
+    for place, neighbor in enumerate(neighbors[1:], 1):
+        numbers.append(_along(place, neighbor.numbers, length))
+        scale = scale * _along(place, neighbor.scales, length)
+        ends = ends + _along(place, neighbor.ends, length)
     cells = tuple(numbers)
     counts = reading.estimates[cells] * scale
     variances = reading.variances[cells][:2] * scale[:2] ** 2
@@ -214,6 +215,12 @@ def _read(
     axes: Sequence[int],
 ) -> _Reading:
     """Return estimates of all products of weights, read in the parts of a signature, with the axes in this order."""
+    # Let m_a be the mean of the weights w_a over the blocks of axis a, and c_a = w_a - m_a. Over the sets S of axes,
+    #     prod_a w_a = sum_S M_S prod_{a in S} c_a,   M_S = prod_{a not in S} m_a.
+    # `products` gives residual r_S, variance v_S and slope s_S of the product of c_a; the empty set has slope 1 alone. With
+    # the total N and its variance V, and as the terms are uncorrelated,
+    #     estimate = sum_S M_S r_S + N sum_S M_S s_S,   variance = sum_S M_S^2 v_S + V (sum_S M_S s_S)^2.
+    # In the sum over axis p, w_p is 1: only sets without p are left, and M_S has no factor m_p.
     parts = [squares.measured.parts[number] for number in signature]
     length = len(parts)
     weights = [weights_of[part.axis] for part in parts]

@@ -72,7 +72,7 @@ class GroupAnswer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MarginalAnswers:
-    """Answers questions inside measured sets of attributes, which are `sets`, each by its names.
+    """Answers questions inside measured sets of attributes, which are `measured_together`, each by its names.
 
     `sampled` says why the table is no simple sample of a population; None where it may be one. `model` is asked for what is
     outside; None where there is none. `rules` are those that every record keeps. `undeclared` has, by attribute, how many of
@@ -81,7 +81,7 @@ class MarginalAnswers:
 
     squares: LeastSquares | ModelAnswers
     codes: Codes
-    sets: Sequence[tuple[str, ...]]
+    measured_together: Sequence[tuple[str, ...]]
     sampled: str | None = None
     model: Callable[[], ModelAnswers | None] = lambda: None
     rules: RuledOut = NO_RULES
@@ -496,7 +496,7 @@ class MarginalAnswers:
             values = "; ".join(filter(None, descriptions))
             return f"not measured alone: rare values were measured together ({values}); ask for all of them at once"
         names = set(vectors)
-        closest = sorted(self.sets, key=lambda measured: (-len(names & {*measured}), len(measured)))[:3]
+        closest = sorted(self.measured_together, key=lambda measured: (-len(names & {*measured}), len(measured)))[:3]
         shown = "; ".join(", ".join(measured) for measured in closest) or "single columns"
         return f"not measured: {listed(sorted(names))} are in no measured set together; nearest: {shown}"
 

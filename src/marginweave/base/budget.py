@@ -60,12 +60,12 @@ class BasicAmount:
     delta: Decimal = Decimal(0)
 
     @classmethod
-    def stated(cls, epsilon: float | Decimal, delta: float | Decimal) -> BasicAmount:
+    def as_stated(cls, epsilon: float | Decimal, delta: float | Decimal) -> BasicAmount:
         """Return (epsilon, delta) as typed: the shortest decimals of their doubles."""
         return cls(epsilon=stated(epsilon), delta=stated(delta))
 
     def __add__(self, addend: BasicAmount) -> BasicAmount:
-        if not addend:  # most draws charge nothing in plain, and there are thousands of them
+        if not addend:  # most draws have no plain (epsilon, delta), and there are thousands of them
             return self
         epsilon = _EXACT.add(self.epsilon, addend.epsilon)
         return BasicAmount(epsilon=epsilon, delta=_EXACT.add(self.delta, addend.delta))
@@ -89,7 +89,9 @@ NOTHING = BasicAmount()
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Cost of a draw: `mu2` for GDP and `rho` for zCDP, both at once, an additive `delta`, and `plain`.
+    """Cost of a draw: `mu2` for GDP, `rho` for zCDP, an additive `delta`, and `plain`.
+
+    Each draw is charged in both currencies, GDP and zCDP.
 
     `plain` is the price of a mechanism with an (epsilon, delta) only, such as Laplace noise or a subsample; it comes from the
     allowance of the account, and where it is charged, `mu2` and `rho` are 0.

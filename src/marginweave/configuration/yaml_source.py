@@ -74,7 +74,7 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     """Parse YAML `text` into plain Python values, or only into texts with `as_text` (for a file that is no configuration).
 
     Raises:
-        InputError: the text is no mapping in plain YAML; it begins with `name` and the line.
+        InputError: the text is no mapping in plain YAML; the message begins with `name` and the line.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -89,7 +89,7 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     if not isinstance(node, yaml.MappingNode):
         draft = "" if as_text else ", as a configuration does. To draft one from a table: marginweave init TABLE"
         raise InputError(f"{name} holds no keys with values{draft}")
-    return _Reader(name).mapping(node, as_text, (), names=False)
+    return _Reader(name).mapping(node, as_text, (), keys_are_columns=False)
 
 
 def _describe(error: yaml.MarkedYAMLError, name: str) -> str:
@@ -124,8 +124,11 @@ class _Reader:
     name: str
     converted: int = 0
 
-    def value(self, node: yaml.Node, as_text: bool, above: tuple[int, ...], *, names: bool = False) -> Any:
-        """Return the value of a node; `above` has the identities of the nodes that contain it, `names` as in `mapping`."""
+    def value(self, node: yaml.Node, as_text: bool, above: tuple[int, ...], *, keys_are_columns: bool = False) -> Any:
+        """Return the value of a node; `above` has the identities of the nodes that contain it.
+
+        `keys_are_columns` as in `mapping`.
+        """
         self.converted += 1
         if self.converted > _MOST_NODES:
             raise InputError(f"{self.name} has more than {_MOST_NODES} values")
@@ -134,15 +137,17 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, as_text, (*above, id(node))) for item in node.value]
         if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, as_text, above, names=names)
+            return self.mapping(node, as_text, above, keys_are_columns=keys_are_columns)
         quoted = getattr(node, "style", None) is not None
         text = self._text(node)
         return text if as_text or quoted else _scalar(text)
 
-    def mapping(self, node: yaml.MappingNode, as_text: bool, above: tuple[int, ...], *, names: bool) -> dict[str, Any]:
+    def mapping(
+        self, node: yaml.MappingNode, as_text: bool, above: tuple[int, ...], *, keys_are_columns: bool
+    ) -> dict[str, Any]:
         """Return the keys and values of a mapping.
 
-        With `names` the keys are names of columns, and none of them means that the scalars below it are texts.
+        With `keys_are_columns` the keys are names of columns: a column called `values` does not make its settings text.
         """
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -151,9 +156,10 @@ class _Reader:
             key = self._text(key_node)
             if key in values:
                 raise InputError(f"{self._line(key_node)}: the key {key!r} occurs twice")
-            has_texts = (key in TEXT_KEYS or key == "table") and not names  # `table` of known counts
-            has_names = key == "columns" and not names
-            values[key] = self.value(value_node, as_text or has_texts, (*above, id(node)), names=has_names)
+            has_texts = (key in TEXT_KEYS or key == "table") and not keys_are_columns  # `table` of known counts
+            has_columns = key == "columns" and not keys_are_columns
+            inner_above = (*above, id(node))
+            values[key] = self.value(value_node, as_text or has_texts, inner_above, keys_are_columns=has_columns)
         return values
 
     def _text(self, node: yaml.Node) -> str:
@@ -186,12 +192,13 @@ _EXACT = 1 << 53  # beyond it a double is no longer every whole number
 
 
 def canonical_written(raw: Mapping[str, Any]) -> str:
-    """Return the mapping `raw` of a configuration file as canonical JSON, with the number of this format.
+    """Return the mapping `raw` of a configuration file as canonical JSON, with `FORMAT`.
 
     No default is filled in and `auto` stays `auto`. Two spellings that the parser reads as the same are one: the order of
     keys (but that of the columns counts), comments, quotes of a text, `1` and `1.0`. The keys of `Execution` are left out.
     """
-    content = {key: _plain(value, key in TEXT_KEYS) for key, value in raw.items() if key not in Execution.model_fields}
+    declared = {key: value for key, value in raw.items() if key not in Execution.model_fields}
+    content = _plain(declared, as_text=False)
     if isinstance(content.get("known"), list):
         content["known"] = [_with_text_cells(entry) for entry in content["known"]]
     if isinstance(content.get("columns"), dict):
@@ -223,10 +230,18 @@ def mapping_of(text: str) -> dict[str, Any]:
     return {**content, "columns": dict(content["columns"])}
 
 
-def _plain(value: Any, as_text: bool) -> Any:
-    """Return `value` as JSON has it, numbers in one spelling; below the keys whose scalars are texts they are texts."""
+def _plain(value: Any, as_text: bool, *, keys_are_columns: bool = False) -> Any:
+    """Return `value` as JSON has it, numbers in one spelling; below the keys whose scalars are texts they are texts.
+
+    `keys_are_columns` as in `_Reader.mapping`.
+    """
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner, as_text or key in TEXT_KEYS) for key, inner in value.items()}
+        values: dict[str, Any] = {}
+        for key, inner in value.items():
+            has_texts = key in TEXT_KEYS and not keys_are_columns
+            has_columns = key == "columns" and not keys_are_columns
+            values[str(key)] = _plain(inner, as_text or has_texts, keys_are_columns=has_columns)
+        return values
     if isinstance(value, list | tuple):
         return [_plain(inner, as_text) for inner in value]
     if value is None or isinstance(value, bool | str):

@@ -58,7 +58,7 @@ def write_draft(draft: ConfigurationDraft) -> str:
 def heading(dataset: str, source: SourceFile) -> str:
     """Return the lines `dataset` and `source`."""
     declared = source.model_dump(exclude_none=True)
-    return f"dataset: {dataset}\nsource: {flow('source', declared)}\n"
+    return f"dataset: {dataset}\nsource: {yaml_line(declared, below='source')}\n"
 
 
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
@@ -68,7 +68,7 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
             "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
         )
     else:
-        column = flow("", subject.column)
+        column = yaml_line(subject.column)
         unit = (
             f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.mean:.1f} rows each; 95 % have at most "
             f"{subject.most}: of those with more, {subject.most} are counted\n"
@@ -85,26 +85,29 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
 
 
 def column_line(name: str, draft: ColumnDraft) -> str:
-    """Return one column as one line: a private domain has nothing to confirm, what nobody has called public is marked."""
+    """Return one column as one line.
+
+    A private domain has nothing to confirm. Any other column that nobody has called public gets `confirm: true`.
+    """
     declared: dict[str, Any] = {"type": draft.type, **draft.facts}
     if not draft.is_private:
         declared |= {"confirm": True} if draft.public is None else {"public": draft.public}
     remark = f"  # {draft.remark}" if draft.remark else ""
-    return f"  {flow('', name)}: {flow('', declared)}{remark}\n"
+    return f"  {yaml_line(name)}: {yaml_line(declared)}{remark}\n"
 
 
-def flow(key: str, value: Any) -> str:
-    """Return a value as one line of YAML below `key`, such that it is read back as the same value."""
+def yaml_line(value: Any, below: str = "") -> str:
+    """Return a value as one line of YAML below the key `below`, such that it is read back as the same value."""
     if isinstance(value, Mapping):
-        pairs = [f"{flow('', name)}: {flow(name, item)}" for name, item in value.items()]
+        pairs = [f"{yaml_line(name)}: {yaml_line(item, below=name)}" for name, item in value.items()]
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, str):
-        may_be_plain = key in TEXT_KEYS or value[:1].isalpha()
+        may_be_plain = below in TEXT_KEYS or value[:1].isalpha()
         return _text(value, plain=may_be_plain)
     if value is None:
         return "null"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(flow(key, item) for item in value) + "]"
+        return "[" + ", ".join(yaml_line(item, below=below) for item in value) + "]"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

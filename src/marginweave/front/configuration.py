@@ -206,16 +206,16 @@ class Configuration(Shown, dict[str, Any]):
             InputError: the file exists.
         """
         from marginweave.base.durable import write_once
-        from marginweave.drafts.draft_text import flow
+        from marginweave.drafts.draft_text import yaml_line
 
         must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
         lines = []
         for key, value in {"source": FRAME, **self}.items():
             if key == "columns" and isinstance(value, Mapping):
                 lines.append("columns:")
-                lines += [f"  {flow('', name)}: {flow('', column)}" for name, column in value.items()]
+                lines += [f"  {yaml_line(name)}: {yaml_line(column)}" for name, column in value.items()]
             else:
-                lines.append(f"{key}: {flow(key, value)}")
+                lines.append(f"{key}: {yaml_line(value, below=key)}")
         text = "\n".join(lines) + "\n"
         if path is not None and not write_once(Path(path), text.encode()):
             raise InputError(f"{path} exists already and is not overwritten; name another file")

@@ -1,4 +1,4 @@
-"""Opens a release for answers: its measurements as they were drawn, from its folder alone."""
+"""Opens a release for answers, from its folder alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         if statement.uncounted is not None:
             say(statement.uncounted.words)
         domain = statement.released_domain
-        undeclared = declared.undeclared if declared.marginals and as_drawn else domain.with_undeclared
+        # Tables as drawn have a code for cells that are not as declared wherever there may be some; the model's tables, and
+        # k-tuples, only where estimates have such cells (`UndeclaredCells.kept`).
+        are_as_drawn = declared.marginals is not None and as_drawn
+        undeclared = declared.undeclared if are_as_drawn else domain.with_undeclared
         counted = configuration.with_undeclared(undeclared)
         codes = Codes.of(counted, domain)
         if configuration.marginals is None:
@@ -87,7 +90,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
     return MarginalAnswers(
         squares=LeastSquares(measured),
         codes=codes,
-        sets=_names_of_sets([*drawn.larger, *earlier], configuration),
+        measured_together=_names_of_sets([*drawn.larger, *earlier], configuration),
         sampled=not_a_sample(configuration),
         model=model,
         rules=RuledOut(masks=counted_masks(counted, domain.labels), sizes=codes.sizes),

@@ -133,7 +133,7 @@ class Modelled:
             """Return a rank that is least for sets with most of the columns, and then for small sets."""
             return -len(set(columns) & set(names)), len(names)
 
-        nearest = sorted(self.answers.sets, key=rank)[:_SHOWN]
+        nearest = sorted(self.answers.measured_together, key=rank)[:_SHOWN]
         sets = "; ".join(", ".join(names) for names in nearest)
         words = ", ".join(pairs[:_SHOWN])
         hidden = len(pairs) - _SHOWN

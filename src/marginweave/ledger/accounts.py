@@ -69,7 +69,7 @@ class Accounts:
             BudgetError: no such account.
             InputError: epsilon, delta, policy or reason break a rule.
         """
-        cap = BasicAmount.stated(epsilon, delta)
+        cap = BasicAmount.as_stated(epsilon, delta)
         check_cap(cap)
         if not reason.strip():
             raise InputError("reason must say why the cap is changed")
@@ -171,7 +171,7 @@ def _checked(account: Account) -> Account:
     for name, value in (("epsilon", account.epsilon), ("delta", account.delta)):
         if value and not stated(value):
             raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
-    cap = BasicAmount.stated(account.epsilon, account.delta)
+    cap = BasicAmount.as_stated(account.epsilon, account.delta)
     policy = account.policy and _as_stored(account.policy)
     _check(cap, account.weak_delta, policy)
     box = box_for(cap, account.kind_of_plan)

@@ -1,7 +1,7 @@
 """Checks invariants between the runs of a home and their ledger.
 
 Runs and `ledger verify` check one table of invariants, and each has its own sentences on what to do if one does not hold.
-Reconciliation and the witness use the conditions behind the table.
+Reconciliation and the witness use some of its helpers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def was_charged(manifest: Manifest) -> bool:
     return bool(manifest.outputs or manifest.charged)
 
 
-def uncharged_draws(manifest: Manifest, record: ReleaseRecord) -> tuple[str, ...]:
+def draws_not_begun(manifest: Manifest, record: ReleaseRecord) -> tuple[str, ...]:
     """Return the draws that a run has made, by its manifest, and that were not begun by the ledger.
 
     If there are any, the ledger is an older copy of itself. A draw that `record` does not list at all is not among them.
@@ -69,8 +69,8 @@ def uncharged_draws(manifest: Manifest, record: ReleaseRecord) -> tuple[str, ...
     return tuple(name for name in not_begun if name in manifest.charged)
 
 
-def uncharged_file(folder: RunFolder, record: ReleaseRecord) -> Path | None:
-    """Return the file of a draw that the ledger never charged, or None.
+def file_not_begun(folder: RunFolder, record: ReleaseRecord) -> Path | None:
+    """Return the file of a draw that the ledger has not begun, or None.
 
     A draw gets its name after its DRAWN row is durable, so there is one only under a ledger that has lost rows.
     """
@@ -92,7 +92,7 @@ def lacks_row(hashes: Mapping[int, str], head: Mapping[str, Any]) -> bool:
 
 
 def _unknown(run: RunAndRelease) -> str | None:
-    """Return the release of a charged run that the ledger does not have."""
+    """Return the release id, if the run was charged and the ledger lacks it."""
     charged = was_charged(run.manifest) or bool(draw_files(run.folder))
     return run.manifest.release if run.record is None and charged else None
 
@@ -119,8 +119,8 @@ def _uncharged(run: RunAndRelease) -> str | None:
     """Return the draws that the run has made and the ledger has not begun: their names, or the path of one."""
     if run.record is None:
         return None
-    names = ", ".join(uncharged_draws(run.manifest, run.record))
-    file = uncharged_file(run.folder, run.record)
+    names = ", ".join(draws_not_begun(run.manifest, run.record))
+    file = file_not_begun(run.folder, run.record)
     return names or (None if file is None else str(file))
 
 

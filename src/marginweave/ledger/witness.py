@@ -19,7 +19,7 @@ from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.durable import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.base.errors import BudgetError
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger.invariants import lacks_row, uncharged_draws
+from marginweave.ledger.invariants import draws_not_begun, lacks_row
 from marginweave.released.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[Bli
         release = journal.find(manifest.release)
         if release is None and charge.names:
             continue  # of another ledger
-        forgotten = () if release is None else uncharged_draws(manifest, release)
+        forgotten = () if release is None else draws_not_begun(manifest, release)
         yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
 
 

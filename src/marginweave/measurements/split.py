@@ -62,7 +62,7 @@ def plan_budget(configuration: Configuration) -> Plan:
         )
     if configuration.resize is not None and configuration.resize.amplify:
         # only all of them are (epsilon, delta)-DP on the data: all is charged on the first, which is begun before the others
-        stated = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
+        stated = Cost(plain=BasicAmount.as_stated(privacy.epsilon, privacy.delta))
         draws = [replace(draw, cost=Cost() if i else stated) for i, draw in enumerate(draws)]
         spent = privacy.epsilon
     return Plan(

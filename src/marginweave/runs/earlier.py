@@ -27,26 +27,31 @@ class EarlierRelease:
     marginals: tuple[MarginalStatement, ...]
 
 
-def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration) -> tuple[EarlierRelease, ...]:
-    """Return the earlier releases of a configuration, which are `named` with the folders of their files.
+def earlier_releases(
+    entries_with_folders: Sequence[KnownRelease], configuration: Configuration
+) -> tuple[EarlierRelease, ...]:
+    """Return the earlier releases of a configuration; `entries_with_folders` are its entries with the folders of their files.
 
     Raises:
         InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`, `_check_rules`).
     """
-    if not named:
+    if not entries_with_folders:
         return ()
     from marginweave.released.earlier import usable_marginals
     from marginweave.released.statement import PrivacyStatement
 
     releases = []
-    for entry_with_folder, entry in zip(named, configuration.earlier, strict=True):
+    for entry_with_folder, entry in zip(entries_with_folders, configuration.earlier, strict=True):
         if entry_with_folder.release.folder is None:
             raise InputError(
                 "known.release has digests without the folder of the release; write the folder, as in release: runs/RUN/release"
             )
         folder = Path(entry_with_folder.release.folder)
+        content = read_file(folder / "privacy.json")
+        if content is None:
+            raise InputError(f"known.release ({folder}) has no privacy.json; name the folder of a published release")
         try:
-            statement = PrivacyStatement.from_json(read_file(folder / "privacy.json") or b"")
+            statement = PrivacyStatement.from_json(content)
         except ValueError:
             raise InputError(
                 f"known.release ({folder}) has a privacy.json of another version; it cannot be used"
@@ -60,7 +65,7 @@ def earlier_releases(named: Sequence[KnownRelease], configuration: Configuration
 def _check_rules(
     configuration: Configuration, statement: PrivacyStatement, marginals: Sequence[MarginalStatement]
 ) -> None:
-    """Refuse a release of columns in which rows that break a rule get a random value, different in each release.
+    """Refuse columns where broken rows are repaired at random: each release would count other values.
 
     Raises:
         InputError: there are such columns in these marginals.
@@ -114,4 +119,6 @@ def keep_earlier(releases: Sequence[EarlierRelease], place: Path) -> None:
     """
     for number, release in enumerate(releases, 1):
         for name in EARLIER_FILES:
-            replace_file(place / earlier_name(number, name), read_file(release.folder / name) or b"")
+            # A file that is missing becomes an empty one, which its readers refuse: it has not the declared digest.
+            content = read_file(release.folder / name) or b""
+            replace_file(place / earlier_name(number, name), content)

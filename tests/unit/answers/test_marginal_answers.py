@@ -71,7 +71,7 @@ def opened(
     answers = MarginalAnswers(
         squares=LeastSquares(part_tables(drawn, config)),
         codes=Codes(configuration=whole, domain=domain, sizes=sizes),
-        sets=cliques,
+        measured_together=cliques,
         sampled=sampled,
         rules=RuledOut(masks=structural_masks(whole, labels), sizes=sizes),
         undeclared={cells.name: str(cells.sentence(2000, 0.0, cells.name)) for cells in undeclared if cells.found},

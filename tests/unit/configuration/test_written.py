@@ -126,3 +126,12 @@ def test_what_was_written_can_be_written_again() -> None:
     assert (again.written, again) == (config.written, config)
     made = Configuration.model_validate(resolve(raw()))
     assert parse_configuration(parse_yaml(json.dumps(mapping_of(made.written)))).written == made.written
+
+
+@pytest.mark.parametrize("name", ["value", "values", "source", "columns", "age"])
+def test_a_column_can_have_the_name_of_a_key(name: str) -> None:
+    """Spellings of a number in its settings are one number, as in those of any other column."""
+    spellings = [f"columns: {{{name}: {{type: number, bounds: [{low}, 5]}}}}" for low in ("0", "0.0")]
+    whole, decimal = (canonical_written(parse_yaml(text)) for text in spellings)
+    assert whole == decimal
+    assert mapping_of(whole)["columns"][name]["bounds"] == [0, 5]

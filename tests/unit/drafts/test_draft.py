@@ -22,7 +22,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.draft import draft_configuration
-from marginweave.drafts.draft_text import flow
+from marginweave.drafts.draft_text import yaml_line
 from marginweave.drafts.drafted_columns import ColumnDraft, propose_column, rounded_outward
 from marginweave.drafts.table_facts import column_cells
 from marginweave.flows.cli.app import app
@@ -346,7 +346,7 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
 @example("1e3", "x")
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12), st.sampled_from(["values", "x"]))
 def test_every_text_is_read_back_from_one_line(text: str, key: str) -> None:
-    line = f"{key}: {flow(key, [text])}"
+    line = f"{key}: {yaml_line([text], below=key)}"
     assert (parse_yaml(line)[key] == [text]) is True
     assert "\n" not in line
 

@@ -94,7 +94,7 @@ class History:
                 )
                 self.ledger.accounts.change_cap("affairs", 3.0, 2e-6, "room", "steward", policy=policy)
             case "reconcile":
-                unaccounted = OtherHomes(unaccounted=BasicAmount.stated(0.01 * value, 1e-9))
+                unaccounted = OtherHomes(unaccounted=BasicAmount.as_stated(0.01 * value, 1e-9))
                 self.ledger.reconcile([], unaccounted, actor="steward")
 
 
