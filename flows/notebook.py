@@ -39,10 +39,10 @@ _INTERRUPTED = "Nothing is lost or charged twice: the same fit resumes it. What 
 class Synthesizer(Shown):
     """Releases a table and samples from the release; an estimator by the conventions of scikit-learn.
 
-    `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose
-    `source` is not read. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory. `fit` charges
-    the dataset's account once: the same table and configuration again find the finished release. While it runs it reports its
-    progress on standard error, unless `verbose` is False.
+    `config` is a path, a mapping (e.g. `marginweave.Configuration`), or an internal resolved `Configuration`.
+    `fit` does not read its `source`. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory.
+    `fit` charges the dataset's account once: the same table and configuration again find the finished release.
+    While it runs it reports its progress on standard error, unless `verbose` is False.
 
     Raises:
         InputError: the configuration breaks a rule, or something in it is not confirmed.
@@ -72,7 +72,7 @@ class Synthesizer(Shown):
 
     @property
     def configuration(self) -> Configuration:
-        """Configuration that `fit` releases, with all defaults: of a mapping as it is now, of a file as it was read."""
+        """Configuration that `fit` releases, with all defaults: a mapping is re-read each time; a file was read once."""
         if isinstance(self.config, Mapping):
             return configuration_of(self.config)
         return self._resolved
@@ -124,7 +124,7 @@ class Synthesizer(Shown):
 
         `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
         of a frame is called `<dataset>-<hash of the configuration>-frame`; a path's run has the command line's name.
-        With `run` it has that name: a separate release, charged even if a file with the same rows has a release.
+        `run` names the run: a separate release, charged even if a file with the same rows has a release.
         A run that was stopped, also by Ctrl-C, is resumed by the same call. `y` is ignored, as pipelines of scikit-learn ask.
 
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.

@@ -25,18 +25,21 @@ def validate(reference: RunReference) -> StageResult:
     Raises:
         InputError: the source or a declared rule is broken, the table is not usable, or the source is being changed.
     """
-    files = [file for file in reference.suites[:1] if file is not None]
+    table_suite, _ = reference.suites  # the second is that of the records
+    files = [] if table_suite is None else [table_suite]
 
     def compute() -> Iterator[bytes]:
         configuration = reference.configuration
         contract = source_contract(configuration)
-        suite = Suite(files[0], raw_input=True) if files else None
+        suite = Suite(table_suite, raw_input=True) if table_suite is not None else None
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
         usability = Usability(configuration)
         source = TableSource.of(reference.source, configuration)
+        # The states of the files before and after show a change while rows are read, even one that is undone; they miss a
+        # change before. The digest shows any change before the first row, or before the last check, that is not undone.
         with source.unchanged(_CHANGED):
-            _check_unchanged(reference, source)
+            _check_digest(reference, source)
             tables = source.tables(configuration.source_names)
             for block in in_blocks(tables, configuration.block_rows):
                 raw = compact_table(block)
@@ -47,7 +50,7 @@ def validate(reference: RunReference) -> StageResult:
                 if suite is not None:
                     expectations |= dict.fromkeys(suite.broken(raw))
                 yield pack_table(raw)
-        _check_unchanged(reference, source)
+        _check_digest(reference, source)
         contract.refuse(rules)
         if expectations:
             broken = "; ".join(expectations)
@@ -61,7 +64,7 @@ def validate(reference: RunReference) -> StageResult:
 _CHANGED = "validate: the source was changed since the run began"
 
 
-def _check_unchanged(reference: RunReference, source: TableSource) -> None:
+def _check_digest(reference: RunReference, source: TableSource) -> None:
     """Refuse a source that changed: checked before the first row is read and after the last, so that digest and rows agree."""
     if not reference.is_source(source.chunks()):
         raise InputError(_CHANGED)

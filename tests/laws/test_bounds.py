@@ -19,7 +19,7 @@ from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
 from marginweave.answers.outside import count_unmeasured
-from marginweave.answers.rules import NO_RULES, RuledOut
+from marginweave.answers.rules import NO_RULES, AnswerRules
 from marginweave.configuration.question import Question
 from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.model import Mixture
@@ -53,7 +53,7 @@ def _model(squares: LeastSquares, **changes: Any) -> ModelAnswers:
     return ModelAnswers(**{**given, **changes})
 
 
-def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) -> EstimateInterval:
+def _asked(squares: LeastSquares, rules: AnswerRules = NO_RULES, **changes: Any) -> EstimateInterval:
     """The records that have 1 in all four columns, beside that model."""
     return count_unmeasured(squares, _model(squares, **changes), rules, ALL, REACH)
 
@@ -268,7 +268,7 @@ def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
 def test_what_a_rule_forbids_holds_nobody() -> None:
     """Rules of two columns: exact zeros tighten the bounds of others, and leave out impossible codes."""
     mask = Mask(attributes=(0, 1), allowed=np.array([[True, True], [True, False]]))
-    rules = RuledOut(masks=(mask,), sizes=(2,) * 4)
+    rules = AnswerRules(rules=(mask,), sizes=(2,) * 4)
     yes, both = np.array([False, True]), np.array([True, True])
     assert not rules.allow({0: yes, 1: yes, 2: both})
     assert rules.allow({0: yes, 2: yes})

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from marginweave.answers.rules import RuledOut
+from marginweave.answers.rules import AnswerRules
 from marginweave.base.errors import InputError
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
@@ -151,7 +151,7 @@ def test_a_rule_on_many_attributes_says_what_a_table_of_it_would() -> None:
 def test_an_answer_knows_that_nobody_lacks_all_of_many_values() -> None:
     config = declared(values=MANY)
     labels = tuple(attribute.labels for attribute in config.attributes)
-    rules = RuledOut(masks=structural_masks(config, labels), sizes=(2,) * 21)
+    rules = AnswerRules(rules=structural_masks(config, labels), sizes=(2,) * 21)
     lacks, has = np.array([False, True]), np.array([True, False])
     none = dict.fromkeys(range(20), lacks)
     assert not rules.allow(none)

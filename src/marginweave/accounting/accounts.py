@@ -85,8 +85,8 @@ class Account:
 
     `box` has the limits that follow from the cap: nothing before the account is opened. `kind_of_plan` is the cost of the plan
     that the box was chosen for, if it was chosen for one.
-    `reconciled` lists the reconciliations after its ledger was restored. Until one states that there is no other home, or what
-    other homes may have released, the account is frozen.
+    `reconciled` lists the reconciliations after its ledger was restored. The account is frozen while the last one states
+    neither that there is no other home, nor what other homes may have released.
     """
 
     dataset: str
@@ -125,9 +125,10 @@ class Account:
 class Spent:
     """Exact sums over the charged releases of one account, updated release by release instead of added again.
 
-    `releases` counts those that are charged for, `ever_reserved` all that were ever reserved. `cost_by_statement` is the cost
+    `releases` counts those that are charged for, whose statement is not zero (a release without a charged draw states zero),
+    and `ever_reserved` all that were ever reserved. `cost_by_statement` is the cost
     reserved for the release that was admitted by its own statement, if there is one. Even if that cost is returned, the account
-    is closed to other releases until its box holds it.
+    is closed to other releases until the box holds `cost_by_statement`.
     """
 
     releases: int = 0

@@ -47,7 +47,7 @@ class EventKind(StrEnum):
 State = EventKind
 """The state of a draw is the kind of its newest row: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST.
 
-Reconciling a restored ledger adds RESERVED → CHARGED_LOST and RETURNED → DRAWN: charges only.
+Reconciling a restored ledger adds RESERVED → CHARGED_LOST, RETURNED → CHARGED_LOST and RETURNED → DRAWN: charges only.
 """
 
 CHARGED = frozenset({State.RESERVED, State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
@@ -127,8 +127,8 @@ class ReleaseRecord:
     and no other files can become `outputs`. `supersedes` is the release that this one corrects, `superseded_by` the published
     one that corrects it. `delta_threshold` and `spent_epsilon` are those of its plan. `program` reserved it; None for a charge
     on behalf of homes that are lost. `by_statement`: the account's box does not hold it, and it was admitted as the first of
-    its account by its own (epsilon, delta). `planned` has the facts of each draw by name, in the order of the plan; `draws` is
-    complete when it has all of them.
+    its account by its own (epsilon, delta). `planned` has the facts of each draw by name, in the order of the plan; `draws`
+    lacks those whose RESERVED row is not yet read.
     """
 
     release: str
@@ -169,7 +169,7 @@ class ReleaseRecord:
 
     @cached_property
     def statement(self) -> BasicAmount:
-        """Plain (epsilon, delta) that covers the release; nothing if none of its draws is charged."""
+        """Stated (epsilon, delta), which covers the release; nothing if none of its draws is charged."""
         if any(draw.state in CHARGED for draw in self.draws):
             return BasicAmount(epsilon=self.epsilon, delta=self.delta)
         return NOTHING

@@ -31,7 +31,7 @@ from marginweave.answers.quantities import (
     sum_between,
     sum_of,
 )
-from marginweave.answers.rules import NO_RULES, RuledOut
+from marginweave.answers.rules import NO_RULES, AnswerRules
 from marginweave.base.arrays import Flags, Floats
 from marginweave.base.errors import InputError
 from marginweave.base.progress import listener
@@ -84,7 +84,7 @@ class MarginalAnswers:
     measured_together: Sequence[tuple[str, ...]]
     sampled: str | None = None
     model: Callable[[], ModelAnswers | None] = lambda: None
-    rules: RuledOut = NO_RULES
+    rules: AnswerRules = NO_RULES
     undeclared: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:

@@ -15,7 +15,7 @@ from marginweave.answers.intervals import EstimateInterval, Reach
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.merged import count_between
 from marginweave.answers.model import ModelAnswers
-from marginweave.answers.rules import RuledOut
+from marginweave.answers.rules import AnswerRules
 from marginweave.base.arrays import Flags, Floats
 
 MOST_CONDITIONS = 6
@@ -25,7 +25,7 @@ MOST_CONDITIONS = 6
 def count_unmeasured(
     squares: LeastSquares,
     model: ModelAnswers,
-    rules: RuledOut,
+    rules: AnswerRules,
     weights: Weights,
     reach: Reach,
 ) -> EstimateInterval:
@@ -123,7 +123,7 @@ def _smaller_subsets(subset: int) -> list[int]:
     return [subset & ~(1 << place) for place in places]
 
 
-def possible_cells(rules: RuledOut, weights: Mapping[int, Floats]) -> Flags:
+def possible_cells(rules: AnswerRules, weights: Mapping[int, Floats]) -> Flags:
     """Return which cells of conditions a record may be in. Bit i of the number of a cell is condition i."""
     meeting = {axis: vectors[0] > 0 for axis, vectors in weights.items()}
     possible = []

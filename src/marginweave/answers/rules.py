@@ -19,17 +19,20 @@ _MOST_CELLS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RuledOut:
-    """The structural zeros of the counted tables (`counted_masks`); `sizes` are the numbers of codes of the attributes."""
+class AnswerRules:
+    """The rules of the counted tables (`counted_masks`); `sizes` are the numbers of codes of the attributes."""
 
-    masks: Sequence[StructuralZeros]
+    rules: Sequence[StructuralZeros]
     sizes: Sequence[int]
 
     def allow(self, chosen: Mapping[int, Flags]) -> bool:
-        """Return whether a record can have one of the chosen codes on each axis. Each rule is looked at by itself."""
+        """Return whether a record can have one of the chosen codes on each axis.
+
+        Each rule is looked at by itself: True may be wrong where only several rules together forbid such a record.
+        """
         if not all(codes.any() for codes in chosen.values()):
             return False
-        return all(self._mask_allows(mask, chosen) for mask in self.masks)
+        return all(self._rule_allows(rule, chosen) for rule in self.rules)
 
     def possible(self, chosen: Mapping[int, Flags]) -> dict[int, Flags]:
         """Return the chosen codes of each axis that a record can have together with chosen codes of the other axes."""
@@ -57,19 +60,18 @@ class RuledOut:
 
     def _is_ruled(self, axis: int) -> bool:
         """Return whether a rule is about this axis."""
-        return any(axis in mask.attributes for mask in self.masks)
+        return any(axis in rule.attributes for rule in self.rules)
 
-    def _mask_allows(self, mask: StructuralZeros, chosen: Mapping[int, Flags]) -> bool:
+    def _rule_allows(self, rule: StructuralZeros, chosen: Mapping[int, Flags]) -> bool:
         """Return whether one rule allows a record with chosen codes; True for a rule too large to look at."""
-        codes = [self._codes(attribute, chosen) for attribute in mask.attributes]
-        if isinstance(mask, NeverTogether):
-            return any(
-                chosen_codes.tolist() != [forbidden_code]
-                for chosen_codes, forbidden_code in zip(codes, mask.codes, strict=True)
-            )
+        codes = [self._codes(attribute, chosen) for attribute in rule.attributes]
+        if isinstance(rule, NeverTogether):
+            # The rule forbids the record where its forbidden code is the only choice on every axis.
+            pairs = zip(codes, rule.codes, strict=True)
+            return not all(chosen_codes.tolist() == [forbidden_code] for chosen_codes, forbidden_code in pairs)
         if math.prod(map(len, codes)) > _MOST_CELLS:
             return True
-        return bool(mask.table(codes).any())
+        return bool(rule.table(codes).any())
 
     def _codes(self, attribute: int, chosen: Mapping[int, Flags]) -> Integers:
         """Return the chosen codes of an attribute; all its codes where none is chosen."""
@@ -78,4 +80,4 @@ class RuledOut:
         return np.arange(self.sizes[attribute])
 
 
-NO_RULES = RuledOut(masks=(), sizes=())
+NO_RULES = AnswerRules(rules=(), sizes=())

@@ -19,18 +19,18 @@ _TRIPLES_SECONDS = 250.0
 _TRIPLES_COLUMNS = 40
 
 
-def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]:
+def triples(configuration: Sections, rows_by_noise: float) -> Iterator[Mapping[str, Any]]:
     """Yield the section `aggregate` of all triples, or of triples with few cells where all take too long to be fitted.
 
     With two columns it is their pair. Nothing is yielded where no such section fits. Pairs that have more cells than the
-    triples are measured as well, and their time counts. `rows` is the number of rows divided by the noise of a pair.
+    triples are measured as well, and their time counts. `rows_by_noise` is the number of rows divided by the noise of a pair.
     DP: a function of public facts alone.
     """
     sizes = tuple(public_codes(configuration.attributes).values())
     length = min(3, len(sizes))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
-    coarsen = _coarsen_above(configuration, length, rows)
+    coarsen = _coarsen_above(configuration, length, rows_by_noise)
     if coarsen:
         yield from _triples_in_bins(configuration, length, coarsen)
         return
@@ -60,18 +60,20 @@ _FEW_ROWS = 2_000.0
 _COARSENED = 3
 
 
-def _coarsen_above(configuration: Sections, length: int, rows: float) -> int | None:
+def _coarsen_above(configuration: Sections, length: int, rows_by_noise: float) -> int | None:
     """Return the number of cells beyond which sets have coarser bins; None where that changes nothing or may not help.
 
-    Bins of a table are so fine that the noise of all its cells stays below the rows.
+    A table gets the finest bins with which the summed noise of its cells stays below the rows.
     """
-    if length < _COARSENED or rows > _FEW_ROWS:
+    if length < _COARSENED or rows_by_noise > _FEW_ROWS:
         return None
     columns = len(configuration.attributes)
-    # rows sqrt(C(columns, 2) / C(columns, length))
+    # A budget split equally among m tables gives each count noise in proportion to sqrt(m). So a set of `length` columns has
+    # sqrt(C(columns, length) / C(columns, 2)) times the noise of a pair, and n / noise cells have noise n in sum:
+    # rows_by_noise sqrt(C(columns, 2) / C(columns, length)).
     pairs = max(1, math.comb(columns, 2))
     sets = math.comb(columns, length)
-    most = max(1, round(rows * math.sqrt(pairs / sets)))
+    most = max(1, round(rows_by_noise * math.sqrt(pairs / sets)))
     sizes = tuple(public_codes(configuration.attributes).values())
     levels = BinLevels.make(sizes, configuration.attributes)
     for places in itertools.combinations(range(columns), length):

@@ -36,7 +36,7 @@ GONE_KEYS: Mapping[str, str] = MappingProxyType(
 
 
 def refuse_gone(raw: dict[str, Any]) -> None:
-    """Refuse the first key or value in `raw` that is gone (InputError), with advice on what to write instead."""
+    """Refuse the first key or value of `GONE_KEYS` that is in `raw` (InputError), with advice on what to write instead."""
     for key, instead in GONE_KEYS.items():
         path, _, gone_value = key.partition(": ")
         for place, value in _values_at(raw, path.split(".")):

@@ -160,6 +160,7 @@ def _keys(loc: tuple[int | str, ...], content: Mapping[str, Any], option: str) -
     if not loc:
         return ()
     first, *below = loc
+    # ("where", number of the condition, 0 for its column or 1 for its rule, …): the column replaces the first two numbers.
     if first == "where" and len(below) > 1 and isinstance(content["where"], dict):
         columns = list(content["where"])
         below = [columns[int(below[0])], *below[2:]]

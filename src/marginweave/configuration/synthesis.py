@@ -10,7 +10,7 @@ from marginweave.configuration.values import FrozenModel, Number, PaperPreset, P
 
 MAX_RECORDS = 10**8
 MAX_ROUNDS = 10_000
-MAX_MODEL = 4 * 10**9
+MAX_MODEL_BYTES = 4 * 10**9
 
 
 def _records(*words: str) -> BeforeValidator:
@@ -31,7 +31,7 @@ def _records(*words: str) -> BeforeValidator:
 
 
 Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
-Rounds = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
+UpTo10000 = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
 
 
 class RecordSettings(FrozenModel):
@@ -47,7 +47,8 @@ class SynthesisSettings(RecordSettings):
     `records`: `count` makes as many as the protected record count, `exhaust` makes records until the counts are used up (as SDS
     prints it), a number makes that many; at most `max_records` of them are kept, at random. `sample_missing` lets a missing
     value be drawn like any other, in columns that can be missing. `relax`: a record to which no value can be added resumes
-    with shorter combinations instead of staying incomplete.
+    with shorter combinations instead of staying incomplete. `use_synthetic_counts`: what was synthesized already counts less.
+    `weight_percentile`: which of a record's counts guides the next choice. `scale`: the factor on all counts.
     """
 
     method: Literal["aggregate-seeded"] = "aggregate-seeded"
@@ -103,9 +104,9 @@ class MixtureSynthesis(CompleteSynthesis):
     """
 
     method: Literal["mixture"] = "mixture"
-    components: Rounds = 300
-    fits: Rounds = 8
-    iterations: Rounds = 1000
+    components: UpTo10000 = 300
+    fits: UpTo10000 = 8
+    iterations: UpTo10000 = 1000
 
 
 DenseSynthesis = Annotated[GumSynthesis, Tag("gum")] | Annotated[MixtureSynthesis, Tag("mixture")]

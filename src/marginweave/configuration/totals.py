@@ -21,7 +21,7 @@ _MOST = 10**10  # with the most cells of a table, sums are below 2^53, where the
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTotals:
-    """A declared table over codes, as a rule without noise: it is no observation, as it may be of any number of records.
+    """A declared table over codes, as a rule without noise. It is unscaled: its total may differ from the release's.
 
     `counts` has the counts above 0 by the codes of `attributes`, which are in increasing order and have `sizes` codes.
     `estimate.known` makes an observation of it, scaled to the records of a release.
@@ -113,8 +113,8 @@ def _place(configuration: Sections, name: str, key: str) -> int:
     if name not in configuration.columns and name not in places:
         raise ValueError(f"{key}: columns names {name!r}, which is not among columns")
     attribute = configuration.attributes[places[name]] if name in places else None
-    bought = {*configuration.private_bounds, *configuration.private_columns}
-    if attribute is None or attribute.is_set or attribute.of_set or name in bought:
+    private_names = {*configuration.private_bounds, *configuration.private_columns}
+    if attribute is None or attribute.is_set or attribute.of_set or name in private_names:
         raise ValueError(
             f"{key}: columns names {name!r}, which must be a column that is counted by itself, with one public "
             "value a cell"
@@ -150,7 +150,10 @@ def _count(text: str, table: KnownTable, key: str) -> float:
 
 
 def check_earlier(configuration: Sections, earlier: Sequence[KnownRelease]) -> None:
-    """Refuse earlier releases where records are chosen by chance or bounded, or a release named twice; raises ValueError."""
+    """Refuse earlier releases with anything but marginals, where records are chosen by chance or bounded, or named twice.
+
+    Raises ValueError.
+    """
     if not earlier:
         return
     if configuration.marginals is None:

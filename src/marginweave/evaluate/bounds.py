@@ -1,4 +1,8 @@
-"""Bounds from releases alone: the L1 distance of marginals from the sensitive ones, and the bias of bounded contributions."""
+"""Bounds from releases alone, of two things.
+
+The first is the L1 distance of marginals of synthetic records from the sensitive ones, the second the bias of bounded
+contributions.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +91,7 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
         is_single = len(attributes) == 1
         is_unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in attributes)
         holders: list[Observation] = []
+        # A merged single attribute uses its own counts only: larger marginals count its merged values.
         if is_unmerged or not is_single:
             holders += [wider[i] for i in holders_of.of(attributes)]
         if is_single:
@@ -274,11 +279,15 @@ def most_cut_records(
     """Return a number of records: with probability `LEVEL`, no more hold more than Delta_k combinations; k = `length`.
 
     Each of them takes 1 at most from any one count. With q the percentile, F(c) the number of records that hold c at most, s
-    the score and S its sensitivity in units of 1/b: the exponential mechanism chooses a score below its maximum by more than
-    (2 S / epsilon) ln(cap/beta) with probability beta at most (McSherry, Talwar 2007, theorem 6). The maximum is 0, or q N
-    lies below F(0); in both cases q N - F(Delta_k) <= (2 S / (b epsilon)) ln(cap/beta). Of the N records, at most
-    n + 1/2 + z_beta sigma from the noisy count n, no more than (1 - q) N + q N - F(Delta_k) are above Delta_k. beta is half
-    of 1 - LEVEL in each. DP: post-processing of the record count; the rest is public.
+    the score and S its sensitivity in units of 1/b:
+
+    1. The exponential mechanism chooses a score below its maximum by more than (2 S / epsilon) ln(cap/beta) with probability
+       beta at most (McSherry, Talwar 2007, theorem 6).
+    2. The maximum is 0, or q N lies below F(0); in both cases q N - F(Delta_k) <= (2 S / (b epsilon)) ln(cap/beta).
+    3. N is at most n + 1/2 + z_beta sigma, from the noisy count n.
+    4. Of the N records, no more than (1 - q) N + q N - F(Delta_k) are above Delta_k.
+
+    beta is half of 1 - LEVEL in each. DP: post-processing of the record count; the rest is public.
 
     Raises:
         InputError: no percentile is bought.

@@ -39,18 +39,21 @@ _VALUES = 64
 class NumberTally:
     """The values of one column, as far as its mean and its quantiles need them: the exact sum, and counts of parts of bins.
 
-    `parts` are the lower ends of the parts, ascending, `counts` the values in each, shape (parts,). `codes` are special values,
-    which are left out.
+    `parts` are the lower ends of the parts, ascending, `counts` the values in each, shape (parts,). `special` are values that
+    are left out.
     """
 
     parts: Floats
     counts: Integers
-    codes: tuple[float, ...] = ()
+    special: tuple[float, ...] = ()
     total: float = 0.0
 
     @classmethod
     def of(cls, column: NumberColumn) -> NumberTally:
-        """Return an empty tally; a part is a point of the column's grid, or a 256th of a bin where this has more points."""
+        """Return an empty tally.
+
+        A part is a point of the column's grid. A bin of more points has at most 256 parts, fewer if the column has many bins.
+        """
         bins = len(column.bin_labels)
         most_parts = max(1, min(_PARTS, _ALL_PARTS // bins))
         starts: list[Integers] = []
@@ -62,12 +65,12 @@ class NumberTally:
         scale = 10**column.resolution
         parts = np.concatenate(starts) / scale
         counts = np.zeros(len(parts), np.int64)
-        return cls(parts=parts, counts=counts, codes=column.special)
+        return cls(parts=parts, counts=counts, special=column.special)
 
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
-        """Count values; missing ones and special codes are left out."""
+        """Count values; missing ones and special ones are left out."""
         numbers = values.drop_null().to_numpy().astype(np.float64)
-        numbers = numbers[~np.isin(numbers, self.codes)]
+        numbers = numbers[~np.isin(numbers, self.special)]
         places = np.maximum(np.searchsorted(self.parts, numbers, side="right") - 1, 0)
         self.counts += np.bincount(places, minlength=len(self.parts))
         self.total += float(numbers.sum())
@@ -177,7 +180,10 @@ def _released(column: NumberColumn, missing: tuple[str, ...], counts: Floats) ->
     generator = np.random.default_rng(0)  # post-processing
 
     def spread(number: int) -> Floats:
-        """Return places inside bins, in random order, because two draws of one value are independent."""
+        """Return places inside bins, in random order.
+
+        A value may need two independent draws: one for a run inside its bin, one for its place in that run (`draw_among`).
+        """
         places = (np.arange(per_bin) + 0.5) / per_bin
         of_bins = np.tile(places, (number // per_bin, 1))
         return generator.permuted(of_bins, axis=1).ravel()

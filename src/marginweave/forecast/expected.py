@@ -4,13 +4,13 @@ The mean distance (TVD) of all pairs or triples of columns is about
 
     exp(constant) D^(noise + rows log(n / 5,000) + values log v)
 
-D is arithmetic: how far noise puts the mean column where single columns have the whole budget. With n0 = moved / mu, the noise
-of a count that has the whole budget, n rows and s values of a column, a column is sqrt(2 / pi) / 2 n0 / n sqrt(sum s^(2/3))
-s^(2/3) away, at most 1. v = mean(1 - 1/s) is the distance of a uniform column from a single value. Columns of few values, and
-tables of many rows, teach a model more of the pairs by the same noise.
+D is arithmetic: how far noise puts the mean column where single columns have the whole share left for counts. With
+n0 = sensitivity / mu, the noise of a count that has that share, n rows and s values of a column, a column is
+sqrt(2 / pi) / 2 n0 / n sqrt(sum s^(2/3)) s^(2/3) away, at most 1. v = mean(1 - 1/s) is the distance of a uniform column from
+a single value. Columns of few values, and tables of many rows, teach a model more of the pairs by the same noise.
 
 What selection and a model make of that depends on the table, which no public fact tells. So a range is said with the number:
-times exp(x sqrt(1 - log D)), where x is between those that nine and one of ten tables had which the law was not fitted to.
+times exp(x sqrt(1 - log D)), where x runs from the 10th to the 90th percentile of held-out tables, all weighted alike.
 docs/accuracy.md#forecast has how near both come, of tables that the law was not fitted to, and how often a range held.
 """
 
@@ -50,9 +50,9 @@ ROWS = (500, 95_156)
 COLUMNS = (5, 31)
 VALUES = (2.0, 15.5)
 EPSILONS = (0.3, 10.0)
-"""The rows, columns, median numbers of values and epsilons that were measured: two tables have as little and as much."""
+"""The rows, columns, median numbers of values and epsilons that were measured: at least two tables reach each end."""
 NOISE = (0.000063, 0.4483)
-"""The D that was measured: two tables have as little and as much."""
+"""The D that was measured: at least two tables reach each end."""
 COUNTED = ("marginals of 3 columns", "marginals, selected pairs", "marginals, chosen in rounds")
 """The counts of `auto` in the tables that were measured."""
 USUAL_ROWS = 5_000
@@ -156,19 +156,19 @@ def expected_errors(configuration: Configuration, rows: int | None) -> Errors | 
 
 
 def count_noise_alone(configuration: Configuration) -> float:
-    """Return the noise of a count that has all that is for counts: moved / mu."""
+    """Return the noise of a count that has the whole share left for counts: sensitivity / mu."""
     privacy = configuration.privacy
     pairs = math.comb(len(configuration.attributes), 2)
     return pair_noise(configuration) * privacy.epsilon / math.sqrt(pairs) / gdp_mu(privacy.epsilon, privacy.delta)
 
 
 def columns_error(configuration: Configuration, rows: int) -> float:
-    """Return how far noise puts the mean column where single columns have the whole budget."""
+    """Return how far noise puts the mean column where single columns have the whole share left for counts."""
     return noise_error(public_sizes(configuration), count_noise_alone(configuration), rows)
 
 
 def noise_error(sizes: Sequence[int], noise: float, rows: float) -> float:
-    """Return how far noise puts the mean column of `sizes` values, where a count that has the whole budget has `noise`."""
+    """Return how far noise puts the mean column of `sizes` values; `noise` is that of a count with their whole share."""
     shared = _MEAN_ERROR / 2 * noise / rows * math.sqrt(sum(size ** (2 / 3) for size in sizes))
     return statistics.fmean(min(1.0, shared * size ** (2 / 3)) for size in sizes)
 

@@ -74,6 +74,7 @@ def declared_forecast(configuration: Configuration) -> Sentence | None:
     written = mapping_of(configuration.written)
     differing = []
     for rows in SIZES:
+        # `resize` already fixes the number of rows that `auto` goes by: `rows` would change nothing.
         sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
         if sized.aggregate != configuration.aggregate:
             counted = defaults.counts_words(sized.aggregate, columns)
@@ -140,7 +141,9 @@ def _noisy_pairs(configuration: Configuration, distances: Mapping[Clique, float]
 
 
 def planned_tables(configuration: Configuration, plan: Plan) -> list[Table]:
-    """Return the tables that are measured, and the most that there may be of sets still to choose.
+    """Return the tables that are measured, and for sets still to choose as many tables as may be chosen.
+
+    Those that rounds choose have the mean size of a pair. Where pairs are selected, every pair is a table.
 
     DP: arithmetic on public numbers.
     """
@@ -178,7 +181,7 @@ def _graded(distances: Sequence[float], parts: Sequence[float] = ()) -> Sentence
 def _distances(configuration: Configuration, plan: Plan, rows: int) -> dict[Clique, float]:
     """Return the distance of every column and pair that all of the noise would make.
 
-    The verdict knows what records smooth away.
+    Smoothing by the records is ignored here; the verdict counts it.
     """
     sizes = counted_sizes(configuration)
     precisions = defaultdict[Clique, float](float)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.rules import RuledOut
+from marginweave.answers.rules import AnswerRules
 from marginweave.answers.tables import released_tables
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
@@ -93,7 +93,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         measured_together=_names_of_sets([*drawn.larger, *earlier], configuration),
         sampled=not_a_sample(configuration),
         model=model,
-        rules=RuledOut(masks=counted_masks(counted, domain.labels), sizes=codes.sizes),
+        rules=AnswerRules(rules=counted_masks(counted, domain.labels), sizes=codes.sizes),
         undeclared={cells.attribute: cells.share for cells in statement.undeclared or () if cells.found},
     )
 

@@ -72,7 +72,7 @@ def open_model(place: Path, measured: PartTables, say: Callable[[str], None]) ->
 
 
 def _sets_of_model_values(measured: PartTables, model: Mixture) -> Iterator[frozenset[int]]:
-    """Yield the measured sets of attributes that divide each of them at least as finely as the model."""
+    """Yield the measured sets whose every attribute has at least as many values as in the model."""
     for table in measured.tables:
         parts = [measured.parts[number] for number in table.parts]
         if all(part.size >= model.sizes[part.axis] for part in parts):
@@ -137,11 +137,15 @@ def _drawn(
         with at_place(store.parent, "created"):
             store.parent.mkdir(0o700, exist_ok=True)
         replace_file(store, pack_arrays(arrays, {"of": digest, "misfit": tau}))
+    # Not `drawn`: rounded as stored, so that first and later answers agree.
     return list(_unpacked(model, arrays)), tau
 
 
 def _digest(place: Path, chosen_last: tuple[Clique, ...]) -> str:
-    """Return the SHA-256 of everything that draws of the model depend on."""
+    """Return the SHA-256 of the files and constants that draws of the model depend on.
+
+    The settings of the fit, with their seed, are not among them: they have made `model.parquet`, and others make another one.
+    """
     model = read_file(place / "model.parquet") or b""
     measurements = read_file(place / "measurements.parquet") or b""
     settings = f"{DRAWS} {PASSES} {chosen_last}".encode()

@@ -59,8 +59,8 @@ class Releases:
         clock and the keyed digest of the source (`SourceDigest`).
 
         Raises:
-            BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
-                policy of this period.
+            BudgetError: no account, or a frozen one; another unit or neighbors; the source has another account; over the
+                cap, or over the policy of this period.
             InputError: the id was reserved with another dataset, configuration, source or plan; a plan that does not fit its
                 own statement; a release to correct that is not published in this account, or is corrected already.
         """
@@ -191,7 +191,7 @@ class Evaluations:
         """Record that somebody compared a release of this account with the sensitive table.
 
         Raises:
-            BudgetError: no such release in this account; or one about the same people awaits approval, and the person who
+            BudgetError: no such release in this account; or a release of this account awaits approval, and the person who
                 decides must have seen nothing that it was made from.
         """
         with self.session.writing() as journal:
@@ -256,6 +256,8 @@ def _check_draws_ended(record: ReleaseRecord) -> None:
 def check_correction(dataset: str, supersedes: str | None, find: Find) -> None:
     """Refuse a correction of a release that `find` does not return as published and not corrected; None corrects nothing.
 
+    It also passes where the release is marked as superseded by one that `find` does not return.
+
     Raises:
         InputError: no such published release in the account, or one that is corrected already.
     """
@@ -287,6 +289,7 @@ def publication(
         release=record.release,
         body={"outputs": dict(outputs)},
     )
+    # A first publication has superseded the other release already: a later one, of different files, supersedes nothing again.
     if record.outputs or record.supersedes is None:
         return [row]
     check_correction(record.dataset, record.supersedes, find)

@@ -42,9 +42,9 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     for i, marginal in enumerate(marginals.drawn):
         is_one_way = i < len(marginals.one_way)  # `drawn` begins with `one_way`
         texts = single if is_one_way else merged
-        blocks = marginal.coarser if is_one_way else marginal.unmerged(merged_codes).coarser
+        coarser_before_merging = marginal.coarser if is_one_way else marginal.unmerged(merged_codes).coarser
         cells = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
-        numbers = _cell_numbers(marginal, i + 1, ~possible.contain(marginal.attributes, cells, blocks))
+        numbers = _cell_numbers(marginal, i + 1, ~possible.contain(marginal.attributes, cells, coarser_before_merging))
         pairs = []
         for a, codes in zip(marginal.attributes, cells, strict=True):
             axis_texts = texts[a]
@@ -76,8 +76,9 @@ def _cell_numbers(marginal: Observation, number: int, impossible: Flags) -> dict
 def marginal_facts(marginals: Marginals, configuration: Configuration) -> MarginalsStatement:
     """Return the facts of privacy.json: attributes, cells and noise of every marginal, and values measured together.
 
-    `draw` is `rounds` where marginals were chosen in rounds: `deviation` is what all of their shares leave. `not_measured` are
-    marginals that the configuration names and that had too many cells once private values were known.
+    `draw` is `rounds` where marginals were chosen in rounds: `deviation` is the noise after combining all
+    rounds' shares. `not_measured` are marginals that the configuration names and that had too many cells
+    once private values were known.
     """
     names = marginals.domain.names
     joined = _joined_numbers(marginals, configuration)
@@ -138,6 +139,7 @@ def measured_together(marginals: Marginals, configuration: Configuration) -> lis
     groups = []
     single = _single_texts(marginals, configuration)
     for labels, codes in zip(single, drawn_compression_of(marginals, configuration).codes, strict=True):
+        # Drops the label of a missing value, the last, where the attribute has no code for it.
         texts = np.array(labels, object)[: len(codes)]
         number = int(codes.max()) + 1
         groups.append([texts[codes == merged].tolist() for merged in range(number)])

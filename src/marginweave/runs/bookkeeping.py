@@ -51,7 +51,7 @@ class Bookkeeper:
         reporter().begin(self.stages)
 
     def step(self, name: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a stage that leaves no checkpoint."""
+        """Run a stage and report it; enter nothing in the manifest."""
         reporter().started(name)
         begun = time.monotonic()
         result = self.wrap(function)(*args, **kwargs)
@@ -78,7 +78,9 @@ class Bookkeeper:
         return result
 
     def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
-        """Enter the files in the ledger, move them to their place, mark the run, and purge private files.
+        """Enter the files in the ledger, bring the run to that state, and purge private files.
+
+        `sync_with_ledger` moves the files to their place and marks the run.
 
         The files are published. Where that has to be approved they are submitted, and the run ends at `awaiting approval`.
 

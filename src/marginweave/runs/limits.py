@@ -10,7 +10,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import most_forbidden
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import MAX_MODEL, MixtureSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import MAX_MODEL_BYTES, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.counts.marginals import all_cliques, cells
 from marginweave.domain.masks import Clique
@@ -57,6 +57,7 @@ def check_size(configuration: Configuration) -> Plan:
         one_way = len(sizes) + len(configuration.indicators)
         shared = {OneWayMarginals: one_way, LargerMarginals: most.number}
     _check_models(configuration, sizes)
+    # These results are discarded: they are made only because they raise InputError for rules that cannot be kept.
     for part in exact_parts(configuration, public_labels):
         part.counts()
     if forbidden:
@@ -66,7 +67,7 @@ def check_size(configuration: Configuration) -> Plan:
 
 
 class _Most(NamedTuple):
-    """Upper bounds for the marginals of a plan: their number, their cells in total, and whether pairs are selected."""
+    """Upper bounds for the marginals of a plan: their number, their cells in total, and whether draws choose them."""
 
     number: int
     cells: int
@@ -121,7 +122,10 @@ def _check_pure_noise(plan: Plan, most: _Most, sizes: tuple[int, ...]) -> None:
 
 
 def _check_noise(configuration: Configuration, plan: Plan, shared: Mapping[type[WholeMarginals], int]) -> None:
-    """Refuse noise with a sigma that has no table. `shared` has for a kind of draw the most marginals that share it equally."""
+    """Refuse noise with a sigma that has no table.
+
+    `shared`: for each kind of draw, among how many marginals at most its budget is split.
+    """
     instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
     for draw in plan.draws:
         sigmas = list(draw.forecast(configuration).sigmas)
@@ -142,10 +146,11 @@ def _check_models(configuration: Configuration, sizes: tuple[int, ...]) -> None:
         value_bytes = 8 * settings.fits * settings.components * sum(sizes)
         pair_bytes = 4 * settings.components**2 * len(sizes)  # pairs of components, for each column
         needed = value_bytes + pair_bytes
-        if needed > MAX_MODEL:
+        if needed > MAX_MODEL_BYTES:
             raise InputError(
                 f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
-                f"{needed / 1e9:.3g} GB, more than {MAX_MODEL / 1e9:g} GB; use fewer of them, coarser bins or fewer values"
+                f"{needed / 1e9:.3g} GB, more than {MAX_MODEL_BYTES / 1e9:g} GB; use fewer of them, coarser bins or fewer "
+                "values"
             )
 
 

@@ -1,7 +1,8 @@
 """Computes the joint cost of draws with only Python's standard library: a part of verify.py, which every handover carries.
 
-The formulas and their proofs are in `src/marginweave/accounting/` (`accountants`, `selection_composition`);
-these are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` compares the two.
+The formulas and their proofs are in `src/marginweave/accounting/` (`accountants`, `selection_composition`) and in
+`src/marginweave/mechanisms/exponential.py`; these are the same sums, one number at a time.
+`tests/laws/test_verifier_accounting.py` compares the two.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
 ROUNDED = 1024  # a sigma, or a scale of Laplace noise, is rounded up to a multiple of one part of these
-# As in `src/marginweave/accounting`: steps of a selection's losses.
+# As in `src/marginweave/accounting/selection_composition.py`: steps of a selection's losses, and its largest epsilon.
 _STEPS = 64
 _FEWEST_STEPS = 8
 _ALL_STEPS = 1024
 _MARGIN = 1 + 1e-8
-_LARGEST = 200.0
+_MOST_EPSILON = 200.0
 
 
 class Fault(Exception):
@@ -131,6 +132,7 @@ def share_of_marginals(draw: Content, sigmas: list[float]) -> tuple[float, float
         moved = records * replaced / parameter
         scales = [_laplace_scale(sigma) for sigma in sigmas]
         least = math.fsum(moved / scale for scale in scales)
+        # One part undoes the rounding up; the other is room for the scale, which is computed from sigma in doubles.
         most = math.fsum(moved / (scale - 2 / ROUNDED) for scale in scales)
         return least, most
     # Gaussian noise costs (sensitivity / sigma)^2.
@@ -197,13 +199,14 @@ def exposure(threshold: int, sigma: float, values_each: int, records: int) -> fl
 def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
     """Return whether an exponential mechanism of `epsilon` costs no more than `mu2` and `rho`.
 
-    In rho it costs epsilon^2/8, in mu what a pair of two-point distributions does (proof: `selection_mu`).
+    In rho it costs epsilon^2/8, in mu what a pair of two-point distributions does (proof: `selection_mu` in
+    `src/marginweave/mechanisms/exponential.py`).
     """
     mu = math.sqrt(mu2)
-    most = 2 * (_log_phi(mu / 2) - _log_phi(-mu / 2))
+    most_epsilon = 2 * (_log_phi(mu / 2) - _log_phi(-mu / 2))
     if mu < 1:
-        most = 4 * math.atanh(math.erf(mu / math.sqrt(8)))  # without the cancellation of the logarithms
-    in_mu = epsilon <= most * (1 + SLACK)
+        most_epsilon = 4 * math.atanh(math.erf(mu / math.sqrt(8)))  # without the cancellation of the logarithms
+    in_mu = epsilon <= most_epsilon * (1 + SLACK)
     in_rho = epsilon * epsilon / 8 <= float(rho) * (1 + SLACK)
     return in_mu and in_rho
 
@@ -212,7 +215,7 @@ def mixed_total_delta(draws: list[Content], epsilon: float) -> float:
     """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter; 1 beside plain costs."""
     selections = sorted(draw["parameter"] for draw in draws if draw["mechanism"] == "exponential")
     mu2 = math.fsum(float(draw["mu2"]) for draw in draws if draw["mechanism"] != "exponential")
-    if _any_plain(draws) or mu2 <= 0 or max(selections, default=0) > _LARGEST:
+    if _any_plain(draws) or mu2 <= 0 or max(selections, default=0) > _MOST_EPSILON:
         return 1.0
     steps_each = _ALL_STEPS // max(1, len(selections))
     steps = min(_STEPS, max(_FEWEST_STEPS, steps_each))

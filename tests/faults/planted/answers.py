@@ -144,7 +144,7 @@ FAULTS = (
     Fault(
         name="a group that a rule forbids is counted like any other",
         file="src/marginweave/answers/rules.py",
-        text="return bool(mask.table(codes).any())",
+        text="return bool(rule.table(codes).any())",
         instead="return True",
         killed_by=(
             "tests/unit/answers/test_marginal_answers.py::test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is",

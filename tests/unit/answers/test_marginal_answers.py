@@ -12,7 +12,7 @@ import pytest
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.rules import RuledOut
+from marginweave.answers.rules import AnswerRules
 from marginweave.answers.tables import part_tables
 from marginweave.base.errors import InputError
 from marginweave.base.progress import LISTENER
@@ -73,7 +73,7 @@ def opened(
         codes=Codes(configuration=whole, domain=domain, sizes=sizes),
         measured_together=cliques,
         sampled=sampled,
-        rules=RuledOut(masks=structural_masks(whole, labels), sizes=sizes),
+        rules=AnswerRules(rules=structural_masks(whole, labels), sizes=sizes),
         undeclared={cells.name: str(cells.sentence(2000, 0.0, cells.name)) for cells in undeclared if cells.found},
     )
     return answers, dict(zip(places, rows, strict=True))
