@@ -168,7 +168,7 @@ def columns_error(configuration: Configuration, rows: int) -> float:
 
 
 def noise_error(sizes: Sequence[int], noise: float, rows: float) -> float:
-    """Return how far noise puts the mean column of `sizes` values; `noise` is that of a count with their whole share."""
+    """Return how far noise puts the mean column of `sizes` values; `noise` is that of a count with the whole share."""
     shared = _MEAN_ERROR / 2 * noise / rows * math.sqrt(sum(size ** (2 / 3) for size in sizes))
     return statistics.fmean(min(1.0, shared * size ** (2 / 3)) for size in sizes)
 
