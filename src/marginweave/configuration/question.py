@@ -168,7 +168,7 @@ def _keys(loc: tuple[int | str, ...], content: Mapping[str, Any], option: str) -
 
 
 def read_questions(path: Path, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the content of each question of the list `questions` in a YAML file, by a name for people: its number and a short form.
+    """Return the content of each question of the list `questions` in a YAML file, by its number and a short form of it.
 
     Keys that a question leaves out are from `defaults`.
 
