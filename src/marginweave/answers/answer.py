@@ -41,5 +41,5 @@ def group_columns(group: Mapping[str, str]) -> dict[str, str]:
 
     A column that is called as a field of an answer, such as `level`, is `level (column)` there.
     """
-    taken = {own.name for own in fields(Answer)}
+    taken = {answer_field.name for answer_field in fields(Answer)}
     return {f"{name} (column)" if name in taken else name: label for name, label in group.items()}

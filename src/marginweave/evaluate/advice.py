@@ -43,12 +43,12 @@ def known_apart(
 
     Sets are left out where noise explains the distance (`_NORM_DEVIATIONS`).
     """
-    known = [_names(table.attributes, configuration) for table in configuration.totals]
+    columns_of_tables = [_names(table.attributes, configuration) for table in configuration.totals]
     shares: dict[Names, float] = {}
     for bound in bounds:
         if not bound.noise or not bound.deviation:
             continue
-        if not any(names.issuperset(bound.attributes) for names in known):
+        if not any(names.issuperset(bound.attributes) for names in columns_of_tables):
             continue
         # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
         cells = bound.noise / expected_noise(bound.deviation, 1)

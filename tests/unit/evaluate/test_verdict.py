@@ -316,9 +316,11 @@ def test_no_noise_that_is_less_is_advised_where_most_pairs_were_not_measured() -
     assert "3.0 times the" in " ".join(verdict(far, {}, 1000.0).advice)
 
 
-def test_records_that_follow_other_known_counts_are_told_and_need_no_budget() -> None:
+@pytest.mark.parametrize("error", [{}, {"sd": 5}], ids=["exact", "with an error"])
+def test_records_that_follow_other_known_counts_are_told_and_need_no_budget(error: dict[str, int]) -> None:
     """By more than noise, which is as far as known ones where these are right; of other columns nothing is known."""
-    table = {"columns": ["sex"], "table": [["f", 500], ["m", 500]], "from": "other-source", "public": "census"}
+    counts_of_sex = [["f", 500], ["m", 500]]
+    table = {"columns": ["sex"], "table": counts_of_sex, "from": "other-source", "public": "census", **error}
     config = configuration(known=[table], missing=[])
     domain = Domain(names=NAMES, labels=tuple(a.labels for a in config.attributes))
     counts = Aggregates(domain=domain, record_count=1000, record_deviation=1.0, levels=(), noise=())
