@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.special import chdtrc
 
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError, StageError
@@ -102,9 +102,10 @@ def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
     """Return the attributes whose counts in earlier releases are other ones than those that were drawn, by more than noise.
 
     Let y be the n drawn counts of an attribute, of variance s^2 + 1/12 each, and p the pooled ones, of variance t^2. Where the
-    rows are the same, p is the mean by precision, so that y - p has the variance s^2 + 1/12 - t^2 and
-    |y - p|^2 / (s^2 + 1/12 - t^2) is about chi^2 of n degrees of freedom. An attribute is named in one of
-    1 / `_CONTRADICTED` releases at most (Bonferroni over the attributes). DP: post-processing.
+    rows are the same, p is the mean by precision, so that y - p has the variance v^2 = s^2 + 1/12 - t^2. Normal noise, Laplace
+    noise and their sums are beyond h v with a probability of at most exp(-sqrt(2) h) for such large h. So an attribute of m is
+    named where n m exp(-sqrt(2) max |y - p| / v) is below `_CONTRADICTED`: in one of a billion releases at most, whatever the
+    kind of the noise of the earlier release. DP: post-processing.
     """
     contradicted = []
     for place, drawn in enumerate(marginals.one_way):
@@ -114,8 +115,9 @@ def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
         variance = drawn.deviation**2 + count_noise(drawn.noise).rounding_variance - pooled.deviation**2
         if pooled.counts.shape != drawn.counts.shape or variance <= _SAME * drawn.deviation**2:
             continue
-        distance = float(((drawn.counts - pooled.counts) ** 2).sum()) / variance
-        if chdtrc(drawn.counts.size, distance) < _CONTRADICTED / len(marginals.one_way):
+        farthest = float(np.abs(drawn.counts - pooled.counts).max()) / math.sqrt(variance)
+        chance = len(marginals.one_way) * drawn.counts.size * math.exp(-math.sqrt(2) * farthest)
+        if chance < _CONTRADICTED:
             contradicted.append(place)
     return tuple(contradicted)
 
