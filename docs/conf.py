@@ -13,6 +13,7 @@ import marginweave
 
 sys.path.insert(0, str(Path(__file__).parent))
 from notebooks import page_of
+from terms import with_terms
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 if not Path(marginweave.__file__).is_relative_to(REPOSITORY / "build" / "tree"):
@@ -23,6 +24,7 @@ version = release = installed("marginweave")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme, html_title, html_copy_source, html_show_sourcelink = "furo", f"Marginweave {version}", False, False
 html_theme_options = {"top_of_page_buttons": []}
+html_search_scorer = str(Path(__file__).parent / "search.js")
 
 # Pages are those of the repository, README first: their links are the same there and here.
 root_doc = "README"
@@ -61,9 +63,11 @@ INSIDE = {"docs/tutorials/README": "*", "docs/decisions/README": "*", "docs/sour
 
 
 def _contents(app: Sphinx, name: str, source: list[str]) -> None:
-    """Make Markdown of a notebook, and put the table of contents under pages that have others: they are read without it."""
+    """Make Markdown of a notebook and terms of the glossary, and put contents under pages that are read without them."""
     if app.env.doc2path(name).suffix == ".ipynb":
         source[0] = page_of(app.env.doc2path(name))
+    if name == "docs/glossary":
+        source[0] = with_terms(source[0])
     if name == root_doc:
         for caption, pages in PARTS.items():
             source[0] += _tree(["/" + page for page in pages], f":caption: {caption}\n")

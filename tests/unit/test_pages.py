@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -52,6 +53,27 @@ def test_every_page_is_reached_from_the_readme() -> None:
             place = (page.parent / link).resolve()
             waiting += [place] if place not in reached and place not in waiting else []
     assert set(PAGES) <= reached
+
+
+def test_every_row_of_the_glossary_is_terms_of_the_site() -> None:
+    """No table is left, and each word in bold of a first cell is a line that begins an entry."""
+    page = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
+    site = run_path(str(REPOSITORY / "docs" / "terms.py"))["with_terms"](page)
+    cells = re.findall(r"^\| \*\*(.+?)\*\* \|", page, re.MULTILINE)
+    assert len(cells) == len(re.findall(r"^\|", page, re.MULTILINE)) - 2 * page.count("| word |") > 40
+    assert not re.search(r"^\|", site, re.MULTILINE)
+    begun = re.findall(r"^([^\s#`].*)\n(?=(?:[^\s#`].*\n)*  \S)", site, re.MULTILINE)
+    assert [word for cell in cells for word in cell.split(", ")] == begun
+
+
+def test_the_search_puts_pages_later_that_are_there() -> None:
+    """Each name in the pattern of docs/search.js is a page or a folder of pages."""
+    script = (REPOSITORY / "docs" / "search.js").read_text(encoding="utf-8")
+    roots, below = re.findall(r"\^\((.*)\|docs\\/\((.*)\)\\b\)", script)[0]
+    names = [*roots.split("|"), *(f"docs/{name}" for name in below.split("|"))]
+    assert [
+        name for name in names if not list(REPOSITORY.glob(f"{name}.md")) and not (REPOSITORY / name).is_dir()
+    ] == []
 
 
 def test_the_readme_is_short() -> None:
