@@ -46,9 +46,13 @@ T = TypeVar("T")
 def adult_configuration() -> Configuration:
     """adult_cat.csv with the public domain that stands beside it."""
     if not (DATA / "adult").is_dir():
-        raise SystemExit("the adult table is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables")
+        raise SystemExit(
+            "the adult table is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables"
+        )
     domain = json.loads((DATA / "adult" / "adult_domain.json").read_text(encoding="utf-8"))
-    columns = {n: {"type": "category", "values": [v for v in values if v]} for n, values in domain.items()}
+    columns = {
+        n: {"type": "category", "values": [v for v in values if v]} for n, values in domain.items()
+    }
     privacy = {"epsilon": 4.0, "delta": 1.9e-6, "unit": "row"}
     return parse_configuration(
         {
@@ -147,13 +151,20 @@ def measured(name: str, work: Callable[[], T], unit: float | None) -> tuple[T, f
 def main() -> None:
     """Print the table."""
     configuration = adult_configuration()
-    raw = TableSource(str(DATA / "adult" / "adult_cat.csv"), configuration.source).table(configuration.names)
+    raw = TableSource(str(DATA / "adult" / "adult_cat.csv"), configuration.source).table(
+        configuration.names
+    )
     table = encode_table(clean_table(raw, configuration), configuration)
-    aggregate(EncodedTable(codes=tuple(c[:1000] for c in table.codes), labels=table.labels), configuration)  # compiles
+    # compiles
+    aggregate(
+        EncodedTable(codes=tuple(c[:1000] for c in table.codes), labels=table.labels), configuration
+    )
     _, unit = measured("yardstick: 364 triples", lambda: yardstick(table), None)
     aggregates, _ = measured("aggregate", lambda: aggregate(table, configuration), unit)
     normalized, _ = measured("normalize", lambda: normalize(aggregates), unit)
-    records, _ = measured("synthesize", lambda: synthesize_records(normalized, configuration.synthesize), unit)
+    records, _ = measured(
+        "synthesize", lambda: synthesize_records(normalized, configuration.synthesize), unit
+    )
     numbers = ", ".join(str(len(level)) for level in normalized.levels)
     print(f"{numbers} combinations of length 1, 2, 3; {len(records)} records")  # noqa: T201
 

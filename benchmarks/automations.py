@@ -46,7 +46,10 @@ def flow_run_events(*names: str) -> set[str]:
 
 def automations() -> Iterator[Automation]:
     """Set what gives no sign of life to Crashed, and schedule what has crashed."""
-    of_releases: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+    of_releases: dict[str, str | list[str]] = {
+        "prefect.resource.role": "flow",
+        "prefect.resource.name": FLOW,
+    }
     yield Automation(
         name="vanished",
         trigger=EventTrigger(
@@ -59,7 +62,11 @@ def automations() -> Iterator[Automation]:
             threshold=1,
             within=SILENCE,
         ),
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message="no heartbeat", force=False)],
+        actions=[
+            ChangeFlowRunState(
+                state=StateType.CRASHED, name="Crashed", message="no heartbeat", force=False
+            )
+        ],
     )
     yield Automation(
         name="crashed",
@@ -70,7 +77,11 @@ def automations() -> Iterator[Automation]:
             posture=Posture.Reactive,
             threshold=1,
         ),
-        actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="again", force=False)],
+        actions=[
+            ChangeFlowRunState(
+                state=StateType.SCHEDULED, name="AwaitingRetry", message="again", force=False
+            )
+        ],
     )
 
 
@@ -186,8 +197,11 @@ def beat_through_an_outage(server: Server) -> None:
 def look_after(supervised: bool) -> None:
     """Let the supervisor look after the flow runs from now on, or automations."""
     if supervised:
-        watching = contextvars.copy_context().run  # with the address of the server, which belongs to a context
-        threading.Thread(target=watching, args=(supervise, threading.Event(), print), daemon=True).start()
+        # with the address of the server, which belongs to a context
+        watching = contextvars.copy_context().run
+        threading.Thread(
+            target=watching, args=(supervise, threading.Event(), print), daemon=True
+        ).start()
     else:
         for automation in automations():
             automation.create()

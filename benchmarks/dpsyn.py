@@ -82,11 +82,20 @@ PROTOTYPES: dict[float, dict[str, tuple[float, float]]] = {
     },
 }
 # 1 / (n ln n), but where the numbers of others are for another one
-DELTAS = {"adult_cat": 1.89e-6, "ma2019_cat": 1.46e-5, "drug_deaths_cat": 1.46e-5, "adult": 1e-9, "large": 1e-9}
+DELTAS = {
+    "adult_cat": 1.89e-6,
+    "ma2019_cat": 1.46e-5,
+    "drug_deaths_cat": 1.46e-5,
+    "adult": 1e-9,
+    "large": 1e-9,
+}
 ASKED_TVD = {"adult_cat": 0.060, "ma2019_cat": 0.120, "drug_deaths_cat": 0.040}
 ASKED_L1 = {1.0: (0.105, 0.250), 10.0: (0.050, 0.160)}
 METHODS = {
-    "**marginweave, default**": {"aggregate": {"method": "marginals"}, "synthesize": {"method": "gum"}},
+    "**marginweave, default**": {
+        "aggregate": {"method": "marginals"},
+        "synthesize": {"method": "gum"},
+    },
     "marginweave, paper preset": {
         "aggregate": {"method": "marginals", "preset": "paper"},
         "synthesize": {"method": "gum", "preset": "paper"},
@@ -94,7 +103,9 @@ METHODS = {
 }
 
 
-def release(cli: CommandLine, name: str, table: Table, epsilon: float, method: str, seed: int) -> list[list[str]]:
+def release(
+    cli: CommandLine, name: str, table: Table, epsilon: float, method: str, seed: int
+) -> list[list[str]]:
     """Rows of synthetic.csv of one run of the program, in the columns' order."""
     run = f"{name}-{epsilon:g}-{list(METHODS).index(method)}-{seed}"
     own = cli.home / f"{name}.csv"
@@ -109,7 +120,9 @@ def release(cli: CommandLine, name: str, table: Table, epsilon: float, method: s
     path = cli.home / f"{run}.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     _done(cli("run", path, "--run", run, timeout=900))
-    with (cli.home / "runs" / run / "release" / "synthetic.csv").open(encoding="utf-8", newline="") as file:
+    with (cli.home / "runs" / run / "release" / "synthetic.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         reader = csv.DictReader(file)
         return [[row[column] for column in table.header] for row in reader]
 
@@ -119,7 +132,9 @@ def _done(finished: subprocess.CompletedProcess[str]) -> None:
         raise SystemExit(finished.stderr)
 
 
-def errors(cli: CommandLine, name: str, epsilon: float, method: str, most: int) -> NDArray[np.float64]:
+def errors(
+    cli: CommandLine, name: str, epsilon: float, method: str, most: int
+) -> NDArray[np.float64]:
     """Mean L1 of 1-, 2- and 3-way marginals, mean of the seeds."""
     table = Table.load(name)
     real = table.codes(table.rows)
@@ -177,15 +192,21 @@ def speed(cli: CommandLine) -> Iterator[str]:
 def _rounds() -> str:
     """30 rounds with every count followed and nothing to start from but single attributes, compiled code warm."""
     table = Table.load("drug_deaths_cat")
-    codes = [c.astype(code_type(s)) for c, s in zip(table.codes(table.rows).T, table.sizes, strict=True)]
+    codes = [
+        c.astype(code_type(s)) for c, s in zip(table.codes(table.rows).T, table.sizes, strict=True)
+    ]
     pairs = all_cliques(table.sizes, 2)
     row = Stability(records=1, neighbors="add-remove")
     deviations = split_noise(RoundedGaussian(row), 1 / math.sqrt(0.05), pairs, table.sizes, "cells")
     exact = [count_marginal(codes, table.sizes, pair) for pair in pairs]
-    consistent = make_consistent(list(measure_marginals(GAUSSIAN, exact, pairs, deviations, fresh_bits())))
+    consistent = make_consistent(
+        list(measure_marginals(GAUSSIAN, exact, pairs, deviations, fresh_bits()))
+    )
     synthesize_gum(consistent, table.sizes, 10, GumSynthesis(rounds=1))
     start = _clock()
-    synthesize_gum(consistent, table.sizes, len(codes[0]), GumSynthesis(start="one-way", tolerance=0.0))
+    synthesize_gum(
+        consistent, table.sizes, len(codes[0]), GumSynthesis(start="one-way", tolerance=0.0)
+    )
     return _since(start)
 
 

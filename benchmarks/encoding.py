@@ -32,23 +32,34 @@ MONTHS = np.datetime_as_string(np.arange("2015-01-01", "2024-01-01", dtype="date
 def _words(size: int, prefix: str) -> pa.Array:
     """Texts of a domain of `size`."""
     codes = pa.array(RNG.integers(0, size, ROWS).astype(np.int32))
-    return pa.DictionaryArray.from_arrays(codes, pa.array([f"{prefix}{i}" for i in range(size)])).dictionary_decode()
+    return pa.DictionaryArray.from_arrays(
+        codes, pa.array([f"{prefix}{i}" for i in range(size)])
+    ).dictionary_decode()
 
 
 def _cells(size: int) -> pa.Array:
     """Sets of up to 4 of `size` values, as texts."""
-    cells = [";".join(f"s{v}" for v in RNG.integers(0, size, RNG.integers(0, 5))) for _ in range(5000)]
+    cells = [
+        ";".join(f"s{v}" for v in RNG.integers(0, size, RNG.integers(0, 5))) for _ in range(5000)
+    ]
     return pa.array(cells).take(pa.array(RNG.integers(0, len(cells), ROWS)))
 
 
 def mixed_columns() -> dict[str, tuple[dict[str, Any], pa.Array]]:
     """Twenty columns: what is declared of each, and its values."""
     category = {
-        f"c{n}": ({"type": "category", "values": [f"v{i}" for i in range(n)]}, _words(n, "v")) for n in (2, 9, 60, 800)
+        f"c{n}": ({"type": "category", "values": [f"v{i}" for i in range(n)]}, _words(n, "v"))
+        for n in (2, 9, 60, 800)
     }
-    private = {f"p{n}": ({"type": "category", "domain": "private"}, _words(n, "w")) for n in (30, 3000)}
+    private = {
+        f"p{n}": ({"type": "category", "domain": "private"}, _words(n, "w")) for n in (30, 3000)
+    }
     codes = {
-        f"k{n}": ({"type": "category", "values": list(range(n))}, pa.array(RNG.integers(0, n, ROWS))) for n in (5, 100)
+        f"k{n}": (
+            {"type": "category", "values": list(range(n))},
+            pa.array(RNG.integers(0, n, ROWS)),
+        )
+        for n in (5, 100)
     }
     number = {"type": "number", "bounds": [0, 100], "bins": 20}
     numbers = {
@@ -63,14 +74,29 @@ def mixed_columns() -> dict[str, tuple[dict[str, Any], pa.Array]]:
     seconds = RNG.integers(1_420_070_400, 1_700_000_000, ROWS)
     dates = {
         "day": (date, pa.array(MONTHS.tolist()).take(pa.array(days))),
-        "native": ({**date, "bins": "weekday"}, pa.array((days + 16436).astype(np.int32)).cast(pa.date32())),
-        "moment": ({**date, "type": "datetime", "bins": "week"}, pa.array(seconds).cast(pa.timestamp("s"))),
+        "native": (
+            {**date, "bins": "weekday"},
+            pa.array((days + 16436).astype(np.int32)).cast(pa.date32()),
+        ),
+        "moment": (
+            {**date, "type": "datetime", "bins": "week"},
+            pa.array(seconds).cast(pa.timestamp("s")),
+        ),
     }
     others = {
         "flag": ({"type": "boolean"}, pa.array(RNG.random(ROWS) < 0.3)),
-        "answer": ({"type": "boolean"}, pa.array(["yes", "no", ""]).take(pa.array(RNG.integers(0, 3, ROWS)))),
-        "set": ({"type": "set", "values": [f"s{i}" for i in range(12)], "max_values": 3}, _cells(12)),
-        "third": ({"type": "category", "values": ["a", "b", "c"]}, pa.array(["a", "b", "c"]).take(pa.array(days % 3))),
+        "answer": (
+            {"type": "boolean"},
+            pa.array(["yes", "no", ""]).take(pa.array(RNG.integers(0, 3, ROWS))),
+        ),
+        "set": (
+            {"type": "set", "values": [f"s{i}" for i in range(12)], "max_values": 3},
+            _cells(12),
+        ),
+        "third": (
+            {"type": "category", "values": ["a", "b", "c"]},
+            pa.array(["a", "b", "c"]).take(pa.array(days % 3)),
+        ),
     }
     return {**category, **private, **codes, **numbers, **dates, **others}
 
@@ -96,7 +122,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "mixed.parquet"
         pq.write_table(pa.table({name: values for name, (_, values) in columns.items()}), path)
-        _, unit = measured("pandas: read, category", lambda: pd.read_parquet(path).astype("category"), None)
+        _, unit = measured(
+            "pandas: read, category", lambda: pd.read_parquet(path).astype("category"), None
+        )
         table, seconds = measured("read, clean, encode", lambda: encode(path, configuration), unit)
     verdict = "within" if seconds <= LIMIT * unit else "MORE than"
     print(f"{table.records} rows x {len(columns)} columns: {verdict} {LIMIT:g} x pandas")  # noqa: T201 - a benchmark prints

@@ -15,7 +15,12 @@ import numpy as np
 import pandas as pd
 
 from marginweave.domain.labels import Domain
-from marginweave.evaluate.agreement import bucket_sums, combination_sums, known_distance, total_variation
+from marginweave.evaluate.agreement import (
+    bucket_sums,
+    combination_sums,
+    known_distance,
+    total_variation,
+)
 from marginweave.evaluate.association import association
 from marginweave.evaluate.cells import Cells, Comparison, Records
 from marginweave.evaluate.metrics import evaluate_internal
@@ -29,7 +34,10 @@ LIMIT, MEMORY = 30.0, 1000.0
 def skewed_table(seed: int) -> list[np.ndarray]:
     """Codes of geometric frequencies, a few missing."""
     rng = np.random.default_rng(seed)
-    return [np.minimum(rng.geometric(3 / (size + 3), ROWS) - 1, size).astype(np.uint16) for size in SIZES]
+    return [
+        np.minimum(rng.geometric(3 / (size + 3), ROWS) - 1, size).astype(np.uint16)
+        for size in SIZES
+    ]
 
 
 def pandas_seconds(tables: Sequence[list[np.ndarray]]) -> float:
@@ -51,7 +59,12 @@ def peak() -> int:
 
 def compare(cells: Cells) -> tuple[object, ...]:
     """All that the evaluation makes of a triple."""
-    return combination_sums(cells), bucket_sums(cells), known_distance(cells, ROWS, ROWS), total_variation(cells)
+    return (
+        combination_sums(cells),
+        bucket_sums(cells),
+        known_distance(cells, ROWS, ROWS),
+        total_variation(cells),
+    )
 
 
 def main() -> None:
@@ -66,7 +79,9 @@ def main() -> None:
     before = peak()
     start = time.perf_counter()
     comparison = Comparison(
-        reference=Records([tables[0]], domain), synthetic=Records([tables[1]], domain), sizes=domain.sizes
+        reference=Records([tables[0]], domain),
+        synthetic=Records([tables[1]], domain),
+        sizes=domain.sizes,
     )
     places = range(len(SIZES))
     triples = list(itertools.combinations(places, 3))
@@ -74,7 +89,14 @@ def main() -> None:
     counted = time.perf_counter()
     comparison.measure(triples, compare)
     compared = time.perf_counter()
-    association(comparison, domain.names, places, list(itertools.combinations(places, 2)), sigmas={}, dependent={})
+    association(
+        comparison,
+        domain.names,
+        places,
+        list(itertools.combinations(places, 2)),
+        sigmas={},
+        dependent={},
+    )
     associated = time.perf_counter()
     grown = (peak() - before) / 1024
     evaluate_internal(*tables, domain)

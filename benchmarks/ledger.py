@@ -50,7 +50,13 @@ def fill(ledger: Ledger, releases: int) -> None:
 
 def _fill(ledger: Ledger, numbers: range, source: SourceDigest) -> None:
     request = ReleaseRequest(
-        dataset=ACCOUNT.dataset, run="r", plan=PLAN, plan_digest="p", unit="row", actor="a", source=source
+        dataset=ACCOUNT.dataset,
+        run="r",
+        plan=PLAN,
+        plan_digest="p",
+        unit="row",
+        actor="a",
+        source=source,
     )
     with ledger.session.writing() as journal:
         rows: list[Event] = []
@@ -60,7 +66,11 @@ def _fill(ledger: Ledger, numbers: range, source: SourceDigest) -> None:
             for name in NAMES:
                 drawn = replace(first, draw=name, kind=EventKind.DRAWN, lease="l", body={})
                 rows += [drawn, replace(drawn, kind=EventKind.COMMITTED, digest="00" * 32)]
-            rows.append(replace(first, kind=EventKind.PUBLISHED, body={"outputs": {"privacy.json": "00" * 32}}))
+            rows.append(
+                replace(
+                    first, kind=EventKind.PUBLISHED, body={"outputs": {"privacy.json": "00" * 32}}
+                )
+            )
         journal.append(*rows)
 
 
@@ -76,7 +86,11 @@ def one_release(ledger: Ledger, name: str) -> tuple[float, float, float]:
 def bare_database(folder: Path) -> sqlite3.Connection:
     """A database of the same kind with one table."""
     connection = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
-    for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE IF NOT EXISTS t (body TEXT)"):
+    for statement in (
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA synchronous=FULL",
+        "CREATE TABLE IF NOT EXISTS t (body TEXT)",
+    ):
         connection.execute(statement)
     return connection
 
@@ -106,14 +120,29 @@ def measure(folder: Path, releases: int) -> list[float]:
     times, bare = [], []
     with closing(bare_database(folder)) as connection:
         for number in range(REPEATS):  # in turn, so that both meet the same disk
-            bare.append(milliseconds(lambda: connection.execute("INSERT INTO t VALUES (?)", ("x" * 400,))))
+            bare.append(
+                milliseconds(lambda: connection.execute("INSERT INTO t VALUES (?)", ("x" * 400,)))
+            )
             times.append(one_release(ledger, f"new-{number}"))
     reserve, begin, commit = (statistics.median(column) for column in zip(*times, strict=True))
     totals = [sum(each) for each in times]
     shown = statistics.median(milliseconds(lambda: show(location)) for _ in range(REPEATS))
-    begun = statistics.median(milliseconds(lambda n=n: fresh(location, f"fresh-{n}")) for n in range(REPEATS))
+    begun = statistics.median(
+        milliseconds(lambda n=n: fresh(location, f"fresh-{n}")) for n in range(REPEATS)
+    )
     full = milliseconds(lambda: Ledger.open(location, environment={}).verify())
-    ours = (reserve, begin, commit, statistics.median(totals), max(totals), opening, first, shown, begun, full)
+    ours = (
+        reserve,
+        begin,
+        commit,
+        statistics.median(totals),
+        max(totals),
+        opening,
+        first,
+        shown,
+        begun,
+        full,
+    )
     values = [statistics.median(bare), *ours]
     print(f"{releases:>8}{rows:>8}" + "".join(f"{value:>12.2f}" for value in values))  # noqa: T201 - a benchmark prints
     return values

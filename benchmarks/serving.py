@@ -42,7 +42,10 @@ def processes(home: Path) -> dict[str, list[psutil.Process]]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = " ".join(process.cmdline())
-            if process.environ().get("PREFECT_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get("PREFECT_HOME") == str(home)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found["service" if "benchmarks.serving" in words else "flow run"].append(process)
     return found
 

@@ -64,14 +64,22 @@ class Spent:
     wall: float
 
 
-def best(command: list[str], environment: dict[str, str], times: int, before: Path | None = None) -> Spent:
+def best(
+    command: list[str], environment: dict[str, str], times: int, before: Path | None = None
+) -> Spent:
     """The least of a few times, in the home; `before` each, this folder is removed."""
     found = []
     for _ in range(times):
         if before is not None:
             shutil.rmtree(before, ignore_errors=True)
         start, used = time.perf_counter(), _children()
-        subprocess.run(command, env=environment, cwd=environment["MARGINWEAVE_HOME"], check=True, capture_output=True)
+        subprocess.run(
+            command,
+            env=environment,
+            cwd=environment["MARGINWEAVE_HOME"],
+            check=True,
+            capture_output=True,
+        )
         found.append(Spent(_children() - used, time.perf_counter() - start))
     return Spent(min(one.cpu for one in found), min(one.wall for one in found))
 
@@ -102,7 +110,9 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
     with documented_server(home / "server", free_port()) as url:
         environment["PREFECT_API_URL"] = url
         ours("run", AFFAIRS, times=1)  # compiled kernels, the ledger
-        found = {"run, server runs already": (ours("run", AFFAIRS, before=home / "runs"), floor(BARE))}
+        found = {
+            "run, server runs already": (ours("run", AFFAIRS, before=home / "runs"), floor(BARE))
+        }
         for words in ("example", "ledger open visits --for visits.yaml", "run visits.yaml"):
             ours(*words.split(), times=1)
         del environment["PREFECT_API_URL"]
@@ -112,14 +122,20 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
     libraries = floor(LIBRARIES_OF_SCRIPTS)
     found |= {name: (floor(program), libraries) for name, program in SCRIPTS.items()}
     if servers:
-        found["run, its own server"] = ours("run", AFFAIRS, times=3, before=home / "runs"), floor(BARE, times=3)
+        found["run, its own server"] = (
+            ours("run", AFFAIRS, times=3, before=home / "runs"),
+            floor(BARE, times=3),
+        )
     return found
 
 
 def figure_of_all() -> Figure:
     """All of it, for docs/benchmarks.md."""
     with TemporaryDirectory() as home:
-        spent = {name: [asdict(one) for one in pair] for name, pair in measured(Path(home), servers=True).items()}
+        spent = {
+            name: [asdict(one) for one in pair]
+            for name, pair in measured(Path(home), servers=True).items()
+        }
     return figure(NAME, 0, 0, 0, spent=spent)
 
 
@@ -132,9 +148,7 @@ def main() -> None:
     with TemporaryDirectory() as home:
         for name, (ours, floor) in measured(Path(home), servers=not check).items():
             ratio, wall = ours.cpu / floor.cpu, ours.wall - floor.wall
-            text = (
-                f"{name:24} {ours.cpu:6.2f} s CPU ({ratio:4.2f} x the floor) {ours.wall:6.2f} s wall ({wall:+5.2f} s)"
-            )
+            text = f"{name:24} {ours.cpu:6.2f} s CPU ({ratio:4.2f} x the floor) {ours.wall:6.2f} s wall ({wall:+5.2f} s)"
             print(text)  # noqa: T201 - a benchmark prints
             if ratio > SLOWER * RATIOS.get(name, float("inf")):
                 slower.append(f"{name}: {ratio:.2f}, was {RATIOS[name]}")

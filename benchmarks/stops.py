@@ -26,7 +26,9 @@ TRIES = 3
 def seconds_to_end(cli: CommandLine, config: Path) -> float:
     """From the signal, at the first line of progress, to the end of the process."""
     command = cli.command("run", config)
-    process = subprocess.Popen(command, cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, text=True
+    )
     if process.stdout is None:
         raise RuntimeError
     next(line for line in map(json.loads, process.stdout) if line["event"] == "progress")

@@ -26,7 +26,10 @@ CHANCE: Mapping[str, Trap] = {
 TESTS = {
     "decimal commas": (
         "`init` recognises them and the release is right; without that `check` and a person's `run` stop",
-        ("test_files.py::test_a_draft_of_any_form_is_released_right", "test_check.py::test_a_lost_table_is_found"),
+        (
+            "test_files.py::test_a_draft_of_any_form_is_released_right",
+            "test_check.py::test_a_lost_table_is_found",
+        ),
     ),
     "a wrong code list": (
         "`check` and a person's `run` stop; an unattended run is doubted by its noisy counts",
@@ -100,7 +103,9 @@ For stewards: on which tables can a release look fine and be wrong, and what do 
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.traps", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.traps", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--releases", type=int, default=30, help="of each trap; 30")
     number: int = parser.parse_args().releases
     found = {}

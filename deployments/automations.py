@@ -29,9 +29,14 @@ from marginweave.flows.prefect.run_names import FLOW
 
 BLOCK = "marginweave"
 NO_WORKER = "prefect.work-pool.not-ready"
-LATE, CRASHED, CANCELLED = (f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled"))
+LATE, CRASHED, CANCELLED = (
+    f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled")
+)
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
-OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+OF_RELEASES: dict[str, str | list[str]] = {
+    "prefect.resource.role": "flow",
+    "prefect.resource.name": FLOW,
+}
 
 # Prefect's own events are told by name only: their payload holds the message of a state.
 OWN = '{"event": "{{ event.event }}", "run": "{{ event.resource.name }}", "details": {{ event.payload | tojson }}}'
@@ -63,7 +68,10 @@ def state_events(*events: str) -> EventTrigger:
 def pool_events() -> EventTrigger:
     """Fires when a work pool has lost its last worker: it has ended, hangs, or does not reach the server."""
     return EventTrigger(
-        expect={NO_WORKER}, match={"prefect.resource.id": "prefect.work-pool.*"}, posture=Posture.Reactive, threshold=1
+        expect={NO_WORKER},
+        match={"prefect.resource.id": "prefect.work-pool.*"},
+        posture=Posture.Reactive,
+        threshold=1,
     )
 
 
@@ -77,7 +85,13 @@ def saved(block: Block) -> UUID:
 
 def by_webhook(url: str) -> Iterator[Automation]:
     """POSTs one line of JSON for every event."""
-    block = saved(Webhook(url=SecretStr(url), method="POST", headers=SecretDict({"Content-Type": "application/json"})))
+    block = saved(
+        Webhook(
+            url=SecretStr(url),
+            method="POST",
+            headers=SecretDict({"Content-Type": "application/json"}),
+        )
+    )
     yield Automation(
         name="marginweave: webhook, releases",
         trigger=own_events(*ReleaseEvent),

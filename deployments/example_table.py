@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-PLACE = Path(__file__).resolve().parents[1] / "src" / "marginweave" / "front" / "example" / "visits.csv"
+PLACE = (
+    Path(__file__).resolve().parents[1] / "src" / "marginweave" / "front" / "example" / "visits.csv"
+)
 ROWS = 5000
 
 
@@ -19,7 +21,9 @@ def visits() -> pd.DataFrame:
     heart = 0.02 + 0.5 * np.clip((age - 40) / 60, 0, 1)
     chance = rng.random(ROWS)
     diagnosis = np.select(
-        [chance < lungs, chance < lungs + heart, chance < lungs + heart + 0.25], ["lungs", "heart", "bones"], "other"
+        [chance < lungs, chance < lungs + heart, chance < lungs + heart + 0.25],
+        ["lungs", "heart", "bones"],
+        "other",
     )
     cost = rng.lognormal(5 + 0.5 * (diagnosis == "heart") + age / 150, 0.6)
     return pd.DataFrame(

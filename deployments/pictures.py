@@ -16,15 +16,28 @@ MARGINWEAVE = Path(sys.executable).parent / "marginweave"
 # Pages, with what is selected in them, and where the picture begins
 SHOWN = {("report", ""): 0, ("explore", "#a=3.1&compare=all&unit=share"): 520}
 COLORS = 48  # a picture of text needs no more, and is a third as large
-BROWSER = "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000"
+BROWSER = (
+    "chromium",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--virtual-time-budget=4000",
+)
 
 
 def main() -> None:
     """Release the example in a folder that is removed, and take a picture of each page."""
     with tempfile.TemporaryDirectory() as folder:
         home = {"MARGINWEAVE_HOME": folder, "MARGINWEAVE_LEDGER": f"{folder}/ledger/ledger.sqlite"}
-        for command in ("example", "ledger open visits --for visits.yaml", "run visits.yaml --run visits"):
-            subprocess.run([MARGINWEAVE, *command.split()], cwd=folder, env=os.environ | home, check=True)  # noqa: S603 - ours
+        for command in (
+            "example",
+            "ledger open visits --for visits.yaml",
+            "run visits.yaml --run visits",
+        ):
+            subprocess.run(  # noqa: S603 - ours
+                [MARGINWEAVE, *command.split()], cwd=folder, env=os.environ | home, check=True
+            )
         PICTURES.mkdir(exist_ok=True)
         for (page, fragment), top in SHOWN.items():
             picture = PICTURES / f"{page}.png"

@@ -19,9 +19,13 @@ SEMANTIC = re.compile(r"\d+\.\d+\.\d+")
 
 def output_of(*command: str | Path, where: Path = REPOSITORY) -> str:
     """What a command prints; it ends this program where it fails."""
-    done = subprocess.run([str(part) for part in command], cwd=where, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        [str(part) for part in command], cwd=where, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        sys.exit(
+            f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+        )
     return done.stdout.strip()
 
 
@@ -34,8 +38,12 @@ def faults(version: str, changelog: str, status: str, tags: set[str]) -> list[st
         found.append("there are changes that are not committed")
     if f"v{version}" in tags:
         found.append(f"tag v{version} is there already; give pyproject.toml the next version")
-    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
-        found.append(f"CHANGELOG.md has no section '## [{version}] - YYYY-MM-DD': rename '## [Unreleased]'")
+    if not re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE
+    ):
+        found.append(
+            f"CHANGELOG.md has no section '## [{version}] - YYYY-MM-DD': rename '## [Unreleased]'"
+        )
     return found
 
 
@@ -43,11 +51,17 @@ def main() -> None:
     """Build, install in an empty environment with the pinned versions, ask for the version, and tag."""
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    found = faults(version, changelog, output_of("git", "status", "--porcelain"), set(output_of("git", "tag").split()))
+    found = faults(
+        version,
+        changelog,
+        output_of("git", "status", "--porcelain"),
+        set(output_of("git", "tag").split()),
+    )
     if found:
         sys.exit("no release: " + "; ".join(found))
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    shutil.rmtree(REPOSITORY / "build", ignore_errors=True)  # a wheel would hold files that an earlier build left there
+    # a wheel would hold files that an earlier build left there
+    shutil.rmtree(REPOSITORY / "build", ignore_errors=True)
     output_of(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".")
     wheel = next((REPOSITORY / "dist").glob(f"marginweave-{version}-*.whl"))
     with tempfile.TemporaryDirectory() as place:

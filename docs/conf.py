@@ -22,7 +22,12 @@ if not Path(marginweave.__file__).is_relative_to(REPOSITORY / "build" / "tree"):
 project, author = "Marginweave", "the Marginweave authors"
 version = release = installed("marginweave")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-html_theme, html_title, html_copy_source, html_show_sourcelink = "furo", f"Marginweave {version}", False, False
+html_theme, html_title, html_copy_source, html_show_sourcelink = (
+    "furo",
+    f"Marginweave {version}",
+    False,
+    False,
+)
 html_theme_options = {"top_of_page_buttons": []}
 html_search_scorer = str(Path(__file__).parent / "search.js")
 
@@ -38,7 +43,14 @@ default_role = "literal"  # docstrings have names in single backticks
 
 PARTS = {
     "Start": ["docs/tutorials/README", "docs/guide", "docs/python", "docs/glossary"],
-    "Look up": ["docs/commands", "docs/configuration", "docs/pages", "docs/verdict", "docs/inference", "docs/api"],
+    "Look up": [
+        "docs/commands",
+        "docs/configuration",
+        "docs/pages",
+        "docs/verdict",
+        "docs/inference",
+        "docs/api",
+    ],
     "The guarantee": [
         "docs/guarantee",
         "docs/accounting",
@@ -56,7 +68,13 @@ PARTS = {
         "docs/benchmarks",
     ],
     "Operate": ["docs/production", "docs/operations", "docs/scale", "docs/soak"],
-    "Change it": ["CONTRIBUTING", "docs/architecture", "docs/style", "docs/decisions/README", "docs/sources/README"],
+    "Change it": [
+        "CONTRIBUTING",
+        "docs/architecture",
+        "docs/style",
+        "docs/decisions/README",
+        "docs/sources/README",
+    ],
     "Check it": ["docs/leaks", "docs/faults", "docs/nist", "SECURITY", "CHANGELOG"],
 }
 INSIDE = {"docs/tutorials/README": "*", "docs/decisions/README": "*", "docs/sources/README": "*"}

@@ -33,4 +33,9 @@ def _reference(home: Path, run: str, source: str | None) -> RunReference:
         _, place = original_request(home, run)
     else:
         place = find_from(Path.cwd(), source)
-    return RunReference(folder=folder, source=place, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex)
+    return RunReference(
+        folder=folder,
+        source=place,
+        ledger_file=ledger_file_of(folder, home),
+        lease=uuid.uuid4().hex,
+    )

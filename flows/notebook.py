@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from marginweave.runs.request import Request
 
 _OF_FRAME = "-frame"  # at the end of the name of a frame's run
-_INTERRUPTED = "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
+_INTERRUPTED = (
+    "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
+)
 
 
 class Synthesizer(Shown):
@@ -89,7 +91,9 @@ class Synthesizer(Shown):
         """
         unknown = params.keys() - self.get_params()
         if unknown:
-            raise InputError(f"{min(unknown)} is no parameter of a Synthesizer; there are config, home and verbose")
+            raise InputError(
+                f"{min(unknown)} is no parameter of a Synthesizer; there are config, home and verbose"
+            )
         changed = type(self)(**{**self.get_params(), **params})
         vars(self).update(vars(changed))
         return self
@@ -162,7 +166,9 @@ class Synthesizer(Shown):
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
             replace_file(config, _configuration_file(configuration), PRIVATE_MODE)
-            source = data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
+            source = (
+                data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
+            )
             try:
                 with attended(frame=frame):
                     self._release = Release(self._run(config, str(source), folder.run))
@@ -176,7 +182,11 @@ class Synthesizer(Shown):
         return self
 
     def sample(
-        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **unknown: object
+        self,
+        n: int | None = None,
+        seed: int | None = None,
+        where: Mapping[str, Any] | None = None,
+        **unknown: object,
     ) -> pd.DataFrame:
         """Return synthetic records of the release (`Release.sample`): in the dtypes of the frame, free of charge.
 
@@ -213,7 +223,11 @@ class Synthesizer(Shown):
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
 
-        relative_to = Path(self.config).resolve().parent if isinstance(self.config, str | Path) else Path.cwd()
+        relative_to = (
+            Path(self.config).resolve().parent
+            if isinstance(self.config, str | Path)
+            else Path.cwd()
+        )
         request = read_request(config, run=run, source=source, home=self._home, below=relative_to)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):

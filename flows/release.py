@@ -75,7 +75,13 @@ def _flow_run_name() -> str:
     return configuration.stem
 
 
-@flow(name=run_names.FLOW, flow_run_name=_flow_run_name, retries=0, persist_result=False, log_prints=False)
+@flow(
+    name=run_names.FLOW,
+    flow_run_name=_flow_run_name,
+    retries=0,
+    persist_result=False,
+    log_prints=False,
+)
 def release(
     configuration: Annotated[str, Field(min_length=1, examples=["configurations/visits.yaml"])],
     run: Annotated[str | None, Field(examples=["visits-2026-11-20"])] = None,
@@ -110,10 +116,11 @@ def release(
     with closed_to_others(), announced(flow_run.name or path.stem):
         home_folder = _home_folder(home)
         run_name = run_names.run_name(path, run)
-        request = read_request(path, run=run_name, source=source, home=home_folder, supersedes=supersedes)
-        counting = (
-            counted(request) if run_names.deployed_run() else nullcontext()
-        )  # a command counts its attempt itself
+        request = read_request(
+            path, run=run_name, source=source, home=home_folder, supersedes=supersedes
+        )
+        # a command counts its attempt itself
+        counting = counted(request) if run_names.deployed_run() else nullcontext()
         service_reporting = _report_below_serve(request) if SERVICE in os.environ else nullcontext()
         with counting, service_reporting, record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
@@ -131,7 +138,8 @@ def release(
             waits = place != request.folder.release
             if SERVICE in os.environ:  # a command prints more at its end
                 reporter().published(str(place), is_waiting=waits)
-        with suppress(BudgetError):  # the release succeeded, also where the ledger cannot be reached any more
+        # the release succeeded, also where the ledger cannot be reached any more
+        with suppress(BudgetError):
             total = private.ledger.accounts.total(request.configuration.dataset)
             warn_of_exhaustion(request.folder.run, total, warn_at)
     prefect_records.announce(flow_run.name or path.stem, awaiting=waits)
@@ -164,5 +172,7 @@ def prepare_worker_process() -> None:
 def _home_folder(home: str | None) -> Path:
     """Return the home. A deployment has to name it: the working directory of a worker may be temporary, and be deleted."""
     if home is None and run_names.deployed_run() and not os.environ.get("MARGINWEAVE_HOME"):
-        raise InputError("home is not set: a deployed release needs MARGINWEAVE_HOME, or the parameter home")
+        raise InputError(
+            "home is not set: a deployed release needs MARGINWEAVE_HOME, or the parameter home"
+        )
     return home_directory(home)

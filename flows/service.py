@@ -30,18 +30,23 @@ _INTERRUPTED = "The process of this run ended with the service before; the servi
 
 def check_times(cron: str, zone: str) -> None:
     """Refuse a cron expression, or a time zone, that cannot be read; raises InputError."""
-    with warnings.catch_warnings():  # Prefect warns of its home, which exists only after the service has started
+    # Prefect warns of its home, which exists only after the service has started
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from prefect.client.schemas.schedules import CronSchedule
 
     try:
         CronSchedule(cron=cron)
     except ValueError:
-        raise InputError(f"--cron ({cron}) must be a cron expression, such as '30 1 * * *'") from None
+        raise InputError(
+            f"--cron ({cron}) must be a cron expression, such as '30 1 * * *'"
+        ) from None
     try:
         CronSchedule(cron=cron, timezone=zone)
     except ValueError:
-        raise InputError(f"--timezone ({zone}) must be the name of a time zone, such as Europe/Oslo") from None
+        raise InputError(
+            f"--timezone ({zone}) must be the name of a time zone, such as Europe/Oslo"
+        ) from None
 
 
 def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
@@ -54,13 +59,20 @@ def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
     for path in configurations:
         dataset = load_configuration(path).dataset
         if dataset in datasets:
-            raise InputError(f"{path} and {datasets[dataset]} are both for dataset {dataset}; serve one of them")
+            raise InputError(
+                f"{path} and {datasets[dataset]} are both for dataset {dataset}; serve one of them"
+            )
         datasets[dataset] = path.resolve()
     return datasets
 
 
 def serve_releases(
-    datasets: dict[str, Path], cron: str, zone: str, home: Path, port: int | None, say: Callable[[str], None]
+    datasets: dict[str, Path],
+    cron: str,
+    zone: str,
+    home: Path,
+    port: int | None,
+    say: Callable[[str], None],
 ) -> None:
     """Release each dataset at the scheduled times, until stopped; runs that the last service left unfinished come first.
 
@@ -89,7 +101,9 @@ def serve_releases(
 
         schedule = Cron(cron, timezone=zone)
         write_metrics(home, ledger_location(os.environ))
-        deployments = [_deployment(dataset, path, schedule, home) for dataset, path in datasets.items()]
+        deployments = [
+            _deployment(dataset, path, schedule, home) for dataset, path in datasets.items()
+        ]
         _resume_interrupted(list(datasets))
         _run_until_stopped(deployments, say)
 
@@ -119,7 +133,9 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
 
     run_in_context = contextvars.copy_context().run  # Prefect's settings belong to a context
     arguments = (supervise, threading.Event(), say, is_polling_or_starting)
-    supervisor = threading.Thread(target=run_in_context, args=arguments, daemon=True, name="supervisor")
+    supervisor = threading.Thread(
+        target=run_in_context, args=arguments, daemon=True, name="supervisor"
+    )
     supervisor.start()
     for deployment in deployments:
         runner.add_deployment(deployment)
@@ -153,7 +169,9 @@ def _resume_interrupted(datasets: list[str]) -> None:
         interrupted = client.read_flow_runs(
             flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW]}}),
             deployment_filter=DeploymentFilter.model_validate({"name": {"any_": datasets}}),
-            flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}),
+            flow_run_filter=FlowRunFilter.model_validate(
+                {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}
+            ),
         )
         for run in interrupted:
             client.set_flow_run_state(run.id, AwaitingRetry(message=_INTERRUPTED), force=True)

@@ -82,7 +82,9 @@ def run_stages(request: Request, private: RunReference, wrap: Wrap) -> None:
     """Run the stages of a run that is in progress, in order, each wrapped by `wrap`."""
     reporter().attempt(private.lease)
     # Before any charge: an engine that does not work stops the run here.
-    quiet("engine")(prepare_engine)(private.configuration, private.certificates, private.folder.private)
+    quiet("engine")(prepare_engine)(
+        private.configuration, private.certificates, private.folder.private
+    )
     with stops_are_looks(request):
         _run_in_order(private, wrap)
 
@@ -133,7 +135,9 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
     return_unused_draws(private)
     staged = staged_release(private.folder, private.lease)
-    outputs = book.step("publish", publish, public, staged, private.plan, parts, release_facts(private))
+    outputs = book.step(
+        "publish", publish, public, staged, private.plan, parts, release_facts(private)
+    )
     book.finish(private, outputs)
 
 

@@ -40,11 +40,18 @@ class Contract:
     stage: str
     schema: pa.DataFrameSchema
     error: type[MarginweaveError] = StageError
-    _accepted: set[pyarrow.Schema] = field(default_factory=set, init=False, repr=False, compare=False)
+    _accepted: set[pyarrow.Schema] = field(
+        default_factory=set, init=False, repr=False, compare=False
+    )
     """Names and types that were checked and are right: blocks of one table have the same."""
 
     @classmethod
-    def of(cls, stage: str, columns: Mapping[str, pa.Column], error: type[MarginweaveError] = StageError) -> Contract:
+    def of(
+        cls,
+        stage: str,
+        columns: Mapping[str, pa.Column],
+        error: type[MarginweaveError] = StageError,
+    ) -> Contract:
         """Return the contract of a table that has exactly these columns in this order."""
         return cls(stage, _exactly(columns), error)
 
@@ -79,7 +86,9 @@ class Contract:
         import pandera.pandas as pa
 
         columns = self.schema.columns.items()
-        return pa.DataFrameSchema({name: column for name, column in columns if column.checks or not column.nullable})
+        return pa.DataFrameSchema(
+            {name: column for name, column in columns if column.checks or not column.nullable}
+        )
 
 
 def column_contract(kind: pyarrow.DataType, rules: Iterable[Rule], *, nullable: bool) -> pa.Column:

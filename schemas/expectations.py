@@ -42,8 +42,14 @@ class Suite:
         except Exception as error:
             fault = type(error).__name__
         else:
-            return [_named(result.expectation_config) for result in outcome.results if not result.success]
-        raise InputError(f"expectation suite ({self._path}) cannot be run by Great Expectations ({fault})")
+            return [
+                _named(result.expectation_config)
+                for result in outcome.results
+                if not result.success
+            ]
+        raise InputError(
+            f"expectation suite ({self._path}) cannot be run by Great Expectations ({fault})"
+        )
 
     def _frame(self, table: pa.Table) -> pd.DataFrame:
         """Return a frame of the cells of the source as they are, or of records as pandas reads them from a file.
@@ -69,7 +75,9 @@ class Suite:
         # No folder for Data Docs, which would hold results and load scripts from elsewhere.
         stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
         bars = ProgressBarsConfig(globally=False)
-        settings = DataContextConfig(store_backend_defaults=stores, progress_bars=bars, analytics_enabled=False)
+        settings = DataContextConfig(
+            store_backend_defaults=stores, progress_bars=bars, analytics_enabled=False
+        )
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         context = gx.get_context(mode="ephemeral", project_config=settings)
         asset = context.data_sources.add_pandas("frame").add_dataframe_asset("table")

@@ -17,6 +17,12 @@ def records_contract(configuration: Configuration) -> Contract:
     columns = {}
     for name in configuration.output_names:
         column = configuration.columns[name]
-        kind = pyarrow.string() if isinstance(column, ConstantColumn) else values_of(column, ()).declared_type
-        columns[name] = column_contract(kind, column.released_rules, nullable=has_gaps(configuration, name))
+        kind = (
+            pyarrow.string()
+            if isinstance(column, ConstantColumn)
+            else values_of(column, ()).declared_type
+        )
+        columns[name] = column_contract(
+            kind, column.released_rules, nullable=has_gaps(configuration, name)
+        )
     return Contract.of("decode", columns)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @stage("decode")
 def decode(
-    reference: DerivedReference, synthesized: StageResult, normalized: StageResult, suite: Path | None
+    reference: DerivedReference,
+    synthesized: StageResult,
+    normalized: StageResult,
+    suite: Path | None,
 ) -> StageResult:
     """Write the synthetic table, checked by its contract and the suite for synthetic output. DP: post-processing.
 
@@ -50,7 +53,9 @@ def decode(
 
         def decode_block(number: int) -> bytes:
             codes = unpack_codes(blocks[number])
-            table = decode_table(codes, domain, configuration, seed, number, counts_by_label, types=types)
+            table = decode_table(
+                codes, domain, configuration, seed, number, counts_by_label, types=types
+            )
             # The contract is of the declared types, which `typed_table` replaces by those of the source.
             contract.check(table)
             return pack_table(typed_table(table, domain, configuration, types))
@@ -64,7 +69,9 @@ def decode(
             broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables))
             if broken:
                 rules = "; ".join(broken)
-                raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")
+                raise StageError(
+                    f"decode: the synthetic table does not meet the suite of expectations: {rules}"
+                )
 
     files = [] if suite is None else [suite]
     return reference.checkpoint_blocks("decode", [synthesized, normalized], compute, files)

@@ -30,10 +30,14 @@ def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
         tables = encode_blocks(clean, configuration, key)
         return coding.pack_blocks(_check_tables(tables, configuration))
 
-    return reference.checkpoint_blocks("encode", [preprocessed.digest, configuration.digest], compute)
+    return reference.checkpoint_blocks(
+        "encode", [preprocessed.digest, configuration.digest], compute
+    )
 
 
-def _check_tables(tables: Iterator[EncodedTable], configuration: Configuration) -> Iterator[EncodedTable]:
+def _check_tables(
+    tables: Iterator[EncodedTable], configuration: Configuration
+) -> Iterator[EncodedTable]:
     """Yield the tables, each after a check of its codes."""
     attributes = (*configuration.attributes, *configuration.indicators)
     for table in tables:

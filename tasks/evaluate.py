@@ -24,7 +24,13 @@ from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Marginals
-from marginweave.released.evaluation import BrokenRule, DistanceBounds, ErrorParts, Evaluation, MarginalBound
+from marginweave.released.evaluation import (
+    BrokenRule,
+    DistanceBounds,
+    ErrorParts,
+    Evaluation,
+    MarginalBound,
+)
 from marginweave.runs.capabilities import DerivedReference, StageResult
 from marginweave.texts.sentences import report_sentence
 
@@ -58,8 +64,12 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
         model_error = _model_error(reference, parts.get("fit"), records, counts, compression)
         bounds = _bounds(drawn, records, configuration)
-        dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
-        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
+        dependent = (
+            None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
+        )
+        agreement = evaluate_release(
+            records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent
+        )
         verdict = release_verdict(
             _verdict_bounds(bounds, pooled, records, configuration),
             counts,
@@ -103,7 +113,9 @@ def _model_error(
     return error_parts(records, counts, model, spread)
 
 
-def _draw_facts(collected: Aggregates | Marginals, pooled: Marginals | None, configuration: Configuration) -> DrawFacts:
+def _draw_facts(
+    collected: Aggregates | Marginals, pooled: Marginals | None, configuration: Configuration
+) -> DrawFacts:
     """Return the facts about the draws of a release, with earlier ones pooled, that its verdict needs."""
     lone = _sigma_of_single_pair(pooled, configuration)
     if not isinstance(collected, Marginals):
@@ -120,7 +132,11 @@ def _draw_facts(collected: Aggregates | Marginals, pooled: Marginals | None, con
 def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration) -> float | None:
     """Return the sigma that a single selected pair would have, if pairs are selected and none was; else None."""
     settings = configuration.marginals
-    if settings is None or settings.cliques != "selected" or not settings.selects(len(configuration.attributes)):
+    if (
+        settings is None
+        or settings.cliques != "selected"
+        or not settings.selects(len(configuration.attributes))
+    ):
         return None
     if pooled is None or len(pooled.drawn) != len(pooled.one_way):
         return None
@@ -131,13 +147,19 @@ def _verdict_bounds(
     bounds: DistanceBounds, pooled: Marginals | None, records: Records, configuration: Configuration
 ) -> Sequence[MarginalBound]:
     """Return distances by all counts, earlier releases included; the published bounds are of this release alone."""
-    return marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
+    return (
+        marginal_bounds(pooled, records, configuration)
+        if pooled and pooled.pooled
+        else bounds.marginals
+    )
 
 
 def _unreleased(drawn: Marginals) -> dict[str, tuple[float, float]]:
     """Return by attribute the noisy count of its unreleased values, after the counts of its labels, and the noise's sigma."""
     unreleased = {}
-    for name, labels, marginal in zip(drawn.domain.names, drawn.domain.labels, drawn.one_way, strict=False):
+    for name, labels, marginal in zip(
+        drawn.domain.names, drawn.domain.labels, drawn.one_way, strict=False
+    ):
         if len(marginal.counts) > len(labels):
             unreleased[name] = (float(marginal.counts[len(labels)]), marginal.deviation)
     return unreleased
@@ -163,10 +185,16 @@ def _rules_and_numbers(
     return add_rules(rules), all_tallies
 
 
-def _bounds(drawn: Aggregates | Marginals, records: Records, configuration: Configuration) -> DistanceBounds:
+def _bounds(
+    drawn: Aggregates | Marginals, records: Records, configuration: Configuration
+) -> DistanceBounds:
     """Return bounds of the L1 distance, in records, by the attributes of each marginal; None where there is no bound."""
     if isinstance(drawn, Marginals):
         bounds = marginal_bounds(drawn, records, configuration)
-        return DistanceBounds(level=LEVEL, about=str(report_sentence("distance.measured")), marginals=bounds)
+        return DistanceBounds(
+            level=LEVEL, about=str(report_sentence("distance.measured")), marginals=bounds
+        )
     bounds = combination_bounds(drawn, records, configuration)
-    return DistanceBounds(level=LEVEL, about=str(report_sentence("distance.released")), marginals=bounds)
+    return DistanceBounds(
+        level=LEVEL, about=str(report_sentence("distance.released")), marginals=bounds
+    )

@@ -47,8 +47,12 @@ def compare_internally(reference: RunReference) -> None:
         computed = (configuration.structure or Structure()).computed_among(present)
         names_to_read = tuple(dict.fromkeys((*configuration.source_names, *computed)))
         raw = RawBlocks(source, configuration, names_to_read)
-        rows = joined_tables(encoded_rows(raw, configuration, reference.folder.internal, real_tallies))
-        broken = [(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw]
+        rows = joined_tables(
+            encoded_rows(raw, configuration, reference.folder.internal, real_tallies)
+        )
+        broken = [
+            (broken_rules(plain_table(table), configuration), table.num_rows) for table in raw
+        ]
     _check_source(reference, source)
     place = reference.folder.release / "synthetic.parquet"
     records, broken_by_records = published_records(place, configuration, synthetic_tallies)
@@ -78,4 +82,6 @@ def _published_configuration(reference: RunReference) -> Configuration:
 def _check_source(reference: RunReference, source: TableSource) -> None:
     """Refuse a source unless `source` holds the bytes that the release was made from."""
     if not reference.is_source(source.chunks()):
-        raise InputError(f"the source is not the one that run {reference.manifest.run} was made from")
+        raise InputError(
+            f"the source is not the one that run {reference.manifest.run} was made from"
+        )

@@ -7,7 +7,12 @@ from marginweave.domain.membership import check_levels
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.estimate.normalize import normalize
 from marginweave.observations.combinations import Aggregates
-from marginweave.observations.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
+from marginweave.observations.payloads import (
+    pack_aggregates,
+    pack_marginals,
+    unpack_aggregates,
+    unpack_marginals,
+)
 from marginweave.observations.tables import Marginals
 from marginweave.runs.capabilities import DerivedReference, StageResult
 
@@ -17,7 +22,11 @@ from .stage import stage
 def load_counts(reference: DerivedReference, result: StageResult) -> Aggregates | Marginals:
     """Return the counts in the checkpoint of `collect` or `normalize`: counts of combinations, or marginals."""
     payload = reference.load(result)
-    return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)
+    return (
+        unpack_aggregates(payload)
+        if reference.configuration.marginals is None
+        else unpack_marginals(payload)
+    )
 
 
 def released_counts(counts: Aggregates | Marginals, configuration: Configuration) -> Aggregates:

@@ -26,4 +26,6 @@ def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
             contract.check(block.table)
             yield block
 
-    return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks()))
+    return reference.checkpoint_blocks(
+        "preprocess", [validated.digest], lambda: pack_clean(blocks())
+    )

@@ -53,7 +53,9 @@ def publish(
     configuration = reference.configuration
     normalized = load_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
-    aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
+    aggregates, intervals, counts, marginals = counts_and_marginals(
+        reference, normalized, parts["collect"]
+    )
     bounds = reference.released_bounds
     statement_without_types = privacy_statement(
         configuration, plan, aggregates, release, bounds, evaluation.summary, marginals=marginals
@@ -84,7 +86,9 @@ def publish(
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
-def _describe(place: Path, configuration: Configuration, statement: PrivacyStatement, digests: dict[str, str]) -> str:
+def _describe(
+    place: Path, configuration: Configuration, statement: PrivacyStatement, digests: dict[str, str]
+) -> str:
     """Write the Croissant description of the files, and return its SHA-256."""
     schema = pq.read_schema(place / "synthetic.parquet")
     description = croissant(configuration, statement, schema, digests)
@@ -103,9 +107,15 @@ def _as_published(
     measured = None
     resolved = reference.estimated(aggregates.domain)
     if isinstance(normalized, Marginals):
-        measured, _ = released_tables(normalized, reference.configuration, resolved, reference.read_kept)
+        measured, _ = released_tables(
+            normalized, reference.configuration, resolved, reference.read_kept
+        )
     return PublishedRelease(
-        configuration=resolved, aggregates=aggregates, intervals=intervals, statement=statement, measured=measured
+        configuration=resolved,
+        aggregates=aggregates,
+        intervals=intervals,
+        statement=statement,
+        measured=measured,
     )
 
 
@@ -133,7 +143,9 @@ def counts_and_marginals(
     statement = MarginalsStatement()
     aggregates = released_counts(normalized, configuration)
     if not isinstance(normalized, Marginals):
-        intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
+        intervals = release_intervals(
+            aggregates, unpack_aggregates(reference.load(collected)), configuration
+        )
         note = configuration.count_note(aggregates.bounds)
         table = counts_table(aggregates, intervals, configuration.longest, of=note)
     else:
@@ -148,7 +160,9 @@ def counts_and_marginals(
             coarse=bool(normalized.coarse),
             of=configuration.count_note({}),
         )
-        files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
+        files = {
+            "measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))
+        }
         aggregates, _ = listed_counts(aggregates, 1)
         statement = marginal_facts(normalized, configuration)
         intervals = ()

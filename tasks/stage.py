@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from marginweave.base.errors import InputError, MachineError, MarginweaveError, OperatorError, StageError, place_of
+from marginweave.base.errors import (
+    InputError,
+    MachineError,
+    MarginweaveError,
+    OperatorError,
+    StageError,
+    place_of,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -32,7 +32,9 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
 
 
 @stage("synthesize")
-def synthesize(reference: DerivedReference, normalized: StageResult, fitted: StageResult | None) -> StageResult:
+def synthesize(
+    reference: DerivedReference, normalized: StageResult, fitted: StageResult | None
+) -> StageResult:
     """Make synthetic records as codes, in blocks of records, few of them in memory at once. DP: post-processing.
 
     `fitted` is the model that they are sampled from, for a method that fits one.

@@ -54,11 +54,15 @@ def validate(reference: RunReference) -> StageResult:
         contract.refuse(rules)
         if expectations:
             broken = "; ".join(expectations)
-            raise InputError(f"validate: the source does not meet the suite of expectations: {broken}")
+            raise InputError(
+                f"validate: the source does not meet the suite of expectations: {broken}"
+            )
         if reference.stops:
             usability.check(reference.manifest.written)
 
-    return reference.checkpoint_blocks("validate", [reference.manifest.source_digest], compute, files)
+    return reference.checkpoint_blocks(
+        "validate", [reference.manifest.source_digest], compute, files
+    )
 
 
 _CHANGED = "validate: the source was changed since the run began"

@@ -17,7 +17,9 @@ from hypothesis import settings
 from tests.support.places import in_memory
 
 # A law that fails says what it compared, in the modules of `tests/support` that have laws, too.
-pytest.register_assert_rewrite(*(f"tests.support.{name}_tests" for name in ("ledger", "engine", "source")))
+pytest.register_assert_rewrite(
+    *(f"tests.support.{name}_tests" for name in ("ledger", "engine", "source"))
+)
 
 # Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time.
 if memory := in_memory():
@@ -70,7 +72,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             test._hypothesis_internal_use_settings = more
 
 
-gc.disable()  # what is imported and collected stays: to look for garbage there takes a twentieth of the time
+# what is imported and collected stays: to look for garbage there takes a twentieth of the time
+gc.disable()
 
 
 def pytest_collection_finish() -> None:
@@ -86,9 +89,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=20, help="random kills in tests/system/test_kills.py")
     parser.addoption(
-        "--write-outcomes", action="store_true", help="write the table of tests/system/test_outcomes.py anew"
+        "--kills", type=int, default=20, help="random kills in tests/system/test_kills.py"
+    )
+    parser.addoption(
+        "--write-outcomes",
+        action="store_true",
+        help="write the table of tests/system/test_outcomes.py anew",
     )
     parser.addoption("--kills-file", help="keeps how many of them are done, and is gone on with")
 
@@ -123,4 +130,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("seconds by area")
     for area, seconds in _longest_first(seconds_of_area):
         slowest = slowest_file[area]
-        terminalreporter.write_line(f"{seconds:7.0f}  {area}, {slowest.name} {seconds_of_file[slowest]:.0f}")
+        terminalreporter.write_line(
+            f"{seconds:7.0f}  {area}, {slowest.name} {seconds_of_file[slowest]:.0f}"
+        )

@@ -34,19 +34,25 @@ FIGURES = Path(__file__).with_name("figures.jsonl")
 SECTIONS = (beyond_page.section, decomposition.section, forecast.section)
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 SEEDS = 3
-HANGS = 20  # times its CPU seconds: a busy machine is no reason to stop, a program that waits for ever is
+# times its CPU seconds: a busy machine is no reason to stop, a program that waits for ever is
+HANGS = 20
 
 
 def main() -> None:
     """Measure, print and write."""
     options = _options()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # of this process and all that it starts
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # a run that is stopped leaves nothing behind
-    limits = Limits(megabytes=options.megabytes, cpu=options.seconds, seconds=HANGS * options.seconds)
+    # of this process and all that it starts
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    # a run that is stopped leaves nothing behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    limits = Limits(
+        megabytes=options.megabytes, cpu=options.seconds, seconds=HANGS * options.seconds
+    )
     options.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, Runner(Path(folder), options.cache, limits) as runner:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Runner(Path(folder), options.cache, limits) as runner,
+    ):
         cells = possible(options, runner)
         for number, cell in missing(cells, options.figures, options.again):
             runner.warm(cell.method)
@@ -72,7 +78,9 @@ def possible(options: argparse.Namespace, runner: Runner) -> Sequence[Cell]:
     return tuple(dict.fromkeys(cells))
 
 
-def missing(cells: Sequence[Cell], figures: Path, again: Sequence[str]) -> Iterator[tuple[int, Cell]]:
+def missing(
+    cells: Sequence[Cell], figures: Path, again: Sequence[str]
+) -> Iterator[tuple[int, Cell]]:
     """Number and cell of what has no figure yet, or is measured again, by what the file holds when the turn comes."""
     for number, cell in enumerate(cells, 1):
         kept = current(read(figures), settings)
@@ -84,7 +92,10 @@ def _left_out(options: argparse.Namespace, runner: Runner) -> Iterator[tuple[str
     for method in options.methods:
         if method in PEERS:
             if runner.peer(method) is None:
-                yield method, f"pip cannot install {PEERS[method].package} in an environment of its own"
+                yield (
+                    method,
+                    f"pip cannot install {PEERS[method].package} in an environment of its own",
+                )
         elif reason := refusal(method, options.tables[0], options.epsilons[0]):
             yield method, reason
 
@@ -114,24 +125,48 @@ def _print(line: str) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy", description=(__doc__ or "").splitlines()[0]
+    )
     some = "some, as a,b, of"
-    parser.add_argument("--tables", type=_of(TABLES), default=TABLES, help=f"{some} {', '.join(TABLES)}")
-    parser.add_argument("--methods", type=_of(METHODS), default=METHODS, help=f"{some} {', '.join(METHODS)}")
+    parser.add_argument(
+        "--tables", type=_of(TABLES), default=TABLES, help=f"{some} {', '.join(TABLES)}"
+    )
+    parser.add_argument(
+        "--methods", type=_of(METHODS), default=METHODS, help=f"{some} {', '.join(METHODS)}"
+    )
     parser.add_argument("--epsilons", type=_epsilons, default=EPSILONS, help="as 0.3,1")
     parser.add_argument(
-        "--seeds", type=_whole, default=SEEDS, help=f"how many repetitions; {SEEDS}; 0 for --write alone"
+        "--seeds",
+        type=_whole,
+        default=SEEDS,
+        help=f"how many repetitions; {SEEDS}; 0 for --write alone",
     )
     parser.add_argument(
-        "--again", type=_of(METHODS), default=(), help="methods to measure again, though they are there"
+        "--again",
+        type=_of(METHODS),
+        default=(),
+        help="methods to measure again, though they are there",
     )
-    parser.add_argument("--seconds", type=float, default=1800, help="a cell is stopped after so many CPU seconds; 1800")
-    parser.add_argument("--megabytes", type=float, default=8000, help="or where it holds so many; 8000")
     parser.add_argument(
-        "--figures", type=Path, default=FIGURES, help="the file of figures; figures.jsonl beside the code"
+        "--seconds",
+        type=float,
+        default=1800,
+        help="a cell is stopped after so many CPU seconds; 1800",
+    )
+    parser.add_argument(
+        "--megabytes", type=float, default=8000, help="or where it holds so many; 8000"
+    )
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        default=FIGURES,
+        help="the file of figures; figures.jsonl beside the code",
     )
     folder = user_cache_path("marginweave-benchmarks")
-    parser.add_argument("--cache", type=_folder, default=folder, help="where environments of peers are kept")
+    parser.add_argument(
+        "--cache", type=_folder, default=folder, help="where environments of peers are kept"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
     return parser.parse_args()
 
@@ -141,7 +176,9 @@ def _of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
         given = tuple(text.split(","))
         unknown = [name for name in given if name not in known]
         if unknown:
-            raise argparse.ArgumentTypeError(f"({', '.join(unknown)}) must be of {', '.join(known)}")
+            raise argparse.ArgumentTypeError(
+                f"({', '.join(unknown)}) must be of {', '.join(known)}"
+            )
         return given
 
     return names

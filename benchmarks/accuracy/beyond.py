@@ -29,17 +29,25 @@ def main() -> None:
     """Measure and print."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves nothing behind
+    # leaves nothing behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     limits = Limits(megabytes=8000, cpu=options.seconds, seconds=20 * options.seconds)
     folder = user_cache_path("marginweave-benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, InProcess(Path(place), folder, limits, measure_beyond) as runner:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        InProcess(Path(place), folder, limits, measure_beyond) as runner,
+    ):
         for cell in cells(options):
             if is_done(cell, current(read(FIGURES), settings)):
                 continue
             figure = runner.run(cell)
             append(FIGURES, figure)
-            shown = ", ".join(f"{label} {figure[key]:.3f}" for key, label in MEASURES.items() if key in figure.numbers)
+            shown = ", ".join(
+                f"{label} {figure[key]:.3f}"
+                for key, label in MEASURES.items()
+                if key in figure.numbers
+            )
             sys.stdout.write(
                 f"{cell.table} {cell.epsilon:g} {cell.method}: {figure.failed}{shown} ({figure['cpu']:.0f} s)\n"
             )
@@ -47,12 +55,21 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.beyond", description=(__doc__ or "")[:59])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.beyond", description=(__doc__ or "")[:59]
+    )
     parser.add_argument("--tables", nargs="*", choices=NAMES, default=NAMES)
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
-    parser.add_argument("--splits", type=int, default=SPLITS, help=f"how many repetitions; {SPLITS}")
-    parser.add_argument("--seconds", type=float, default=1800, help="CPU seconds after which a peer is stopped; 1800")
+    parser.add_argument(
+        "--splits", type=int, default=SPLITS, help=f"how many repetitions; {SPLITS}"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=1800,
+        help="CPU seconds after which a peer is stopped; 1800",
+    )
     return parser.parse_args()
 
 

@@ -39,7 +39,9 @@ def measure_beyond(name: str, rows: list[list[str]]) -> dict[str, float]:
     for length in (4, 5):
         found[f"tvd{length}"] = mean_l1(real, made, sizes, length, SAMPLE) / 2
     pairs = list(itertools.combinations(range(len(sizes)), 2))
-    found["v"] = float(np.mean([abs(cramers_v(real, p, sizes) - cramers_v(made, p, sizes)) for p in pairs]))
+    found["v"] = float(
+        np.mean([abs(cramers_v(real, p, sizes) - cramers_v(made, p, sizes)) for p in pairs])
+    )
     return found | subgroups(real, made, sizes)
 
 
@@ -59,7 +61,9 @@ def subgroups(real: Codes, made: Codes, sizes: tuple[int, ...]) -> dict[str, flo
     return means | {"counts": float(counts)}
 
 
-def _in_groups(real: Codes, made: Codes, pair: tuple[int, int], sizes: tuple[int, ...]) -> tuple[NDArray[Any], ...]:
+def _in_groups(
+    real: Codes, made: Codes, pair: tuple[int, int], sizes: tuple[int, ...]
+) -> tuple[NDArray[Any], ...]:
     """Of each group of at least `LEAST` rows: its rows, how many the records let expect, and the mean TVD of other columns."""
     groups = np.split(occurring(np.concatenate([real, made]), pair, sizes), [len(real)])
     number = 1 + max(int(part.max()) for part in groups)
@@ -69,7 +73,9 @@ def _in_groups(real: Codes, made: Codes, pair: tuple[int, int], sizes: tuple[int
     others = [column for column in range(len(sizes)) if column not in pair]
     for column in others:
         one, other = (
-            np.bincount(group * sizes[column] + rows[:, column], minlength=number * sizes[column]).reshape(number, -1)
+            np.bincount(
+                group * sizes[column] + rows[:, column], minlength=number * sizes[column]
+            ).reshape(number, -1)
             / np.maximum(1, size)[:, None]
             for group, rows, size in zip(groups, (real, made), (held, had), strict=True)
         )

@@ -94,7 +94,9 @@ def section() -> Iterator[str]:
     """The section."""
     every, kept = cells(ALL), current(read(FIGURES), settings)
     figures = [kept[cell] for cell in every if cell in kept]
-    yield SECTION.format(done=len(figures), all=len(every), seed=SEED, sets=SAMPLE, pairs=PAIRS, least=LEAST)
+    yield SECTION.format(
+        done=len(figures), all=len(every), seed=SEED, sets=SAMPLE, pairs=PAIRS, least=LEAST
+    )
     found = grouped(figures)
     for name, rows in dict.fromkeys((name, rows) for name, rows, _ in found):
         yield RESULTS.format(table=name, rows=rows, outside=len(table(name).rows) - rows)
@@ -116,5 +118,7 @@ def asked_lines(found: Found) -> Iterator[str]:
                 continue
             mean = statistics.fmean(areas)
             pending = "" if len(areas) >= SPLITS else " so far"
-            verdicts = (f"{'yes' if mean >= limit else '**no**'}{pending}" for limit in (_REQUIRED, _AIMED))
+            verdicts = (
+                f"{'yes' if mean >= limit else '**no**'}{pending}" for limit in (_REQUIRED, _AIMED)
+            )
             yield f"| {method} | {len(areas)} | {mean:.4f} | {' | '.join(verdicts)} |"

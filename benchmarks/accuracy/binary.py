@@ -35,7 +35,11 @@ def interactions(rng: np.random.Generator) -> Bits:
     for column in range(COLUMNS):
         parents = rng.permutation(column)[:4]
         shares = rng.beta(0.5, 0.5, 2 ** len(parents))
-        number = (bits[:, parents] * 2 ** np.arange(len(parents))).sum(axis=1) if len(parents) else np.zeros(ROWS, int)
+        number = (
+            (bits[:, parents] * 2 ** np.arange(len(parents))).sum(axis=1)
+            if len(parents)
+            else np.zeros(ROWS, int)
+        )
         bits[:, column] = rng.random(ROWS) < shares[number]
     return bits
 
@@ -55,7 +59,9 @@ def _chain(rng: np.random.Generator) -> Bits:
     bits[:, 0] = rng.random(ROWS) < 0.5
     for column in range(1, COLUMNS):
         kept = rng.random(ROWS) < rng.uniform(0.1, 0.6)
-        bits[:, column] = np.where(kept, bits[:, column - 1], rng.random(ROWS) < rng.uniform(0.2, 0.8))
+        bits[:, column] = np.where(
+            kept, bits[:, column - 1], rng.random(ROWS) < rng.uniform(0.2, 0.8)
+        )
     return bits
 
 

@@ -51,7 +51,8 @@ def fours(name: str) -> Fours:
     bits = np.array(table(name).rows).astype(np.int64)
     sets = itertools.combinations(range(binary.COLUMNS), 4)
     counts = np.array(
-        [np.bincount(bits[:, own] @ (1, 2, 4, 8), minlength=_CELLS) for own in map(list, sets)], np.float64
+        [np.bincount(bits[:, own] @ (1, 2, 4, 8), minlength=_CELLS) for own in map(list, sets)],
+        np.float64,
     )
     low, high = -counts[:, _SIGNS > 0].min(axis=1), counts[:, _SIGNS < 0].min(axis=1)
     guess = [_without_interaction(*ends) for ends in zip(counts, low, high, strict=True)]
@@ -82,7 +83,9 @@ def covered(sets: Fours, deviation: float, rng: np.random.Generator) -> np.ndarr
         high = np.minimum(sets.high[asked], sets.guess[asked] + reach)
         truth = sets.counts[asked, rng.integers(_CELLS, size=QUESTIONS)]
         hits = (low <= 1e-6) & (high >= -1e-6)
-        found.append(np.stack([truth, hits, high - low, sets.high[asked] - sets.low[asked]], axis=1))
+        found.append(
+            np.stack([truth, hits, high - low, sets.high[asked] - sets.low[asked]], axis=1)
+        )
     return np.concatenate(found)
 
 
@@ -90,7 +93,9 @@ def section() -> Iterator[str]:
     """A line for each made table and epsilon."""
     strata = ("below 100", "100 to 999", "1,000 to 9,999", "10,000 and more")
     yield from header(
-        "made table|epsilon|noise of a cell|covered|" + "|".join(strata) + "|width, of that of the bounds"
+        "made table|epsilon|noise of a cell|covered|"
+        + "|".join(strata)
+        + "|width, of that of the bounds"
     )
     for kind in binary.KINDS:
         name = f"binary-{kind}-2"
@@ -101,7 +106,9 @@ def section() -> Iterator[str]:
             truth, hits, width, bounds = covered(sets, deviation, np.random.default_rng(0)).T
             of_size = np.digitize(truth, SIZES)
             shares = [
-                f"{100 * hits[of_size == size].mean():.1f} %" if (of_size == size).sum() >= _LEAST else ""
+                f"{100 * hits[of_size == size].mean():.1f} %"
+                if (of_size == size).sum() >= _LEAST
+                else ""
                 for size in range(len(strata))
             ]
             yield (
@@ -112,8 +119,12 @@ def section() -> Iterator[str]:
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.bought_sets", description=(__doc__ or "")[:59])
-    parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.bought_sets", description=(__doc__ or "")[:59]
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the section of docs/inference.md"
+    )
     lines = list(section())
     sys.stdout.write("\n".join(lines) + "\n")
     if parser.parse_args().write:

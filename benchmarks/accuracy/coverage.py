@@ -57,7 +57,9 @@ class Tally:
         self._rows = rows
         self.sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
 
-    def add(self, kind: str, truth: float, answer: tuple[float | None, float, float], sd: float = 0.0) -> None:
+    def add(
+        self, kind: str, truth: float, answer: tuple[float | None, float, float], sd: float = 0.0
+    ) -> None:
         """Count an answer: estimate, low and high."""
         self.add_all(kind, np.array([truth]), np.array([answer], np.float64), sd)
 
@@ -65,7 +67,11 @@ class Tally:
         """Count answers, shape (answers, 3). The score is that of Gneiting and Raftery 2007 (equation 43)."""
         estimate, low, high = answers.T
         sizes = sum((truths / self._rows >= share).astype(np.int64) for share in _SIZES)
-        scores = high - low + 2 / (1 - LEVEL) * (np.maximum(low - truths, 0) + np.maximum(truths - high, 0))
+        scores = (
+            high
+            - low
+            + 2 / (1 - LEVEL) * (np.maximum(low - truths, 0) + np.maximum(truths - high, 0))
+        )
         errors = np.nan_to_num(estimate - truths) ** 2
         covered = (low - 1e-9 <= truths) & (truths <= high + 1e-9)
         each = np.array([np.ones(len(truths)), covered, scores, errors, np.full(len(truths), sd)])
@@ -74,7 +80,9 @@ class Tally:
             own = each[:, sizes == size] if stratum else each
             name = f"{kind}, {stratum}" if stratum else kind
             if own.size:
-                self.sums[name] = [a + b for a, b in zip(self.sums[name], own.sum(axis=1).tolist(), strict=True)]
+                self.sums[name] = [
+                    a + b for a, b in zip(self.sums[name], own.sum(axis=1).tolist(), strict=True)
+                ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +98,23 @@ class Examiner:
         """Counts of random values of columns of one measured set; alone as they come, and as they are shown."""
         tables = self.answers.squares.measured.tables
         lengths = sorted({len(one.parts) for one in tables})
-        by_length = {length: [one for one in tables if len(one.parts) == length] for length in lengths}
+        by_length = {
+            length: [one for one in tables if len(one.parts) == length] for length in lengths
+        }
         for number in range(INSIDE):
             some = by_length[lengths[number % len(lengths)]]
             chosen = some[self.rng.integers(len(some))].parts
             factors = [self.factor(part) for part in chosen]
             solved = self.answers.solve([factors])
-            estimate, sd = float(solved.values[0]), math.sqrt(max(float(solved.covariance[0, 0]), 0.0))
+            estimate, sd = (
+                float(solved.values[0]),
+                math.sqrt(max(float(solved.covariance[0, 0]), 0.0)),
+            )
             truth, reach = self.truth(factors), Reach(level=LEVEL)
             raw = (estimate, estimate - reach.of(sd), estimate + reach.of(sd))
-            self.tally.add("unclipped, sd at least 12" if sd >= 12 else "unclipped, less noise", truth, raw, sd)
+            self.tally.add(
+                "unclipped, sd at least 12" if sd >= 12 else "unclipped, less noise", truth, raw, sd
+            )
             shown = count_interval_of(estimate, sd**2, reach)
             self.tally.add("inside", truth, (shown.estimate, shown.low, shown.high), sd)
 
@@ -122,7 +137,9 @@ class Examiner:
                 mean, _ = mean_of(self.answers.solve, factors, one, reach, sampled=False)
                 self.tally.add("mean", float(values.mean()), (mean.estimate, mean.low, mean.high))
                 for q in (0.5, 0.9):
-                    found, _ = quantile_of(self.answers.solve, factors, one, reach, q, sampled=False)
+                    found, _ = quantile_of(
+                        self.answers.solve, factors, one, reach, q, sampled=False
+                    )
                     truth = float(np.quantile(values, q, method="inverted_cdf"))
                     self.tally.add("quantile", truth, (found.estimate, found.low, found.high))
             except NotMeasuredError:
@@ -133,7 +150,11 @@ class Examiner:
 
     def part(self, axis: int) -> int:
         """The coarsest division of a column that a measured set has."""
-        found = [(part.size, n) for n, part in enumerate(self.answers.squares.measured.parts) if part.axis == axis]
+        found = [
+            (part.size, n)
+            for n, part in enumerate(self.answers.squares.measured.parts)
+            if part.axis == axis
+        ]
         return min(found)[1]
 
     def factor(self, number: int) -> tuple[int, np.ndarray]:
@@ -159,9 +180,14 @@ class Examiner:
 
 def codes(source: Table, sizes: Sequence[int]) -> np.ndarray:
     """The rows in the codes of a release: values in declared order, the missing one last."""
-    texts = [{v: code for code, v in enumerate(v for v in source.domain[n] if v)} for n in source.header]
+    texts = [
+        {v: code for code, v in enumerate(v for v in source.domain[n] if v)} for n in source.header
+    ]
     columns = zip(*source.rows, strict=True)
-    found = [[own.get(v, size - 1) for v in column] for own, column, size in zip(texts, columns, sizes, strict=True)]
+    found = [
+        [own.get(v, size - 1) for v in column]
+        for own, column, size in zip(texts, columns, sizes, strict=True)
+    ]
     return np.array(found, np.int64).T
 
 
@@ -169,13 +195,16 @@ def measure(cell: Cell, place: Path) -> dict[str, Any]:
     """Release a table, and ask."""
     home, source, own = fresh(place / "home"), table(cell.table), delta(cell.table)
     asked = configuration(cell, str(home / "table.csv"))
-    asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE  # what is measured is the same
+    # what is measured is the same
+    asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE
     release_here(home, asked, source, (cell.epsilon, own))
     release, tally = home / "runs" / "cell" / "release", Tally(len(source.rows))
     answers = read_answers(release)
     rows = codes(source, answers.codes.sizes)
     if isinstance(answers, MarginalAnswers):
-        examiner = Examiner(answers=answers, rows=rows, rng=np.random.default_rng(cell.seed), tally=tally)
+        examiner = Examiner(
+            answers=answers, rows=rows, rng=np.random.default_rng(cell.seed), tally=tally
+        )
         examiner.inside()
         examiner.numbers([answers.codes.numbers(name) for name in source.numbers])
     published(pd.read_parquet(release / "aggregates.parquet"), answers.codes.domain, rows, tally)
@@ -191,13 +220,19 @@ def published(lines: pd.DataFrame, domain: Domain, rows: np.ndarray, tally: Tall
         if not places:
             continue
         cells = [len(domain.labels[place]) + 1 for place in places]
-        exact = np.bincount(np.ravel_multi_index(tuple(rows[:, p] for p in places), cells), minlength=math.prod(cells))
+        exact = np.bincount(
+            np.ravel_multi_index(tuple(rows[:, p] for p in places), cells),
+            minlength=math.prod(cells),
+        )
         found = [
-            [codes_of[place].get(v, len(codes_of[place])) for v in some[f"value_{n}"].tolist()]  # missing is last
+            # missing is last
+            [codes_of[place].get(v, len(codes_of[place])) for v in some[f"value_{n}"].tolist()]
             for n, place in enumerate(places, start=1)
         ]
         truths = exact[np.ravel_multi_index(tuple(np.array(found)), cells)].astype(np.float64)
-        tally.add_all(f"published, {len(places)}", truths, some[["count", "low", "high"]].to_numpy(np.float64))
+        tally.add_all(
+            f"published, {len(places)}", truths, some[["count", "low", "high"]].to_numpy(np.float64)
+        )
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
@@ -209,10 +244,15 @@ def read(figures: Path = FIGURES) -> dict[Cell, dict[str, Any]]:
     """Return all figures in a file; of the same release the last one."""
     lines = figures.read_text(encoding="utf-8").splitlines() if figures.is_file() else []
     found = [json.loads(line) for line in lines]
-    return {Cell(table=f["table"], epsilon=f["epsilon"], method=f["method"], seed=f["seed"]): f for f in found}
+    return {
+        Cell(table=f["table"], epsilon=f["epsilon"], method=f["method"], seed=f["seed"]): f
+        for f in found
+    }
 
 
-def measure_missing(cells: Iterable[Cell], measure_cell: Callable[[Cell, Path], dict[str, Any]], figures: Path) -> None:
+def measure_missing(
+    cells: Iterable[Cell], measure_cell: Callable[[Cell, Path], dict[str, Any]], figures: Path
+) -> None:
     """Measure the releases that a file has no figure of, each in turn, and append theirs."""
     there = read(figures)
     with tempfile.TemporaryDirectory() as place:
@@ -230,7 +270,9 @@ def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    chosen = itertools.product(range(options.releases), options.tables, options.epsilons, options.methods)
+    chosen = itertools.product(
+        range(options.releases), options.tables, options.epsilons, options.methods
+    )
     cells = [
         Cell(table=str(name), epsilon=float(epsilon), method=str(method), seed=int(seed))
         for seed, name, epsilon, method in chosen
@@ -241,12 +283,18 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.coverage", description=(__doc__ or "")[:51])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.coverage", description=(__doc__ or "")[:51]
+    )
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
-    parser.add_argument("--releases", type=int, default=50, help="how many of each; 50; 0 for --write alone")
-    parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
+    parser.add_argument(
+        "--releases", type=int, default=50, help="how many of each; 50; 0 for --write alone"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the section of docs/inference.md"
+    )
     return parser.parse_args()
 
 

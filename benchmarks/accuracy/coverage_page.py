@@ -38,19 +38,31 @@ def section(figures: Figures) -> Iterator[str]:
     yield from header("table|method|epsilon|releases|" + "|".join(_SHOWN.values()))
     cells = list(dict.fromkeys((f["table"], f["method"], f["epsilon"]) for f in figures))
     for table, method, epsilon in sorted(cells, key=lambda c: (c[1], c[0], c[2])):
-        some = [f for f in figures if (f["table"], f["method"], f["epsilon"]) == (table, method, epsilon)]
+        some = [
+            f
+            for f in figures
+            if (f["table"], f["method"], f["epsilon"]) == (table, method, epsilon)
+        ]
         shown = (covered(some, kind) for kind in _SHOWN)
         yield f"| {table} | {method} | {epsilon:g} | {len(some)} | {' | '.join(shown)} |"
     yield ""
-    yield from header("questions|epsilon|how many|covered|worst table|interval score beside the best")
+    yield from header(
+        "questions|epsilon|how many|covered|worst table|interval score beside the best"
+    )
     for epsilon in sorted({f["epsilon"] for f in figures}):
         for stratum in ("below 1 %", "1 to 10 %", "above 10 %"):
-            if line := _stratum([f for f in figures if f["epsilon"] == epsilon], f"inside, {stratum}"):
+            if line := _stratum(
+                [f for f in figures if f["epsilon"] == epsilon], f"inside, {stratum}"
+            ):
                 yield f"| inside, {stratum} of the rows | {epsilon:g} | {line} |"
 
 
 def _sums(figure: Mapping[str, Any], kind: str) -> np.ndarray:
-    found = [sums for name, sums in figure["sums"].items() if name == kind or name.startswith(f"{kind}, ")]
+    found = [
+        sums
+        for name, sums in figure["sums"].items()
+        if name == kind or name.startswith(f"{kind}, ")
+    ]
     return np.sum(found, axis=0) if found else np.zeros(5)
 
 

@@ -75,19 +75,25 @@ class Decomposed(InProcess):
             return replace(super().run(replace(cell, method=variant.method)), cell=cell)
         usual = replace(cell, method=variant.method, epsilon=ENOUGH)
         measured = methods.settings(replace(cell, method=variant.method))
-        records = {"records": variant.times * len(table(cell.table).rows)} if variant.times > 1 else {}
+        records = (
+            {"records": variant.times * len(table(cell.table).rows)} if variant.times > 1 else {}
+        )
 
         def configuration(asked: Cell, source: str) -> dict[str, Any]:
             made = methods.configuration(asked, source)
             sections = (
-                {"aggregate": measured["aggregate"], "synthesize": made["synthesize"] | records} if measured else {}
+                {"aggregate": measured["aggregate"], "synthesize": made["synthesize"] | records}
+                if measured
+                else {}
             )
             return made | {"privacy": made["privacy"] | {"delta": CERTAIN}} | sections
 
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(in_process, "configuration", configuration))
             stack.enter_context(mock.patch.object(in_process, "delta", return_value=CERTAIN))
-            stack.enter_context(mock.patch.object(RoundedGaussian, "add", lambda _, counts, *__: counts))
+            stack.enter_context(
+                mock.patch.object(RoundedGaussian, "add", lambda _, counts, *__: counts)
+            )
             return replace(super().run(usual), cell=cell)
 
 
@@ -139,15 +145,22 @@ def _line(name: str, epsilon: float, errors: Sequence[float]) -> str:
 
 def _cells(tables: Sequence[str], epsilons: Sequence[float]) -> list[Cell]:
     product = itertools.product(tables, epsilons, VARIANTS)
-    return [Cell(table=name, epsilon=epsilon, method=variant, seed=0) for name, epsilon, variant in product]
+    return [
+        Cell(table=name, epsilon=epsilon, method=variant, seed=0)
+        for name, epsilon, variant in product
+    ]
 
 
 def main() -> None:
     """Measure what is missing, and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.decomposition", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.decomposition", description=__doc__
+    )
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
     parser.add_argument("--epsilons", nargs="*", type=float, choices=EPSILONS, default=EPSILONS)
-    parser.add_argument("--seconds", type=float, default=1200, help="CPU seconds after which a cell is stopped")
+    parser.add_argument(
+        "--seconds", type=float, default=1200, help="CPU seconds after which a cell is stopped"
+    )
     options = parser.parse_args()
     folder = user_cache_path("marginweave-benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +171,9 @@ def main() -> None:
                 figure = runner.run(cell)
                 append(FIGURES, figure)
                 error = figure.failed or f"{figure['tvd3']:.4f}"
-                sys.stdout.write(f"{cell.table} {cell.epsilon:g} {cell.method}: {error} ({figure['cpu']:.0f} s)\n")
+                sys.stdout.write(
+                    f"{cell.table} {cell.epsilon:g} {cell.method}: {error} ({figure['cpu']:.0f} s)\n"
+                )
                 sys.stdout.flush()
 
 

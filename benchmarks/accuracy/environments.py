@@ -31,7 +31,15 @@ def environment(package: str, folder: Path) -> Path | None:
         return python
     shutil.rmtree(place, ignore_errors=True)
     venv.create(place, with_pip=True)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", wanted]
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--requirement",
+        wanted,
+    ]
     done = subprocess.run([python, *install], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return None

@@ -60,7 +60,9 @@ def read(path: Path) -> dict[Cell, Figure]:
     return {figure.cell: figure for figure in made}
 
 
-def current(kept: Mapping[Cell, Figure], settings: Callable[[Cell], Mapping[str, Any] | None]) -> dict[Cell, Figure]:
+def current(
+    kept: Mapping[Cell, Figure], settings: Callable[[Cell], Mapping[str, Any] | None]
+) -> dict[Cell, Figure]:
     """The figures of methods that are still what they were when they were measured."""
     return {cell: figure for cell, figure in kept.items() if settings(cell) == figure.settings}
 
@@ -72,5 +74,9 @@ def is_done(cell: Cell, kept: Mapping[Cell, Figure]) -> bool:
 
 def is_hopeless(cell: Cell, kept: Iterable[Figure]) -> bool:
     """Whether another repetition was stopped at its limit: this one would be, too."""
-    same = (f for f in kept if (f.cell.table, f.cell.epsilon, f.cell.method) == (cell.table, cell.epsilon, cell.method))
+    same = (
+        f
+        for f in kept
+        if (f.cell.table, f.cell.epsilon, f.cell.method) == (cell.table, cell.epsilon, cell.method)
+    )
     return any(figure.failed.startswith("stopped") for figure in same)

@@ -84,7 +84,10 @@ class Measured:
     @property
     def terms(self) -> tuple[float, ...]:
         """What the numbers of a law are times."""
-        noise, values = math.log(self.distance), math.log(statistics.fmean(1 - 1 / size for size in self.sizes))
+        noise, values = (
+            math.log(self.distance),
+            math.log(statistics.fmean(1 - 1 / size for size in self.sizes)),
+        )
         return 1.0, noise, noise * math.log(self.rows / USUAL_ROWS), noise * values
 
     @property
@@ -100,9 +103,15 @@ def every() -> tuple[Measured, ...]:
     for path in FILES:
         for figure in current(read(path), settings).values():
             cell = figure.cell
-            usual = (DEFAULT, UNTOLD) if "/" in cell.table else (default_method(cell.table, cell.epsilon),)
+            usual = (
+                (DEFAULT, UNTOLD)
+                if "/" in cell.table
+                else (default_method(cell.table, cell.epsilon),)
+            )
             if cell.method in usual and not figure.failed:
-                found[cell.table.rsplit("/", maxsplit=1)[0], cell.epsilon, cell.method].append(figure)
+                found[cell.table.rsplit("/", maxsplit=1)[0], cell.epsilon, cell.method].append(
+                    figure
+                )
     return tuple(_measured(*key, figures) for key, figures in sorted(found.items()))
 
 
@@ -123,7 +132,9 @@ def _measured(name: str, epsilon: float, method: str, figures: Sequence[Figure])
 
 @cache
 def _made(name: str, epsilon: float, method: str) -> Configuration:
-    return parse_configuration(configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv"))
+    return parse_configuration(
+        configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv")
+    )
 
 
 FACTS: Mapping[str, Callable[[Measured], float]] = {
@@ -151,7 +162,11 @@ def limits() -> dict[str, tuple[float, float]]:
 def cells() -> tuple[Measured, ...]:
     """What was measured within these limits."""
     ends = limits()
-    return tuple(c for c in every() if all(low <= FACTS[name](c) <= high for name, (low, high) in ends.items()))
+    return tuple(
+        c
+        for c in every()
+        if all(low <= FACTS[name](c) <= high for name, (low, high) in ends.items())
+    )
 
 
 def _weights(measured: Sequence[Measured]) -> NDArray[Any]:
@@ -177,7 +192,10 @@ def _powers(measured: Sequence[Measured], length: int) -> NDArray[Any]:
 def held_out(measured: Sequence[Measured], length: int) -> NDArray[Any]:
     """Logarithms of what was measured over what the law of the other tables expects, a cell each."""
     families = np.array([cell.family for cell in measured])
-    terms, found = np.array([cell.terms for cell in measured]), np.log([cell.errors[length] for cell in measured])
+    terms, found = (
+        np.array([cell.terms for cell in measured]),
+        np.log([cell.errors[length] for cell in measured]),
+    )
     for family in dict.fromkeys(families):
         own = families == family
         others = [cell for cell in measured if cell.family != family]
@@ -190,7 +208,9 @@ def _range(measured: Sequence[Measured], logs: NDArray[Any]) -> tuple[float, flo
     scaled, weights = logs / [cell.width for cell in measured], _weights(measured)
     order = np.argsort(scaled)
     shares = np.cumsum(weights[order])
-    low, high = (float(scaled[order][min(np.searchsorted(shares, end), len(order) - 1)]) for end in ENDS)
+    low, high = (
+        float(scaled[order][min(np.searchsorted(shares, end), len(order) - 1)]) for end in ENDS
+    )
     return low, high
 
 
@@ -265,20 +285,28 @@ JUDGEMENTS: tuple[Callable[[Judged], bool], ...] = (
 """Within 25 %, within a factor of 1.5, in the range, above it."""
 
 
-def _shares(found: Sequence[Judged], of: Sequence[Callable[[Judged], bool]] = JUDGEMENTS[:3]) -> str:
+def _shares(
+    found: Sequence[Judged], of: Sequence[Callable[[Judged], bool]] = JUDGEMENTS[:3]
+) -> str:
     return " | ".join(_percent([is_so(j) for j in found]) for is_so in of)
 
 
 def share_lines() -> Iterator[str]:
     """How near forecasts come: of all settings, by how much noise there is, and with all tables counted alike."""
     yield from header("of|settings|within 25 %|within a factor of 1.5|in the range|above it")
-    noises = ((0, 2, ""), (0.005, 2, ", noise puts the mean column at least 0.5 % off"), (0, 0.005, ", less"))
+    noises = (
+        (0, 2, ""),
+        (0.005, 2, ", noise puts the mean column at least 0.5 % off"),
+        (0, 0.005, ", less"),
+    )
     for length, name in zip(LENGTHS, ("pairs", "triples"), strict=True):
         every_side = [j for j in judged() if j.length == length]
         for low, high, words in noises:
             some = [j for j in every_side if low <= j.cell.distance < high]
             yield f"| {name}{words} | {len(some)} | {_shares(some, JUDGEMENTS)} |"
-        families = [[j for j in every_side if j.cell.family == family] for family in families_of(cells())]
+        families = [
+            [j for j in every_side if j.cell.family == family] for family in families_of(cells())
+        ]
         alike = (
             f"{statistics.fmean(100 * share([is_so(j) for j in own]) for own in families):.0f} %"
             for is_so in JUDGEMENTS
@@ -340,7 +368,9 @@ def family_lines() -> Iterator[str]:
     )
     for family in families_of(cells()):
         own = [cell for cell in cells() if cell.family == family]
-        rows, columns = (_span([int(FACTS[name](cell)) for cell in own]) for name in ("ROWS", "COLUMNS"))
+        rows, columns = (
+            _span([int(FACTS[name](cell)) for cell in own]) for name in ("ROWS", "COLUMNS")
+        )
         sides = []
         for length in LENGTHS:
             found = [j for j in judged() if j.length == length and j.cell.family == family]
@@ -371,7 +401,9 @@ def write() -> None:
 
 def main() -> None:
     """Print, and write."""
-    shown: dict[str, Any] = {f"LAWS[{length}]": tuple(fitted(length)) for length in LENGTHS} | limits()
+    shown: dict[str, Any] = {
+        f"LAWS[{length}]": tuple(fitted(length)) for length in LENGTHS
+    } | limits()
     for name, found in shown.items():
         sys.stdout.write(f"{name}: {found}\n")
     for length in LENGTHS:

@@ -56,20 +56,28 @@ def measured(name: str, rows: list[list[str]]) -> dict[str, float]:
     of = table(name)
     real, made = of.codes(of.rows), of.codes(rows)
     sizes = tuple(size + 1 for size in of.sizes)
-    return {f"tvd{k}": mean_l1(real, made, sizes, k, SAMPLE if k > 2 else ALL) / 2 for k in (1, 2, 3)}
+    return {
+        f"tvd{k}": mean_l1(real, made, sizes, k, SAMPLE if k > 2 else ALL) / 2 for k in (1, 2, 3)
+    }
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.forecast_cells")
     parser.add_argument(
-        "--parts", nargs="*", default=("whole", "samples", "least", "untold", "again"), help="which cells"
+        "--parts",
+        nargs="*",
+        default=("whole", "samples", "least", "untold", "again"),
+        help="which cells",
     )
     options = parser.parse_args()
     folder = user_cache_path("marginweave-benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
     limits = Limits(megabytes=8000, cpu=300, seconds=3000)
-    with tempfile.TemporaryDirectory() as place, InProcess(Path(place), folder, limits, measured) as runner:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        InProcess(Path(place), folder, limits, measured) as runner,
+    ):
         for part, epsilon in itertools.product(options.parts, EPSILONS):
             for name in names(part):
                 method = UNTOLD if part == "untold" else DEFAULT
@@ -78,7 +86,9 @@ def main() -> None:
                     continue
                 figure = runner.run(cell)
                 append(FIGURES, figure)
-                sys.stdout.write(f"{name} {epsilon:g}: {figure.failed}{figure['tvd2']:.4f} ({figure['cpu']:.0f} s)\n")
+                sys.stdout.write(
+                    f"{name} {epsilon:g}: {figure.failed}{figure['tvd2']:.4f} ({figure['cpu']:.0f} s)\n"
+                )
                 sys.stdout.flush()
 
 

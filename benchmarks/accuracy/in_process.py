@@ -38,11 +38,18 @@ class InProcess(Runner):
             return _share_of_rows(cell, share)
         home = fresh(self.folder / "home")
         own = delta(cell.table)
-        seen = release_here(home, configuration(cell, str(home / "table.csv")), table(cell.table), (cell.epsilon, own))
+        seen = release_here(
+            home,
+            configuration(cell, str(home / "table.csv")),
+            table(cell.table),
+            (cell.epsilon, own),
+        )
         return seen, rows_of(home / "runs" / "cell" / "release" / "synthetic.csv", cell.table)
 
 
-def release_here(home: Path, config: Mapping[str, Any], source: Table, budget: tuple[float, float]) -> Watched:
+def release_here(
+    home: Path, config: Mapping[str, Any], source: Table, budget: tuple[float, float]
+) -> Watched:
     """Release a table as run `cell` of an empty home, by a configuration whose source is its table.csv."""
     ledger, file = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
     epsilon, own = (Decimal(repr(number)) for number in budget)
@@ -61,7 +68,16 @@ def release_here(home: Path, config: Mapping[str, Any], source: Table, budget: t
     ):
         run_by_stages({"config": str(file), "run": "cell", "home": str(home)})
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Watched(wall=wall, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
+    return Watched(
+        wall=wall,
+        cpu=cpu,
+        peak=0.0,
+        start=0.0,
+        server_cpu=0.0,
+        server_peak=0.0,
+        stages=(),
+        ended="",
+    )
 
 
 def _share_of_rows(cell: Cell, share: float) -> tuple[Watched, Rows]:
@@ -69,5 +85,7 @@ def _share_of_rows(cell: Cell, share: float) -> tuple[Watched, Rows]:
     rows, began = table(cell.table).rows, time.process_time()
     chosen = np.random.default_rng(cell.seed).permutation(len(rows))[: int(share * len(rows))]
     cpu = time.process_time() - began
-    seen = Watched(wall=cpu, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
+    seen = Watched(
+        wall=cpu, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended=""
+    )
     return seen, [rows[i] for i in chosen]

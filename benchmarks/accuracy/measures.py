@@ -12,10 +12,18 @@ from benchmarks.accuracy.tables import Table
 
 SAMPLE = 300  # marginals of three columns and more
 ALL = 10**9
-MEASURES = {"tvd1": "TVD 1-way", "tvd2": "TVD 2-way", "tvd3": "TVD 3-way", "l1_2": "L1 2-way", "l1_3": "L1 3-way"}
+MEASURES = {
+    "tvd1": "TVD 1-way",
+    "tvd2": "TVD 2-way",
+    "tvd3": "TVD 3-way",
+    "l1_2": "L1 2-way",
+    "l1_3": "L1 3-way",
+}
 
 
-def mean_l1(real: NDArray[np.int64], made: NDArray[np.int64], sizes: tuple[int, ...], length: int, most: int) -> float:
+def mean_l1(
+    real: NDArray[np.int64], made: NDArray[np.int64], sizes: tuple[int, ...], length: int, most: int
+) -> float:
     """Mean L1 distance of relative frequencies over all marginals of a length, or the seeded sample of `most` of them."""
     cliques = list(itertools.combinations(range(len(sizes)), length))
     if len(cliques) > most:
@@ -25,12 +33,17 @@ def mean_l1(real: NDArray[np.int64], made: NDArray[np.int64], sizes: tuple[int, 
     total = 0.0
     for clique in cliques:
         cells = occurring(both, clique, sizes)
-        one, other = (np.bincount(part, minlength=cells.max() + 1) / part.size for part in np.split(cells, [len(real)]))
+        one, other = (
+            np.bincount(part, minlength=cells.max() + 1) / part.size
+            for part in np.split(cells, [len(real)])
+        )
         total += float(np.abs(one - other).sum())
     return total / len(cliques)
 
 
-def occurring(rows: NDArray[np.int64], clique: Sequence[int], sizes: tuple[int, ...]) -> NDArray[np.intp]:
+def occurring(
+    rows: NDArray[np.int64], clique: Sequence[int], sizes: tuple[int, ...]
+) -> NDArray[np.intp]:
     """The cell of each row in a marginal, numbered without those that no row is in: five columns have too many of these."""
     cells = np.ravel_multi_index(tuple(rows[:, list(clique)].T), [sizes[a] for a in clique])
     return np.unique(cells, return_inverse=True)[1]

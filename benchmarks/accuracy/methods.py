@@ -25,18 +25,36 @@ OURS: dict[str, Settings] = {
     "marginals-gum": {"aggregate": _MARGINALS, "synthesize": _GUM},
     "tuples-3": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _SEEDED},
     "tuples-2": {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": _SEEDED},
-    "tuples-3-gum": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _GUM},
+    "tuples-3-gum": {
+        "aggregate": {"method": "k-tuples", "reporting_length": 3},
+        "synthesize": _GUM,
+    },
     "marginals-mixture": {"aggregate": _MARGINALS, "synthesize": _MIXTURE},
     "triples-mixture": {"aggregate": {**_MARGINALS, "cliques": {"all": 3}}, "synthesize": _MIXTURE},
-    "tuples-3-mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _MIXTURE},
-    "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
+    "tuples-3-mixture": {
+        "aggregate": {"method": "k-tuples", "reporting_length": 3},
+        "synthesize": _MIXTURE,
+    },
+    "adaptive-mixture": {
+        "aggregate": {**_MARGINALS, "cliques": "adaptive"},
+        "synthesize": _MIXTURE,
+    },
 }
-INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE, ROWS = "independent", "default", "dpsyn", "subsample", "rows"
+INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE, ROWS = (
+    "independent",
+    "default",
+    "dpsyn",
+    "subsample",
+    "rows",
+)
 UNTOLD = "untold"
 """The default that is not told how many rows a sample has."""
 # What other benchmarks have beside them: the settings of DPSyn's papers; and, as yardsticks, a share of the rows themselves.
 OTHERS: dict[str, Settings] = {
-    DPSYN: {"aggregate": {**_MARGINALS, "preset": "paper"}, "synthesize": {**_GUM, "preset": "paper"}},
+    DPSYN: {
+        "aggregate": {**_MARGINALS, "preset": "paper"},
+        "synthesize": {**_GUM, "preset": "paper"},
+    },
     SUBSAMPLE: {"share": 0.4},
     ROWS: {"share": 1.0},
     UNTOLD: {},
@@ -53,11 +71,17 @@ class Peer:
 
 
 PEERS: dict[str, Peer] = {
-    "pac-synth-3": Peer(package="pac-synth", program="pac_synth.py", options={"reporting_length": 3}),
-    "pac-synth-2": Peer(package="pac-synth", program="pac_synth.py", options={"reporting_length": 2}),
+    "pac-synth-3": Peer(
+        package="pac-synth", program="pac_synth.py", options={"reporting_length": 3}
+    ),
+    "pac-synth-2": Peer(
+        package="pac-synth", program="pac_synth.py", options={"reporting_length": 2}
+    ),
     "dpmm-mst": Peer(package="dpmm", program="dpmm_models.py", options={"model": "MST"}),
     "dpmm-aim": Peer(package="dpmm", program="dpmm_models.py", options={"model": "AIM"}),
-    "dpmm-privbayes": Peer(package="dpmm", program="dpmm_models.py", options={"model": "PrivBayes"}),
+    "dpmm-privbayes": Peer(
+        package="dpmm", program="dpmm_models.py", options={"model": "PrivBayes"}
+    ),
 }
 METHODS = (*OURS, DEFAULT, *PEERS)
 
@@ -67,7 +91,9 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
 
     The default of a sample, which small tables are about, is told its number of rows.
     """
-    sections = {name: dict(section) for name, section in (OURS | OTHERS).get(cell.method, {}).items()}
+    sections = {
+        name: dict(section) for name, section in (OURS | OTHERS).get(cell.method, {}).items()
+    }
     made = {
         "dataset": "accuracy",
         "source": source,
@@ -89,7 +115,9 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
 def refusal(method: str, name: str, epsilon: float) -> str:
     """What the configuration model has against a method of ours on a table; empty if nothing."""
     try:
-        parse_configuration(configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv"))
+        parse_configuration(
+            configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv")
+        )
     except InputError as error:
         return str(error)
     return ""
@@ -99,7 +127,9 @@ def refusal(method: str, name: str, epsilon: float) -> str:
 def default_method(name: str, epsilon: float) -> str:
     """The method of the registry that a configuration with neither section is, or `DEFAULT` where it is none of them."""
     usual = _resolved(DEFAULT, name, epsilon)
-    same = (m for m in OURS if not refusal(m, name, epsilon) and _resolved(m, name, epsilon) == usual)
+    same = (
+        m for m in OURS if not refusal(m, name, epsilon) and _resolved(m, name, epsilon) == usual
+    )
     return next(same, DEFAULT)
 
 
@@ -123,8 +153,14 @@ def _resolved(method: str, name: str, epsilon: float) -> Settings:
 def _sections(made: Configuration) -> Settings:
     """Both sections with every default, as JSON has them."""
     aggregate = made.aggregate.model_dump(mode="json")
-    if isinstance(aggregate.get("cliques"), dict) and aggregate["cliques"].get("coarsen", 0) is None:
+    if (
+        isinstance(aggregate.get("cliques"), dict)
+        and aggregate["cliques"].get("coarsen", 0) is None
+    ):
         del aggregate["cliques"]["coarsen"]  # figures are older than the key
     if "reporting_length" in aggregate:
         aggregate["reporting_length"] = made.reporting_length
-    return {"aggregate": aggregate, "synthesize": made.synthesize.model_dump(mode="json", exclude={"seed"})}
+    return {
+        "aggregate": aggregate,
+        "synthesize": made.synthesize.model_dump(mode="json", exclude={"seed"}),
+    }

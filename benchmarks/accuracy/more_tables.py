@@ -75,7 +75,9 @@ def of_airbnb(name: str, spec: Spec) -> Table:
 def some_of(name: str, number: int) -> Table:
     """So many columns of a table, by a public seed, in their order."""
     whole = table(name)
-    places = sorted(np.random.default_rng([number]).permutation(len(whole.header))[:number].tolist())
+    places = sorted(
+        np.random.default_rng([number]).permutation(len(whole.header))[:number].tolist()
+    )
     header = tuple(whole.header[place] for place in places)
     return Table(
         header=header,
@@ -89,10 +91,14 @@ def griliches() -> Table:
     """Griliches' (1976) wages of very young men."""
     import pandas as pd
 
-    place = resources.files("statsmodels").joinpath("sandbox", "regression", "tests", "griliches76.dta")
+    place = resources.files("statsmodels").joinpath(
+        "sandbox", "regression", "tests", "griliches76.dta"
+    )
     with place.open("rb") as file:
         frame = cast("Any", pd.read_stata(file))
-    few: Spec = dict.fromkeys(("rns", "rns80", "mrt", "mrt80", "smsa", "smsa80", "year", "s", "s80"))
+    few: Spec = dict.fromkeys(
+        ("rns", "rns80", "mrt", "mrt80", "smsa", "smsa80", "year", "s", "s80")
+    )
     many: Spec = {
         "med": even(0, 20, 10), "iq": even(50, 150, 10), "kww": even(10, 60, 10), "age": even(16, 31, 5),
         "expr": even(0, 12, 6), "tenure": None, "lw": even(4.5, 7.5, 10), "lw80": even(4.5, 8.5, 8),
@@ -109,7 +115,9 @@ def breast_cancer() -> Table:
         30, 40, 200, 2600, 0.2, 0.4, 0.5, 0.25, 0.35, 0.1, 3, 5, 25, 600, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03,
         40, 50, 260, 4300, 0.25, 1.1, 1.3, 0.3, 0.7, 0.21,
     )  # fmt: skip
-    spec: Spec = {str(name): even(0, end, 8) for name, end in zip(data.feature_names, ends, strict=True)}
+    spec: Spec = {
+        str(name): even(0, end, 8) for name, end in zip(data.feature_names, ends, strict=True)
+    }
     columns: dict[str, Sequence[object]] = {
         str(name): data.data[:, i].tolist() for i, name in enumerate(data.feature_names)
     }
@@ -136,9 +144,14 @@ def photograph() -> Table:
     height, width, _ = pixels.shape
     rows, places = (grid[:-1, :-1].ravel().tolist() for grid in np.mgrid[0:height, 0:width])
     columns: dict[str, Sequence[object]] = {"row": rows, "column": places}
-    for name, part in (("", pixels[:-1, :-1]), ("beside_", pixels[:-1, 1:]), ("below_", pixels[1:, :-1])):
+    for name, part in (
+        ("", pixels[:-1, :-1]),
+        ("beside_", pixels[:-1, 1:]),
+        ("below_", pixels[1:, :-1]),
+    ):
         columns |= {
-            f"{name}{color}": part[:, :, i].ravel().tolist() for i, color in enumerate(("red", "green", "blue"))
+            f"{name}{color}": part[:, :, i].ravel().tolist()
+            for i, color in enumerate(("red", "green", "blue"))
         }
     spec: Spec = {name: even(0, 256, 16) for name in columns}
     return made(columns, {**spec, "row": even(0, height, 8), "column": even(0, width, 10)})
@@ -165,7 +178,16 @@ def unicode_characters() -> Table:
         "last digit": [ord(c) % 16 for c, _ in named],
     }
     common: Spec = dict.fromkeys(found)
-    return made(found, {**common, "combining": 8, "first word": 30, "words": even(1, 9, 8), "letters": even(0, 60, 12)})
+    return made(
+        found,
+        {
+            **common,
+            "combining": 8,
+            "first word": 30,
+            "words": even(1, 9, 8),
+            "letters": even(0, 60, 12),
+        },
+    )
 
 
 _PEOPLE = (0.0, 5.0, 18.0, 30.0, 40.0, 50.0, 60.0, 66.0)
@@ -190,7 +212,17 @@ MEPS: Spec = {
     "bh": None,
 }  # fmt: skip
 SURVEY: Spec = dict.fromkeys(
-    ("sex", "age", "nmarried", "nchildren", "religious", "education", "occupation", "rate_marriage", "naffairs")
+    (
+        "sex",
+        "age",
+        "nmarried",
+        "nchildren",
+        "religious",
+        "education",
+        "occupation",
+        "rate_marriage",
+        "naffairs",
+    )
 )
 TRAVEL: Spec = {
     "mode": None, "choice": None, "ttme": even(0, 100, 10), "invc": even(0, 180, 9), "invt": even(0, 1500, 10),
@@ -216,7 +248,9 @@ SESSIONS: Spec = {
 _LOADERS: Mapping[str, Callable[[], Table]] = {
     "randhie": partial(of_statsmodels, "datasets/randhie/src", "randhie.csv", RANDHIE),
     "cattaneo": partial(of_statsmodels, "treatment/tests/results", "cataneo2.csv", CATTANEO),
-    "meps": partial(of_statsmodels, "sandbox/regression/tests", "racd10data_with_transformed.csv", MEPS),
+    "meps": partial(
+        of_statsmodels, "sandbox/regression/tests", "racd10data_with_transformed.csv", MEPS
+    ),
     "fair_pt": partial(of_statsmodels, "datasets/fair", "fair_pt.csv", SURVEY),
     "pigs": partial(of_statsmodels, "regression/tests/results", "dietox.csv", PIGS),
     "pupils": partial(of_statsmodels, "multivariate/tests/results", "mvreg.csv", PUPILS),

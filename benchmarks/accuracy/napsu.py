@@ -64,7 +64,9 @@ def ours(number: int, epsilon: float, place: Path) -> dict[str, Any]:
     began = time.process_time()
     release_here(home, config, source, (epsilon, DELTA))
     values = {name: {"0": 0.0, "1": 1.0} for name in COLUMNS}
-    found = regression(home / "runs" / "cell" / "release", "y", ["a", "b"], kind="logistic", values=values)
+    found = regression(
+        home / "runs" / "cell" / "release", "y", ["a", "b"], kind="logistic", values=values
+    )
     ends = np.stack([found.low, found.high], axis=1).tolist()
     return {"ends": ends, "cpu": time.process_time() - began}
 
@@ -101,34 +103,51 @@ def read() -> dict[tuple[str, float, int], dict[str, Any]]:
 
 def section(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line a system and epsilon."""
-    yield from header(f"system|epsilon|samples|{'|'.join(f'{name}: covered, width' for name in NAMES)}|CPU s a sample")
+    yield from header(
+        f"system|epsilon|samples|{'|'.join(f'{name}: covered, width' for name in NAMES)}|CPU s a sample"
+    )
     for system, epsilon in sorted({(f["system"], f["epsilon"]) for f in figures}):
         some = [f for f in figures if (f["system"], f["epsilon"]) == (system, epsilon)]
         shown = []
         for place, truth in enumerate(TRUTH):
             ends = [f["ends"][place] for f in some]
             covered = statistics.fmean(low <= truth <= high for low, high in ends)
-            shown.append(f"{100 * covered:.0f} %, {statistics.median(high - low for low, high in ends):.2f}")
+            shown.append(
+                f"{100 * covered:.0f} %, {statistics.median(high - low for low, high in ends):.2f}"
+            )
         cpu = statistics.fmean(f["cpu"] for f in some)
         yield f"| {system} | {epsilon:g} | {len(some)} | {' | '.join(shown)} | {cpu:.1f} |"
 
 
 def main() -> None:
     """Measure what is missing, and write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.napsu", description=(__doc__ or "")[:72])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.napsu", description=(__doc__ or "")[:72]
+    )
     parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=tuple(SYSTEMS))
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
-    parser.add_argument("--samples", type=int, default=60, help="how many of each; 60; 0 for --write alone")
-    parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
+    parser.add_argument(
+        "--samples", type=int, default=60, help="how many of each; 60; 0 for --write alone"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the section of docs/inference.md"
+    )
     options = parser.parse_args()
     there = read()
-    cells = ((s, e, n) for n in range(options.samples) for e in options.epsilons for s in options.systems)
+    cells = (
+        (s, e, n) for n in range(options.samples) for e in options.epsilons for s in options.systems
+    )
     with tempfile.TemporaryDirectory() as place:
         for system, epsilon, number in cells:
             if (system, epsilon, number) not in there:
                 found = SYSTEMS[system](number, epsilon, Path(place))
                 with FIGURES.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"system": system, "epsilon": epsilon, "sample": number, **found}) + "\n")
+                    file.write(
+                        json.dumps(
+                            {"system": system, "epsilon": epsilon, "sample": number, **found}
+                        )
+                        + "\n"
+                    )
     if options.write:
         write_between(BEGIN, END, section(list(read().values())))
 

@@ -49,11 +49,18 @@ class Scored(InProcess):
         place = fresh(self.folder / "scores")
         with (place / "records.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([table(cell.table).header, *rows])
-        task = {"table": TABLE, "dictionary": DICTIONARY, "records": "records.csv", "output": "scores.json"}
+        task = {
+            "table": TABLE,
+            "dictionary": DICTIONARY,
+            "records": "records.csv",
+            "output": "scores.json",
+        }
         (place / "task.json").write_text(json.dumps(task, default=str), encoding="utf-8")
         python = environment("sdnist", self.cache)
         if python is None:
-            raise SystemExit("pip cannot install sdnist in an environment of its own: nothing can be scored")
+            raise SystemExit(
+                "pip cannot install sdnist in an environment of its own: nothing can be scored"
+            )
         command = [python, PLACE / "programs" / "sdnist_scores.py", "task.json"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -78,7 +85,8 @@ def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves nothing behind
+    # leaves nothing behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     limits = Limits(megabytes=8000, cpu=options.seconds, seconds=20 * options.seconds)
     folder = user_cache_path("marginweave-benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,11 +97,19 @@ def main() -> None:
                 continue
             found = runner.run(cell)
             append(FIGURES, found)
-            shown = ", ".join(f"{label} {found[key]:.4g}" for key, label in MEASURES.items() if key in found.numbers)
-            sys.stdout.write(f"{cell.table} {cell.epsilon:g} {cell.method}: {found.failed}{shown}\n")
+            shown = ", ".join(
+                f"{label} {found[key]:.4g}"
+                for key, label in MEASURES.items()
+                if key in found.numbers
+            )
+            sys.stdout.write(
+                f"{cell.table} {cell.epsilon:g} {cell.method}: {found.failed}{shown}\n"
+            )
             sys.stdout.flush()
     if options.write:
-        PAGE.write_text(render(current(read(FIGURES), settings).values(), len(cells(ALL))), encoding="utf-8")
+        PAGE.write_text(
+            render(current(read(FIGURES), settings).values(), len(cells(ALL))), encoding="utf-8"
+        )
 
 
 def cells(asked: argparse.Namespace) -> tuple[Cell, ...]:
@@ -107,12 +123,18 @@ def cells(asked: argparse.Namespace) -> tuple[Cell, ...]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.nist", description=(__doc__ or "")[:50])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.nist", description=(__doc__ or "")[:50]
+    )
     parser.add_argument("--sets", nargs="*", choices=tuple(SETS), default=tuple(SETS))
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many repetitions; 3; 0 for --write alone")
-    parser.add_argument("--seconds", type=float, default=900, help="CPU seconds after which a peer is stopped; 900")
+    parser.add_argument(
+        "--seeds", type=int, default=SEEDS, help="how many repetitions; 3; 0 for --write alone"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=900, help="CPU seconds after which a peer is stopped; 900"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/sdnist.md")
     return parser.parse_args()
 

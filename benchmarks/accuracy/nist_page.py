@@ -13,7 +13,12 @@ from benchmarks.accuracy.nist_tables import PREFIX, SETS
 from benchmarks.accuracy.page import method_lines
 from benchmarks.scale.page import NOT_YET, header
 
-MEASURES = {"k_marginal": "k-marginal", "worst_puma": "worst PUMA", "pmse": "pMSE", "inconsistent": "inconsistent"}
+MEASURES = {
+    "k_marginal": "k-marginal",
+    "worst_puma": "worst PUMA",
+    "pmse": "pMSE",
+    "inconsistent": "inconsistent",
+}
 _DECIMALS = {"pmse": 4}
 _NAMES = {DEFAULT: "ours, default", "dpmm-mst": "MST (dpmm)", SUBSAMPLE: "40 % of the rows"}
 Found = Mapping[tuple[str, float], Mapping[str, Sequence[Figure]]]
@@ -118,10 +123,18 @@ def render(figures: Iterable[Figure], cells: int) -> str:
     found = grouped(every)
     some = every[0]
     counts = {"count": len(every), "missing": cells - len(every), "all": cells}
-    parts = [HEAD.format(rows=f"{some.rows:,}", delta=some.delta, **counts), ASKED, *asked_lines(found), TRIED]
+    parts = [
+        HEAD.format(rows=f"{some.rows:,}", delta=some.delta, **counts),
+        ASKED,
+        *asked_lines(found),
+        TRIED,
+    ]
     for name, columns in SETS.items():
         listed = ", ".join(columns) or "All 24 columns of the excerpt"
-        parts += [SET.format(name=f"{name[0].upper()}{name[1:]}", columns=listed), *result_lines(found, name)]
+        parts += [
+            SET.format(name=f"{name[0].upper()}{name[1:]}", columns=listed),
+            *result_lines(found, name),
+        ]
     methods = method_lines(f for f in every if f.cell.method != SUBSAMPLE)
     parts += [OFFICIAL, *official_lines(), "\n## Settings\n", *methods]
     return "\n".join(parts) + "\n"
@@ -130,8 +143,12 @@ def render(figures: Iterable[Figure], cells: int) -> str:
 def grouped(figures: Iterable[Figure]) -> Found:
     """Figures by set and epsilon, then by method; all of them in the order of the page."""
     found: dict[tuple[str, float], dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
-    for figure in sorted(figures, key=lambda f: (f.cell.epsilon, list(_NAMES).index(f.cell.method), f.cell.seed)):
-        found[figure.cell.table.removeprefix(PREFIX), figure.cell.epsilon][figure.cell.method].append(figure)
+    for figure in sorted(
+        figures, key=lambda f: (f.cell.epsilon, list(_NAMES).index(f.cell.method), f.cell.seed)
+    ):
+        found[figure.cell.table.removeprefix(PREFIX), figure.cell.epsilon][
+            figure.cell.method
+        ].append(figure)
     return found
 
 
@@ -140,7 +157,9 @@ def asked_lines(found: Found) -> Iterator[str]:
     yield from header("columns|k-marginal asked|reached|repetitions|verdict")
     for target in TARGETS:
         methods = found.get((target.features, 1.0), {})
-        ours, peer = (values(methods.get(method, ()), "k_marginal") for method in (DEFAULT, "dpmm-mst"))
+        ours, peer = (
+            values(methods.get(method, ()), "k_marginal") for method in (DEFAULT, "dpmm-mst")
+        )
         asked = f"MST + {target.score:g}" if target.above_mst else f"{target.score:g}"
         if not ours or (target.above_mst and not peer):
             yield f"| {target.features} | {asked} | {NOT_YET} | | |"
@@ -165,7 +184,9 @@ def result_lines(found: Found, features: str) -> Iterator[str]:
         for method, figures in methods.items()
         if name == features
     ]
-    for yardstick, epsilon, method, figures in sorted(here, key=lambda line: (not line[0], line[1])):
+    for yardstick, epsilon, method, figures in sorted(
+        here, key=lambda line: (not line[0], line[1])
+    ):
         failed = next((f.failed for f in figures if f.failed), "")
         shown = [spread(values(figures, key), _DECIMALS.get(key, 0)) for key in MEASURES]
         cells = [f"{failed} {shown[0]}".strip(), *shown[1:]]

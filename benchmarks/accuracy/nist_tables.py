@@ -22,9 +22,42 @@ from tests.support.places import DATA
 FOLDER = DATA / "ma2019"
 TABLE, DICTIONARY = FOLDER / "ma2019.csv", FOLDER / "data_dictionary.json"
 SETS: Mapping[str, tuple[str, ...]] = {
-    "demographic": ("AGEP", "SEX", "MSP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "EDU", "PINCP_DECILE", "DVET", "DEYE"),
-    "industry": ("PUMA", "SEX", "MSP", "HISP", "RAC1P", "OWN_RENT", "INDP_CAT", "EDU", "PINCP_DECILE"),
-    "family": ("PUMA", "AGEP", "SEX", "MSP", "HISP", "RAC1P", "NOC", "NPF", "OWN_RENT", "PINCP_DECILE", "POVPIP"),
+    "demographic": (
+        "AGEP",
+        "SEX",
+        "MSP",
+        "RAC1P",
+        "HOUSING_TYPE",
+        "OWN_RENT",
+        "EDU",
+        "PINCP_DECILE",
+        "DVET",
+        "DEYE",
+    ),
+    "industry": (
+        "PUMA",
+        "SEX",
+        "MSP",
+        "HISP",
+        "RAC1P",
+        "OWN_RENT",
+        "INDP_CAT",
+        "EDU",
+        "PINCP_DECILE",
+    ),
+    "family": (
+        "PUMA",
+        "AGEP",
+        "SEX",
+        "MSP",
+        "HISP",
+        "RAC1P",
+        "NOC",
+        "NPF",
+        "OWN_RENT",
+        "PINCP_DECILE",
+        "POVPIP",
+    ),
     "all": (),
 }
 PREFIX, BINNED = "ma2019-", "-binned"
@@ -82,7 +115,12 @@ class Excerpt(Table):
     def _column(self, name: str) -> dict[str, object]:
         never = {"missing": [], "outside": "error"}
         if name == "AGEP":
-            return {"type": "number", "bins": {"min": 0, "max": 100, "step": 1}, "decimals": 0, **never}
+            return {
+                "type": "number",
+                "bins": {"min": 0, "max": 100, "step": 1},
+                "decimals": 0,
+                **never,
+            }
         if name not in EDGES:
             return {"type": "category", "values": self.domain[name], **never}
         missing = {"missing": ["N"]} if "N" in self.domain[name] else never
@@ -122,7 +160,10 @@ class Excerpt(Table):
     def binned(self) -> Table:
         """The same in codes and labels of bins, as programs need it that know of categories alone."""
         domain = {name: labels(name, values) for name, values in self.domain.items()}
-        rows = [[label(name, value) for name, value in zip(self.header, row, strict=True)] for row in self.rows]
+        rows = [
+            [label(name, value) for name, value in zip(self.header, row, strict=True)]
+            for row in self.rows
+        ]
         return Table(header=self.header, rows=rows, domain=domain)
 
 
@@ -130,7 +171,11 @@ def labels(name: str, values: list[str]) -> list[str]:
     """The labels of the bins of a column and what stands beside them, or its values."""
     if name not in EDGES:
         return values
-    return [*(str(edge) for edge in EDGES[name][:-1]), *map(str, CODES.get(name, ())), *({"N"} & set(values))]
+    return [
+        *(str(edge) for edge in EDGES[name][:-1]),
+        *map(str, CODES.get(name, ())),
+        *({"N"} & set(values)),
+    ]
 
 
 def is_binned(name: str, value: str) -> bool:
@@ -174,7 +219,9 @@ def excerpt(features: str) -> Excerpt:
         for name, by in _DETERMINED
         if name in columns and by in columns
     }
-    domain = {name: public(columns[name], described[name].get("values", {}), name) for name in header}
+    domain = {
+        name: public(columns[name], described[name].get("values", {}), name) for name in header
+    }
     return Excerpt(header=header, rows=kept, domain=domain, mappings=mappings)
 
 
@@ -188,7 +235,11 @@ def public(values: tuple[str, ...], described: Mapping[str, Any], name: str) -> 
     if name in ("PUMA", "DENSITY", "INDP") or name in EDGES:
         return sorted(set(values))
     ends = (int(described[end]) for end in ("min", "max") if end in described)
-    between = [str(v) for v in range(*(end + i for i, end in enumerate(ends)))] if "min" in described else []
+    between = (
+        [str(v) for v in range(*(end + i for i, end in enumerate(ends)))]
+        if "min" in described
+        else []
+    )
     return [*(str(value) for value in described if value not in ("min", "max")), *between]
 
 

@@ -18,7 +18,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy import binary
-from benchmarks.accuracy.coverage import EPSILONS, LEVEL, Examiner, Factors, Tally, codes, measure_missing, read
+from benchmarks.accuracy.coverage import (
+    EPSILONS,
+    LEVEL,
+    Examiner,
+    Factors,
+    Tally,
+    codes,
+    measure_missing,
+    read,
+)
 from benchmarks.accuracy.figures import Cell
 from benchmarks.accuracy.in_process import release_here
 from benchmarks.accuracy.methods import DEFAULT, configuration
@@ -41,8 +50,13 @@ _MADE = tuple(name for name in binary.TABLES if name.endswith("-2"))
 
 def ask(answers: MarginalAnswers, rows: np.ndarray, seed: int) -> dict[str, list[float]]:
     """By number of columns, kind of answer and stratum: questions, claimed, of these covered, usable, widths over rows."""
-    examiner = Examiner(answers=answers, rows=rows, rng=np.random.default_rng(seed), tally=Tally(len(rows)))
-    sums, axes = defaultdict[str, list[float]](lambda: [0.0] * 5), sorted(answers.squares.measured.sizes)
+    examiner = Examiner(
+        answers=answers, rows=rows, rng=np.random.default_rng(seed), tally=Tally(len(rows))
+    )
+    sums, axes = (
+        defaultdict[str, list[float]](lambda: [0.0] * 5),
+        sorted(answers.squares.measured.sizes),
+    )
     question = Question(level=LEVEL)
     for length, _ in itertools.product(LENGTHS, range(QUESTIONS)):
         chosen = sorted(examiner.rng.choice(axes, min(length, len(axes)), replace=False).tolist())
@@ -91,7 +105,8 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     chosen = itertools.product(range(options.releases), options.epsilons, options.tables)
     cells = [
-        Cell(table=str(name), epsilon=float(epsilon), method=DEFAULT, seed=int(seed)) for seed, epsilon, name in chosen
+        Cell(table=str(name), epsilon=float(epsilon), method=DEFAULT, seed=int(seed))
+        for seed, epsilon, name in chosen
     ]
     measure_missing(cells, measure, FIGURES)
     if options.write:
@@ -99,12 +114,18 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.outside", description=(__doc__ or "")[:61])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.outside", description=(__doc__ or "")[:61]
+    )
     every = (*_MADE, *TABLES)
     parser.add_argument("--tables", nargs="*", choices=(*binary.TABLES, *TABLES), default=every)
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
-    parser.add_argument("--releases", type=int, default=1, help="how many of each; 1; 0 for --write alone")
-    parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
+    parser.add_argument(
+        "--releases", type=int, default=1, help="how many of each; 1; 0 for --write alone"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the section of docs/inference.md"
+    )
     return parser.parse_args()
 
 

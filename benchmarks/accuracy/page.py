@@ -60,7 +60,9 @@ budget. The AIM of mbi's authors is not on PyPI, and is not measured.
 """
 
 
-def render(figures: Iterable[Figure], default: Default, *further: Callable[[], Iterable[str]]) -> str:
+def render(
+    figures: Iterable[Figure], default: Default, *further: Callable[[], Iterable[str]]
+) -> str:
     """The page; `default` says which method the default is on a table at an epsilon, `further` makes more sections."""
     every = list(figures)
     summaries = summarize(every)
@@ -80,7 +82,9 @@ def render(figures: Iterable[Figure], default: Default, *further: Callable[[], I
         tables.setdefault(table, []).append(found)
     for table, epsilons in tables.items():
         of = epsilons[0][0].figures[0]
-        parts.append(f"\n## {table}\n\n{of.rows:,} rows, {of.columns} columns, delta {of.delta:.3g}.\n")
+        parts.append(
+            f"\n## {table}\n\n{of.rows:,} rows, {of.columns} columns, delta {of.delta:.3g}.\n"
+        )
         parts += result_lines(epsilons)
     for section in further:
         parts += section()
@@ -148,11 +152,15 @@ def win_lines(summaries: Summaries, default: Default) -> Iterator[str]:
     for (table, epsilon), found in summaries.items():
         for columns in (2, 3):
             key = f"tvd{columns}"
-            ours, peer = (best((s for s in found if s.is_peer == is_peer), key) for is_peer in (False, True))
+            ours, peer = (
+                best((s for s in found if s.is_peer == is_peer), key) for is_peer in (False, True)
+            )
             if ours is None or peer is None:
                 continue
             one, other = ours.of(key), peer.of(key)
-            usual = next((s for s in found if s.method == default(table, epsilon) and not s.failed), None)
+            usual = next(
+                (s for s in found if s.method == default(table, epsilon) and not s.failed), None
+            )
             theirs = NOT_YET if usual is None else verdict(usual.of(key), other)
             yield (
                 f"| {table} | {epsilon:g} | {columns} | {ours.method} | {one} | {peer.method} | {other} | "
@@ -162,14 +170,20 @@ def win_lines(summaries: Summaries, default: Default) -> Iterator[str]:
 
 def end_lines(summaries: Summaries, default: Default) -> Iterator[str]:
     """A line a table, epsilon and peer of dpmm, with its hours."""
-    yield from header("table|epsilon|peer|hours|times|2-way|the default's|3-way|the default's|verdict")
+    yield from header(
+        "table|epsilon|peer|hours|times|2-way|the default's|3-way|the default's|verdict"
+    )
     for (table, epsilon), found in summaries.items():
-        usual = next((s for s in found if s.method == default(table, epsilon) and not s.failed), None)
+        usual = next(
+            (s for s in found if s.method == default(table, epsilon) and not s.failed), None
+        )
         if usual is None or epsilon not in {1, 10} or table not in SLOW:
             continue
         for peer in (s for s in found if s.method.startswith("dpmm")):
             hours, times = peer.of("cpu").mean / 3600, peer.of("cpu").mean / usual.of("cpu").mean
-            sides = [(usual.of(key), None if peer.failed else peer.of(key)) for key in ("tvd2", "tvd3")]
+            sides = [
+                (usual.of(key), None if peer.failed else peer.of(key)) for key in ("tvd2", "tvd3")
+            ]
             beside = " | ".join(f"{theirs or peer.failed} | {ours}" for ours, theirs in sides)
             end = ", ".join(verdict(ours, theirs) for ours, theirs in sides if theirs) or NOT_YET
             yield f"| {table} | {epsilon:g} | {peer.method} | {hours:.2f} | {times:.0f} | {beside} | {end} |"

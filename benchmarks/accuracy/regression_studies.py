@@ -51,10 +51,16 @@ class Study:
         """The names of the coefficients."""
         found = ["intercept"]
         for column, unit in self.columns.items():
-            found += [column] if unit is not None else [f"{column}={text}" for text in [*domain[column]][1:]]
+            found += (
+                [column]
+                if unit is not None
+                else [f"{column}={text}" for text in [*domain[column]][1:]]
+            )
         return tuple(found)
 
-    def design(self, header: tuple[str, ...], rows: Rows, domain: Mapping[str, Iterable[str]]) -> Any:
+    def design(
+        self, header: tuple[str, ...], rows: Rows, domain: Mapping[str, Iterable[str]]
+    ) -> Any:
         """The target and the design of rows, with an intercept."""
         texts = dict(zip(header, map(np.array, zip(*rows, strict=True)), strict=True))
         parts = [np.ones(len(rows))]
@@ -62,8 +68,12 @@ class Study:
             if unit is None:
                 parts += [(texts[column] == text).astype(float) for text in [*domain[column]][1:]]
             else:
-                parts.append(_counted(texts[column], {text: score(text, unit) for text in domain[column]}))
-        target = _counted(texts[self.target], {text: self.of_target(text) for text in domain[self.target]})
+                parts.append(
+                    _counted(texts[column], {text: score(text, unit) for text in domain[column]})
+                )
+        target = _counted(
+            texts[self.target], {text: self.of_target(text) for text in domain[self.target]}
+        )
         return target, np.stack(parts, axis=1)
 
     def fit(self, target: np.ndarray, design: np.ndarray, persons: np.ndarray | None = None) -> Any:
@@ -111,7 +121,9 @@ class Population:
         every = list(persons.values())
         drawn = rng.integers(len(every), size=round(self.rows * len(every) / len(self.whole.rows)))
         return [
-            [*row[:place], f"{number}", *row[place + 1 :]] for number, who in enumerate(drawn) for row in every[who]
+            [*row[:place], f"{number}", *row[place + 1 :]]
+            for number, who in enumerate(drawn)
+            for row in every[who]
         ]
 
     @property
@@ -178,13 +190,20 @@ def _stays() -> Table:
     """A made table of 100,000 stays: columns that depend on each other, long tails, values that few have."""
     rng, rows = np.random.default_rng(20), 100_000
     ward = rng.choice(len(_WARDS), rows, p=[*_WARDS.values()])
-    age = np.clip(rng.normal(6.2 - 3.5 * (ward == 5), 2.0 - 1.2 * (ward == 5), rows), 0, 9).round() + 0.0
+    age = (
+        np.clip(rng.normal(6.2 - 3.5 * (ward == 5), 2.0 - 1.2 * (ward == 5), rows), 0, 9).round()
+        + 0.0
+    )
     severity = np.clip((1 + rng.exponential(0.8, rows) + 0.15 * age + (ward >= 6)).round(), 1, 5)
     days = np.clip(rng.gamma(1.6, 0.6 + 0.6 * severity + (ward == 4)).round(), 1, 14)
     night = rng.random(rows) < 0.2 + 0.08 * severity
-    log_cost = -0.2 + 0.9 * np.log(days) + 0.15 * severity + 1.1 * (ward == 6) + rng.normal(0, 0.6, rows)
+    log_cost = (
+        -0.2 + 0.9 * np.log(days) + 0.15 * severity + 1.1 * (ward == 6) + rng.normal(0, 0.6, rows)
+    )
     cost = np.abs(np.exp(log_cost)[:, None] - np.array(_COSTS)).argmin(axis=1)
-    died = rng.random(rows) < 1 / (1 + np.exp(7.0 - 0.35 * age - 0.7 * severity - (ward == 6) + 0.05 * days))
+    died = rng.random(rows) < 1 / (
+        1 + np.exp(7.0 - 0.35 * age - 0.7 * severity - (ward == 6) + 0.05 * days)
+    )
     unknown = rng.random(rows) < 0.02 + 0.03 * (ward == 7)
     columns = {
         "ward": np.array([*_WARDS])[ward].tolist(),
@@ -196,9 +215,13 @@ def _stays() -> Table:
         "died": np.where(died, "yes", "no").tolist(),
         "unknown": np.where(unknown, "yes", "no").tolist(),
     }
-    domain = {name: sorted(set(own), key=lambda text: (len(text), text)) for name, own in columns.items()}
+    domain = {
+        name: sorted(set(own), key=lambda text: (len(text), text)) for name, own in columns.items()
+    }
     domain["ward"], domain["cost"] = [*_WARDS], [f"{cost:g}" for cost in _COSTS]
-    return Table(header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain)
+    return Table(
+        header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain
+    )
 
 
 def _visits() -> Table:
@@ -208,7 +231,9 @@ def _visits() -> Table:
     rows, frail = len(person), rng.normal(size=persons)[person]
     age = np.clip(rng.normal(5, 2, persons), 0, 9).round()[person] + 0.0
     smokes = (rng.random(persons) < 0.3)[person]
-    severity = np.clip((2.0 + 0.15 * age + 0.5 * smokes + 0.8 * frail + 0.6 * rng.normal(size=rows)).round(), 1, 5)
+    severity = np.clip(
+        (2.0 + 0.15 * age + 0.5 * smokes + 0.8 * frail + 0.6 * rng.normal(size=rows)).round(), 1, 5
+    )
     days = np.clip((1 + 1.2 * severity + 1.5 * frail + rng.exponential(1.5, rows)).round(), 1, 14)
     again = rng.random(rows) < 1 / (1 + np.exp(2.5 - 0.4 * severity - 1.5 * frail))
     columns = {
@@ -219,12 +244,21 @@ def _visits() -> Table:
         "days": [f"{d:.0f}" for d in days],
         "again": np.where(again, "yes", "no").tolist(),
     }
-    domain = {name: sorted(set(own), key=lambda text: (len(text), text)) for name, own in columns.items()}
-    return Table(header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain)
+    domain = {
+        name: sorted(set(own), key=lambda text: (len(text), text)) for name, own in columns.items()
+    }
+    return Table(
+        header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain
+    )
 
 
 _MADE = {"stays": _stays, "visits": _visits}
-_AFFAIRS: dict[str, Unit] = {"rate_marriage": 1.0, "age": 10.0, "yrs_married": 10.0, "religious": 1.0}
+_AFFAIRS: dict[str, Unit] = {
+    "rate_marriage": 1.0,
+    "age": 10.0,
+    "yrs_married": 10.0,
+    "religious": 1.0,
+}
 _ADULT: dict[str, Unit] = {
     "education-num": 1.0, "age": 10.0, "hours-per-week": 10.0, "sex": "Male", "marital-status": "Married-civ-spouse",
 }  # fmt: skip

@@ -58,11 +58,24 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
     """The same of a release of sample `number` that is in a folder."""
     population, sample = POPULATIONS[name], POPULATIONS[name].sample(number)
     domain = dict(PrivacyStatement.from_json((release / "privacy.json").read_bytes()).domain)
-    synthetic = pd.read_parquet(release / "synthetic.parquet").astype(str).reindex(columns=list(sample.header))
-    tables = {"records": (synthetic.to_numpy().tolist(), None), "sampled": (sample.rows, population.persons(sample))}
+    synthetic = (
+        pd.read_parquet(release / "synthetic.parquet")
+        .astype(str)
+        .reindex(columns=list(sample.header))
+    )
+    tables = {
+        "records": (synthetic.to_numpy().tolist(), None),
+        "sampled": (sample.rows, population.persons(sample)),
+    }
     opened = open_modelled(release, "population", "a regression needs")
     for label, study in population.studies.items():
-        figure = {"population": name, "study": label, "epsilon": epsilon, "sample": number, "rows": population.rows}
+        figure = {
+            "population": name,
+            "study": label,
+            "epsilon": epsilon,
+            "sample": number,
+            "rows": population.rows,
+        }
         asked = Regression(
             target=study.target,
             columns=tuple(study.columns),
@@ -87,7 +100,9 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
             **figure,
             "names": names,
             "truth": _truth(name, label, names),
-            "release": [end.tolist() for end in (found.values, found.values - half, found.values + half)],
+            "release": [
+                end.tolist() for end in (found.values, found.values - half, found.values + half)
+            ],
             **fits,
             "cpu": cpu,
         }
@@ -98,10 +113,15 @@ def _truth(name: str, label: str, names: tuple[str, ...]) -> list[float]:
     population = POPULATIONS[name]
     study, whole = population.studies[label], population.whole
     target, design = study.design(whole.header, whole.rows, whole.domain)
-    return [float(one) for one in study.fit(target, merged_design(study, design, names, whole.domain)).params]
+    return [
+        float(one)
+        for one in study.fit(target, merged_design(study, design, names, whole.domain)).params
+    ]
 
 
-def _ends(study: Study, target: np.ndarray, design: np.ndarray, persons: np.ndarray | None) -> list[list[float]] | None:
+def _ends(
+    study: Study, target: np.ndarray, design: np.ndarray, persons: np.ndarray | None
+) -> list[list[float]] | None:
     """Estimates and 95 % intervals of one table, as if it were real; None where it has no solution."""
     try:
         result = study.fit(target, design, persons)
@@ -117,7 +137,9 @@ def read() -> dict[tuple[str, float, int], list[dict[str, Any]]]:
     found = dict[tuple[str, float, int], list[dict[str, Any]]]()
     for figure in map(json.loads, lines):
         if figure["study"] in POPULATIONS[figure["population"]].studies:
-            found.setdefault((figure["population"], figure["epsilon"], figure["sample"]), []).append(figure)
+            found.setdefault(
+                (figure["population"], figure["epsilon"], figure["sample"]), []
+            ).append(figure)
     return found
 
 
@@ -143,11 +165,17 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.regressions", description=(__doc__ or "")[:57])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.regressions", description=(__doc__ or "")[:57]
+    )
     parser.add_argument("--populations", nargs="*", choices=POPULATIONS, default=tuple(POPULATIONS))
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
-    parser.add_argument("--samples", type=int, default=60, help="how many of each; 60; 0 for --write alone")
-    parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
+    parser.add_argument(
+        "--samples", type=int, default=60, help="how many of each; 60; 0 for --write alone"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the section of docs/inference.md"
+    )
     return parser.parse_args()
 
 

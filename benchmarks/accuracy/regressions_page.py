@@ -38,12 +38,18 @@ def section(figures: Figures) -> Iterator[str]:
     for epsilon in sorted({cell[2] for cell in cells}):
         shares = list[float]()
         for name, study, _ in sorted(cell for cell in cells if cell[2] == epsilon):
-            some = [f for f in figures if (f["population"], f["study"], f["epsilon"]) == (name, study, epsilon)]
+            some = [
+                f
+                for f in figures
+                if (f["population"], f["study"], f["epsilon"]) == (name, study, epsilon)
+            ]
             answered = [f for f in some if "refused" not in f]
             if not answered:
                 yield f"| {name} | {study} | {epsilon:g} | {len(some)} | {len(some)} | | | | | | |"
                 continue
-            covered = " | ".join(_percent(statistics.fmean(_hits(answered, source))) for source in _SOURCES[1:])
+            covered = " | ".join(
+                _percent(statistics.fmean(_hits(answered, source))) for source in _SOURCES[1:]
+            )
             shares.append(statistics.fmean(_hits(answered, "release")))
             cpu = statistics.fmean(f["cpu"] for f in answered)
             yield (
@@ -59,7 +65,10 @@ def _hits(figures: Figures, source: str) -> list[bool]:
     for figure in figures:
         if figure[source] is not None:
             _, lows, highs = figure[source]
-            found += [low <= truth <= high for low, truth, high in zip(lows, figure["truth"], highs, strict=True)]
+            found += [
+                low <= truth <= high
+                for low, truth, high in zip(lows, figure["truth"], highs, strict=True)
+            ]
     return found
 
 

@@ -40,7 +40,9 @@ class Runner:
     folder: Path
     cache: Path
     limits: Limits
-    measured: Callable[[str, Rows], Mapping[str, float]] = lambda name, rows: measure(table(name), rows)
+    measured: Callable[[str, Rows], Mapping[str, float]] = lambda name, rows: measure(
+        table(name), rows
+    )
     _stack: ExitStack = field(default_factory=ExitStack)
     _server: str = ""
     _warm: set[str] = field(default_factory=set)
@@ -68,7 +70,12 @@ class Runner:
     def run(self, cell: Cell) -> Figure:
         """Make the records and measure them."""
         seen, rows = self._peers_rows(cell) if cell.method in PEERS else self.our_rows(cell)
-        numbers: dict[str, Any] = {"wall": seen.wall, "cpu": seen.cpu, "peak": seen.peak, "records": len(rows)}
+        numbers: dict[str, Any] = {
+            "wall": seen.wall,
+            "cpu": seen.cpu,
+            "peak": seen.peak,
+            "records": len(rows),
+        }
         numbers["ended"] = seen.ended or ("" if rows else "no records")
         if not numbers["ended"]:
             numbers |= self.measured(cell.table, rows)
@@ -77,7 +84,9 @@ class Runner:
     def our_rows(self, cell: Cell) -> tuple[Watched, Rows]:
         """`marginweave run` in a home and with a ledger of its own."""
         home = fresh(self.folder / "home")
-        cli = CommandLine(home, {"PREFECT_API_URL": self._url(), "PREFECT_HOME": str(home / "prefect"), **THREADS})
+        cli = CommandLine(
+            home, {"PREFECT_API_URL": self._url(), "PREFECT_HOME": str(home / "prefect"), **THREADS}
+        )
         epsilon, own = repr(cell.epsilon), repr(delta(cell.table))
         opened = cli("ledger", "open", "accuracy", "--epsilon", epsilon, "--delta", own)
         if opened.returncode != 0:
@@ -139,7 +148,9 @@ def figure(cell: Cell, numbers: Mapping[str, Any]) -> Figure:
 def _commit() -> str:
     """The commit that is measured; empty outside a repository."""
     command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def fresh(place: Path) -> Path:

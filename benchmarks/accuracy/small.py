@@ -38,18 +38,26 @@ def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves nothing behind
+    # leaves nothing behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     limits = Limits(megabytes=8000, cpu=options.seconds, seconds=20 * options.seconds)
     folder = user_cache_path("marginweave-benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, InProcess(Path(place), folder, limits, measure_small) as runner:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        InProcess(Path(place), folder, limits, measure_small) as runner,
+    ):
         for cell in cells(options):
             kept = current(read(FIGURES), settings)
             if is_done(cell, kept):
                 continue
             figure = runner.run(cell)
             append(FIGURES, figure)
-            errors = ", ".join(f"{label} {figure[key]:.3f}" for key, label in MEASURES.items() if key in figure.numbers)
+            errors = ", ".join(
+                f"{label} {figure[key]:.3f}"
+                for key, label in MEASURES.items()
+                if key in figure.numbers
+            )
             sys.stdout.write(
                 f"{cell.table} {cell.epsilon:g} {cell.method}: {figure.failed}{errors} ({figure['cpu']:.0f} s)\n"
             )
@@ -61,21 +69,28 @@ def main() -> None:
 
 def cells(asked: argparse.Namespace) -> tuple[Cell, ...]:
     """The cells of what is asked for; of a table that has no more rows than a size, that is of all of them, once."""
-    product = itertools.product(asked.methods, asked.rows, asked.epsilons, range(SAMPLES), asked.tables)
+    product = itertools.product(
+        asked.methods, asked.rows, asked.epsilons, range(SAMPLES), asked.tables
+    )
     return tuple(
         Cell(table=sample_name(name, rows, sample), epsilon=epsilon, method=method, seed=sample)
         for method, rows, epsilon, sample, name in product
-        if len(table(name).rows) > rows or rows == min(size for size in SIZES if size >= len(table(name).rows))
+        if len(table(name).rows) > rows
+        or rows == min(size for size in SIZES if size >= len(table(name).rows))
     )
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.small", description=(__doc__ or "")[:60])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.small", description=(__doc__ or "")[:60]
+    )
     parser.add_argument("--tables", nargs="*", choices=SAMPLED, default=SAMPLED)
     parser.add_argument("--rows", nargs="*", type=int, choices=SIZES, default=SIZES)
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
-    parser.add_argument("--seconds", type=float, default=120, help="CPU seconds after which a cell is stopped; 120")
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="CPU seconds after which a cell is stopped; 120"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/small-tables.md")
     return parser.parse_args()
 

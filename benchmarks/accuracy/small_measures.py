@@ -46,7 +46,12 @@ def measure_small(name: str, rows: list[list[str]]) -> dict[str, float]:
     sizes = tuple(size + 1 for size in sample.sizes)
     two, three = mean_l1(real, made, sizes, 2, ALL), mean_l1(real, made, sizes, 3, SAMPLE)
     errors = [abs(v - cramers_v(made, pair, sizes)) for pair, v in strongest(name)]
-    found = {"tvd2": two / 2, "tvd3": three / 2, "v3": sum(errors[:3]) / 3, "v10": sum(errors) / len(errors)}
+    found = {
+        "tvd2": two / 2,
+        "tvd3": three / 2,
+        "v3": sum(errors[:3]) / 3,
+        "v10": sum(errors) / len(errors),
+    }
     if sample.outside:
         found["auc"] = classified(name, made, sample.codes(sample.outside[:_TESTED]), logistic)[0]
     return found
@@ -58,13 +63,19 @@ def strongest(name: str) -> tuple[tuple[tuple[int, int], float], ...]:
     sample = table(name)
     real, sizes = sample.codes(sample.rows), tuple(size + 1 for size in sample.sizes)
     pairs = itertools.combinations(range(len(sizes)), 2)
-    return tuple(sorted(((p, cramers_v(real, p, sizes)) for p in pairs), key=lambda found: (-found[1], found[0]))[:10])
+    return tuple(
+        sorted(
+            ((p, cramers_v(real, p, sizes)) for p in pairs), key=lambda found: (-found[1], found[0])
+        )[:10]
+    )
 
 
 def cramers_v(rows: Codes, pair: tuple[int, int], sizes: tuple[int, ...]) -> float:
     """Cramér's V of two columns, between 0 and 1, of the values that occur; 0 of a column with one value."""
     a, b = pair
-    counts = np.bincount(rows[:, a] * sizes[b] + rows[:, b], minlength=sizes[a] * sizes[b]).reshape(sizes[a], sizes[b])
+    counts = np.bincount(rows[:, a] * sizes[b] + rows[:, b], minlength=sizes[a] * sizes[b]).reshape(
+        sizes[a], sizes[b]
+    )
     counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
     if min(counts.shape) < 2:
         return 0.0
@@ -84,7 +95,9 @@ def boosting(_: Sequence[int]) -> Any:
     return HistGradientBoostingClassifier(random_state=0)
 
 
-def classified(name: str, made: Codes, tested: Codes, kind: Callable[[Sequence[int]], Any]) -> tuple[float, float]:
+def classified(
+    name: str, made: Codes, tested: Codes, kind: Callable[[Sequence[int]], Any]
+) -> tuple[float, float]:
     """Area under the ROC curve, and F1 of the rarer class, of a classifier that learned from `made`.
 
     .5 and 0 where that has one class alone.
@@ -100,4 +113,6 @@ def classified(name: str, made: Codes, tested: Codes, kind: Callable[[Sequence[i
     model = kind([size + 1 for i, size in enumerate(of.sizes) if i != place]).fit(learned, classes)
     likely = model.predict_proba(asked)[:, 1]
     rarer = truth.mean() <= 0.5
-    return float(roc_auc_score(truth, likely)), float(f1_score(truth == rarer, (likely > 0.5) == rarer))
+    return float(roc_auc_score(truth, likely)), float(
+        f1_score(truth == rarer, (likely > 0.5) == rarer)
+    )

@@ -92,7 +92,9 @@ def render(figures: Iterable[Figure], cells: int) -> str:
 
 def grouped(figures: Iterable[Figure]) -> Found:
     """Figures that succeeded or were stopped, by table, rows asked for and epsilon, then by method."""
-    found: dict[tuple[str, int, float], dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, int, float], dict[str, list[Figure]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for figure in figures:
         table, rows, _ = figure.cell.table.split("/")
         found[table, int(rows), figure.cell.epsilon][figure.cell.method].append(figure)
@@ -119,15 +121,18 @@ def _asked(methods: Mapping[str, Sequence[Figure]], key: str, most: float) -> st
         return f"{NOT_YET} | | |"
     name = min(others, key=lambda name: statistics.fmean(others[name].values()))
     best = others[name]
-    ours = {sample: value for sample, value in ours.items() if sample in best}  # a comparison is of the same samples
+    # a comparison is of the same samples
+    ours = {sample: value for sample, value in ours.items() if sample in best}
     both = [ours[sample] - most * best[sample] for sample in ours]
-    error = 2 * statistics.stdev(both) / math.sqrt(len(both)) if len(both) > 1 and key.startswith("tvd") else 0.0
+    error = (
+        2 * statistics.stdev(both) / math.sqrt(len(both))
+        if len(both) > 1 and key.startswith("tvd")
+        else 0.0
+    )
     limit = most * statistics.fmean(best[sample] for sample in ours)
     good = statistics.fmean(ours.values()) <= limit + error
     verdict = f"{'yes' if good else '**no**'}{pending}"
-    return (
-        f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name}, {len(ours)} samples | {verdict}"
-    )
+    return f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name}, {len(ours)} samples | {verdict}"
 
 
 def _values(figures: Iterable[Figure], key: str) -> dict[int, float]:
@@ -139,13 +144,20 @@ def _spread(values: Mapping[int, float]) -> Spread:
     return Spread(mean=statistics.fmean(values.values()), deviation=spread)
 
 
-def result_lines(found: Found, table: str, rows: int, measures: Mapping[str, str] = MEASURES) -> Iterator[str]:
+def result_lines(
+    found: Found, table: str, rows: int, measures: Mapping[str, str] = MEASURES
+) -> Iterator[str]:
     """A line an epsilon and method."""
     yield from header(f"epsilon|method|samples|{'|'.join(measures.values())}|CPU s")
-    for (_, _, epsilon), methods in ((key, value) for key, value in found.items() if key[:2] == (table, rows)):
+    for (_, _, epsilon), methods in (
+        (key, value) for key, value in found.items() if key[:2] == (table, rows)
+    ):
         for method, figures in methods.items():
             cpu = statistics.fmean(f["cpu"] for f in figures)
-            shown = [str(_spread(values)) if (values := _values(figures, key)) else "" for key in measures]
+            shown = [
+                str(_spread(values)) if (values := _values(figures, key)) else ""
+                for key in measures
+            ]
             failed = next((f.failed for f in figures if f.failed), "")
             cells = [f"{failed} {shown[0]}".strip(), *shown[1:]]
             yield f"| {epsilon:g} | {method} | {len(figures)} | {' | '.join(cells)} | {cpu:.0f} |"

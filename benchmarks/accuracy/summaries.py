@@ -54,7 +54,9 @@ Summaries = Mapping[tuple[str, float], tuple[Summary, ...]]
 
 def summarize(figures: Iterable[Figure]) -> Summaries:
     """The methods of each table and epsilon, in the order of the registries."""
-    grouped: dict[tuple[str, float], dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
+    grouped: dict[tuple[str, float], dict[str, list[Figure]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for figure in sorted(figures, key=_place):
         grouped[figure.cell.table, figure.cell.epsilon][figure.cell.method].append(figure)
     return {

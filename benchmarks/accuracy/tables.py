@@ -21,7 +21,14 @@ from tests.support.places import DATA, EXAMPLES
 # what the published numbers for adult.csv are for; every other table has 1 / (n ln n), but for samples
 _ADULT_DELTA, _SAMPLES_DELTA = 1e-9, 1e-6
 # Its columns whose codes are numbers in order; the other codes stand for categories.
-_ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
+_ADULT_NUMBERS = (
+    "age",
+    "fnlwgt",
+    "education-num",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +49,23 @@ class Table:
         """One of the test tables."""
         folder = DATA / name.removesuffix("_cat")
         if not folder.is_dir():
-            raise SystemExit("the test tables are not here; MARGINWEAVE_TEST_DATA names their folder")
+            raise SystemExit(
+                "the test tables are not here; MARGINWEAVE_TEST_DATA names their folder"
+            )
         with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
         kind = "domain.json" if name == "adult" else f"{name.removesuffix('_cat')}_domain.json"
         declared = json.loads((folder / kind).read_text(encoding="utf-8"))
-        domain = {n: [str(v) for v in range(d)] if isinstance(d, int) else sorted(d) for n, d in declared.items()}
-        return cls(header=tuple(header), rows=rows, domain=domain, numbers=_ADULT_NUMBERS if name == "adult" else ())
+        domain = {
+            n: [str(v) for v in range(d)] if isinstance(d, int) else sorted(d)
+            for n, d in declared.items()
+        }
+        return cls(
+            header=tuple(header),
+            rows=rows,
+            domain=domain,
+            numbers=_ADULT_NUMBERS if name == "adult" else (),
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -61,11 +78,14 @@ class Table:
         Some programs leave values out where none can be missing.
         """
         numbers = [
-            {"": len(self.domain[name])} | {value: code for code, value in enumerate(self.domain[name])}
+            {"": len(self.domain[name])}
+            | {value: code for code, value in enumerate(self.domain[name])}
             for name in self.header
         ]
         columns = zip(*rows, strict=True)
-        return np.array([[n[v] for v in c] for n, c in zip(numbers, columns, strict=True)], np.int64).T
+        return np.array(
+            [[n[v] for v in c] for n, c in zip(numbers, columns, strict=True)], np.int64
+        ).T
 
     def columns(self) -> dict[str, dict[str, object]]:
         """The section `columns` of a configuration: a column whose domain has no missing value cannot be missing.
@@ -76,7 +96,8 @@ class Table:
         return {
             name: self._number(name)
             if name in self.numbers
-            else {"type": "category", "values": [v for v in values if v]} | ({} if "" in values else never)
+            else {"type": "category", "values": [v for v in values if v]}
+            | ({} if "" in values else never)
             for name, values in ((name, self.domain[name]) for name in self.header)
         }
 
@@ -102,7 +123,8 @@ def fair() -> Table:
     """Statsmodels' survey of Fair (1978), in the values and bins that deployments/examples/affairs.yaml declares."""
     from statsmodels.datasets import fair as survey
 
-    frame = cast("Any", survey.load_pandas().data)  # a DataFrame, which statsmodels declares as None
+    # a DataFrame, which statsmodels declares as None
+    frame = cast("Any", survey.load_pandas().data)
     declared = yaml.safe_load((EXAMPLES / "affairs.yaml").read_text(encoding="utf-8"))["columns"]
     domain, columns = {}, []
     for name, column in declared.items():
@@ -138,13 +160,20 @@ def anes96() -> Table:
     columns = [[str(int(number)) for number in frame[name]] for name in domain]
     for name, edges in cuts.items():
         domain[name] = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
-        columns.append([domain[name][i] for i in np.digitize(frame[name].to_numpy(float), edges[1:-1])])
-    return Table(header=tuple(domain), rows=[list(row) for row in zip(*columns, strict=True)], domain=domain)
+        columns.append(
+            [domain[name][i] for i in np.digitize(frame[name].to_numpy(float), edges[1:-1])]
+        )
+    return Table(
+        header=tuple(domain), rows=[list(row) for row in zip(*columns, strict=True)], domain=domain
+    )
 
 
 _LOADERS: dict[str, Callable[[], Table]] = {
     "affairs": fair,
-    **{name: partial(Table.load, name) for name in ("drug_deaths_cat", "ma2019_cat", "adult_cat", "adult")},
+    **{
+        name: partial(Table.load, name)
+        for name in ("drug_deaths_cat", "ma2019_cat", "adult_cat", "adult")
+    },
 }
 TABLES = tuple(_LOADERS)  # the small ones first
 # What other benchmarks have, by name; each enters its own here.
@@ -166,7 +195,9 @@ def table(name: str) -> Table:
     of, rows, number = name.split("/")
     whole = table(of)
     order = np.random.default_rng([int(rows), int(number)]).permutation(len(whole.rows))
-    inside, outside = ([whole.rows[i] for i in part] for part in (order[: int(rows)], order[int(rows) :]))
+    inside, outside = (
+        [whole.rows[i] for i in part] for part in (order[: int(rows)], order[int(rows) :])
+    )
     return replace(whole, rows=inside, outside=outside)
 
 

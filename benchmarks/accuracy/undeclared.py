@@ -39,7 +39,11 @@ _NUMBERS = ("rate_marriage", "age", "religious", "educ")
 _MEANS = 100
 """Half of them of the column, the others of numbers where the column is a condition."""
 _COLUMN = "rate_marriage"
-_PLACES = {"affairs": (_COLUMN, "educ"), "adult_cat": ("race", "education"), "ma2019_cat": ("SEX", "AGEP")}
+_PLACES = {
+    "affairs": (_COLUMN, "educ"),
+    "adult_cat": ("race", "education"),
+    "ma2019_cat": ("SEX", "AGEP"),
+}
 """Of a table the column whose cells become undeclared, and the one a group of which has them all."""
 _NOT_DECLARED = "77"
 
@@ -63,11 +67,18 @@ def with_undeclared(whole: Table, name: str, share: float, *, together: bool) ->
     return replace(whole, rows=rows)
 
 
-def configured(whole: Table, name: str, source: str, making: dict[str, Any], *, outside: str | None) -> dict[str, Any]:
+def configured(
+    whole: Table, name: str, source: str, making: dict[str, Any], *, outside: str | None
+) -> dict[str, Any]:
     """A release by the default counts; `outside` is said of every column that has no missing value."""
-    columns = {n: {k: v for k, v in column.items() if k != "outside"} for n, column in whole.columns().items()}
+    columns = {
+        n: {k: v for k, v in column.items() if k != "outside"}
+        for n, column in whole.columns().items()
+    }
     said = {} if outside is None else {"outside": outside}
-    columns = {n: column | said if column.get("missing") == [] else column for n, column in columns.items()}
+    columns = {
+        n: column | said if column.get("missing") == [] else column for n, column in columns.items()
+    }
     privacy = {"epsilon": EPSILON, "delta": delta(name), "unit": "row"}
     return {
         "dataset": "accuracy",
@@ -85,18 +96,31 @@ def covered(release: Path, whole: Table, column: str) -> dict[str, list[int]]:
 
     Asked are counts twice as far from 0 as noise reaches: whether one is asked for does not depend on the draw.
     """
-    counts, rows = pd.read_csv(release / "aggregates.csv", dtype=str), pd.DataFrame(whole.rows, columns=whole.header)
+    counts, rows = (
+        pd.read_csv(release / "aggregates.csv", dtype=str),
+        pd.DataFrame(whole.rows, columns=whole.header),
+    )
     found: dict[str, list[int]] = {}
     for length in (1, 2):
-        names, values = ([f"{kind}_{i}" for i in range(1, length + 1)] for kind in ("column", "value"))
-        own = counts[(counts["length"] == str(length)) & counts["count"].notna() & counts["high"].notna()]
+        names, values = (
+            [f"{kind}_{i}" for i in range(1, length + 1)] for kind in ("column", "value")
+        )
+        own = counts[
+            (counts["length"] == str(length)) & counts["count"].notna() & counts["high"].notna()
+        ]
         for columns, group in own.groupby(names):
             truth = rows.groupby(list(columns)).size().to_dict()
             far = 2 * int((group["high"].astype(int) - group["count"].astype(int)).max())
-            sums = found.setdefault(f"{length}, {'with' if column in columns else 'without'} the column", [0, 0])
+            sums = found.setdefault(
+                f"{length}, {'with' if column in columns else 'without'} the column", [0, 0]
+            )
             for line in group.to_dict("records"):
                 key = tuple(line[value] for value in values)
-                count, low, high = truth.get(key if length > 1 else key[0], 0), int(line["low"]), int(line["high"])
+                count, low, high = (
+                    truth.get(key if length > 1 else key[0], 0),
+                    int(line["low"]),
+                    int(line["high"]),
+                )
                 if count >= far:
                     sums[0] += 1
                     sums[1] += low <= count <= high
@@ -114,23 +138,36 @@ def means(release: Path, whole: Table, seed: int) -> dict[str, list[float]]:
     rows, sums = pd.DataFrame(whole.rows, columns=whole.header), dict[str, list[float]]()
     for number in range(_MEANS):
         asked, where = random_mean(whole, rng, is_of_column=number % 2 == 0)
-        inside = rows[np.logical_and.reduce([rows[name].isin(values) for name, values in where.items()])]
+        inside = rows[
+            np.logical_and.reduce([rows[name].isin(values) for name, values in where.items()])
+        ]
         truth = inside[asked][inside[asked] != _NOT_DECLARED].astype(float).mean()
         for kind, opened in kinds.items():
             (answer,) = opened.ask(Question.model_validate({"mean": asked, "where": where}))
-            if answer.estimate is None or answer.low is None or answer.high is None or np.isnan(truth):
+            if (
+                answer.estimate is None
+                or answer.low is None
+                or answer.high is None
+                or np.isnan(truth)
+            ):
                 continue
-            own = sums.setdefault(f"{kind}, {'of' if asked == _COLUMN else 'by'} the column", [0, 0, 0.0])
+            own = sums.setdefault(
+                f"{kind}, {'of' if asked == _COLUMN else 'by'} the column", [0, 0, 0.0]
+            )
             own[0] += 1
             own[1] += int(answer.low - 1e-9 <= truth <= answer.high + 1e-9)
             own[2] += answer.high - answer.low
     return sums
 
 
-def random_mean(whole: Table, rng: np.random.Generator, *, is_of_column: bool) -> tuple[str, dict[str, list[str]]]:
+def random_mean(
+    whole: Table, rng: np.random.Generator, *, is_of_column: bool
+) -> tuple[str, dict[str, list[str]]]:
     """A number, and three conditions on other columns; one of the two is of the column that has such cells."""
     others = [name for name in whole.header if name != _COLUMN]
-    asked = _COLUMN if is_of_column else str(rng.choice([name for name in _NUMBERS if name != _COLUMN]))
+    asked = (
+        _COLUMN if is_of_column else str(rng.choice([name for name in _NUMBERS if name != _COLUMN]))
+    )
     free = [name for name in others if name != asked]
     chosen = [str(name) for name in rng.choice(free, 3 if is_of_column else 2, replace=False)]
     where = dict[str, list[str]]()
@@ -160,7 +197,13 @@ def planned(releases: int, tables: list[str]) -> Iterator[dict[str, Any]]:
         for share in SHARES:
             for together in (False, True) if share else (False,):
                 for name in (name for name in tables if name in _PLACES):
-                    yield {"part": "coverage", "table": name, "share": share, "together": together, "number": number}
+                    yield {
+                        "part": "coverage",
+                        "table": name,
+                        "share": share,
+                        "together": together,
+                        "number": number,
+                    }
         for share in _SHARES_OF_MEANS:
             for together in (False, True) if share else (False,):
                 yield {"part": "means", "share": share, "together": together, "number": number}

@@ -61,7 +61,9 @@ def main() -> None:
 def cells(seeds: int) -> Iterator[Cell]:
     """The releases: of every table samples, and all of its rows."""
     sizes = (*SAMPLED_ROWS, None)
-    for seed, epsilon, rows, name in itertools.product(range(seeds), EPSILONS, sizes, (*TUNED, *VALIDATED)):
+    for seed, epsilon, rows, name in itertools.product(
+        range(seeds), EPSILONS, sizes, (*TUNED, *VALIDATED)
+    ):
         if rows is None:
             called = name
         elif name == "adult" or (name in _SMALL and rows > min(SAMPLED_ROWS)):
@@ -84,7 +86,10 @@ def release_into(place: Path, cell: Cell, home: Path) -> None:
 def graded(place: Path, cell: Cell) -> Iterator[Graded]:
     """Every pair of columns of a release."""
     source, own = table(cell.table), Evaluation.from_json((place / "evaluation.json").read_bytes())
-    rows, records = source.codes(source.rows), source.codes(rows_of(place / "synthetic.csv", cell.table))
+    rows, records = (
+        source.codes(source.rows),
+        source.codes(rows_of(place / "synthetic.csv", cell.table)),
+    )
     position = {name: i for i, name in enumerate(source.header)}
     for one in own.verdict.sets if own.verdict else ():
         if len(one.attributes) == 2:
@@ -98,14 +103,20 @@ def distance(rows: NDArray[np.int64], records: NDArray[np.int64]) -> float:
     """The TVD of two tables of two columns of codes."""
     size = int(max(rows[:, 1].max(), records[:, 1].max())) + 1
     cells_of_both = size * (int(max(rows[:, 0].max(), records[:, 0].max())) + 1)
-    tables = [np.bincount(codes[:, 0] * size + codes[:, 1], minlength=cells_of_both) for codes in (rows, records)]
+    tables = [
+        np.bincount(codes[:, 0] * size + codes[:, 1], minlength=cells_of_both)
+        for codes in (rows, records)
+    ]
     first, second = (counts / counts.sum() for counts in tables)
     return float(np.abs(first - second).sum() / 2)
 
 
 def summary(found: Sequence[Graded]) -> Iterator[str]:
     """Both errors, of every table, and of those for tuning and for validation together, of measured pairs and of others."""
-    names = {name: (name,) for name in (*TUNED, *VALIDATED)} | {"tuned": TUNED, "validated": VALIDATED}
+    names = {name: (name,) for name in (*TUNED, *VALIDATED)} | {
+        "tuned": TUNED,
+        "validated": VALIDATED,
+    }
     for (called, chosen), is_measured in itertools.product(names.items(), (True, False)):
         those = [one for one in found if one.table in chosen and one.is_measured is is_measured]
         good = [one.true for one in those if one.grade == "good"]
@@ -121,7 +132,9 @@ def summary(found: Sequence[Graded]) -> Iterator[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.verdicts")
-    parser.add_argument("--keep", type=Path, required=True, help="a folder; what is there is not released again")
+    parser.add_argument(
+        "--keep", type=Path, required=True, help="a folder; what is there is not released again"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="how many repetitions; 1")
     return parser.parse_args()
 

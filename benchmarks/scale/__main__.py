@@ -29,7 +29,10 @@ from benchmarks.scale.releases import CASES, measured
 from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
-ALONE: dict[str, Callable[[], Figure]] = {limits.NAME: limits.measured, start.NAME: start.figure_of_all}
+ALONE: dict[str, Callable[[], Figure]] = {
+    limits.NAME: limits.measured,
+    start.NAME: start.figure_of_all,
+}
 NAMES = (*CASES, *CHECKS, ratio.NAME, *ALONE)
 
 
@@ -48,7 +51,9 @@ def _measure(options: argparse.Namespace, folder: Path) -> None:
     names = [name for name in options.only if name in CASES]
     runs = measured(names, options.rows, folder)
     checks = checked([name for name in options.only if name in CHECKS], options.rows, folder)
-    ratios: Iterator[Figure] = ratio.compared(options.rows, folder) if ratio.NAME in options.only else iter(())
+    ratios: Iterator[Figure] = (
+        ratio.compared(options.rows, folder) if ratio.NAME in options.only else iter(())
+    )
     alone = (measure() for name, measure in ALONE.items() if name in options.only)
     kept = folder / "figures.jsonl"
     for figure in chain(runs, checks, ratios, alone):
@@ -77,8 +82,12 @@ def _print(figure: Figure) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=_numbers, help="numbers of rows, as 10000,50000, instead of each table's own")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--rows", type=_numbers, help="numbers of rows, as 10000,50000, instead of each table's own"
+    )
     parser.add_argument("--only", type=_names, default=NAMES, help=f"which of {', '.join(NAMES)}")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     text = "keeps tables, environment and figures for the next time; a temporary one, removed at the end, if not given"
@@ -97,7 +106,9 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"only ({', '.join(unknown)}) must be of {', '.join(NAMES)}")
+        raise argparse.ArgumentTypeError(
+            f"only ({', '.join(unknown)}) must be of {', '.join(NAMES)}"
+        )
     return names
 
 

@@ -43,7 +43,9 @@ def figure(name: str, rows: int, columns: int, length: int, **numbers: Any) -> F
     """A figure of now."""
     date = datetime.now(UTC).date().isoformat()
     load = os.getloadavg()[2]  # of 15 minutes: more than the benchmark itself
-    return Figure(name=name, rows=rows, columns=columns, length=length, date=date, load=load, numbers=numbers)
+    return Figure(
+        name=name, rows=rows, columns=columns, length=length, date=date, load=load, numbers=numbers
+    )
 
 
 def append(path: Path, figure: Figure) -> None:
@@ -81,6 +83,10 @@ def fit_line(rows: Sequence[int], values: Iterable[float]) -> Line | None:
     n, y = np.array(rows, float), np.array(list(values), float)
     if len(n) < 3:
         return None
-    (fixed, slope), *_ = np.linalg.lstsq(np.stack([1 / y, n / y], axis=1), np.ones(len(n)), rcond=None)
+    (fixed, slope), *_ = np.linalg.lstsq(
+        np.stack([1 / y, n / y], axis=1), np.ones(len(n)), rcond=None
+    )
     fitted = fixed + slope * n
-    return Line(fixed=float(fixed), slope=float(slope), residuals=tuple(float(r) for r in y / fitted - 1))
+    return Line(
+        fixed=float(fixed), slope=float(slope), residuals=tuple(float(r) for r in y / fitted - 1)
+    )

@@ -63,7 +63,9 @@ def bincounts(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> 
     """Count each marginal with numpy alone."""
     for clique in cliques:
         shape = tuple(SIZES[a] for a in clique)
-        np.bincount(np.ravel_multi_index([codes[a] for a in clique], shape), minlength=math.prod(shape))
+        np.bincount(
+            np.ravel_multi_index([codes[a] for a in clique], shape), minlength=math.prod(shape)
+        )
 
 
 def copies(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> None:
@@ -75,7 +77,9 @@ def copies(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> Non
 
 def fitted(drawn: Sequence[Observation], rows: int) -> RecordSampler:
     """The usual mixture."""
-    known = EstimationInput(measured=lambda: (drawn, 1.0), consistent=lambda: drawn, sizes=SIZES, total=rows, masks=())
+    known = EstimationInput(
+        measured=lambda: (drawn, 1.0), consistent=lambda: drawn, sizes=SIZES, total=rows, masks=()
+    )
     return sampler(known, MixtureSynthesis(method="mixture", seed=1))
 
 
@@ -109,7 +113,11 @@ def ratios(found: Figure) -> dict[str, float]:
 
 def slower(beside: Mapping[str, float]) -> list[str]:
     """The parts whose ratio has grown by half."""
-    return [f"{name}: {beside[name]:.2f}, was {was}" for name, was in RATIOS.items() if beside[name] > SLOWER * was]
+    return [
+        f"{name}: {beside[name]:.2f}, was {was}"
+        for name, was in RATIOS.items()
+        if beside[name] > SLOWER * was
+    ]
 
 
 def main() -> None:

@@ -25,12 +25,16 @@ from tests.support.synthesized import synthesize_codes
 WARM = 100
 
 
-def encode(configuration: Configuration, path: str, rows: int | None = None) -> tuple[EncodedTable, float]:
+def encode(
+    configuration: Configuration, path: str, rows: int | None = None
+) -> tuple[EncodedTable, float]:
     """The encoded table, and the CPU seconds of cleaning and encoding it."""
     texts = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(configuration.names, pa.string()))
     raw = pyarrow.csv.read_csv(path, convert_options=texts)
     begun = time.process_time()
-    return encode_table(clean_table(raw[:rows], configuration), configuration), time.process_time() - begun
+    return encode_table(
+        clean_table(raw[:rows], configuration), configuration
+    ), time.process_time() - begun
 
 
 def release(table: EncodedTable, configuration: Configuration) -> tuple[int, float, float]:

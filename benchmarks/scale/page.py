@@ -101,10 +101,18 @@ def render(figures: Sequence[Figure], command: str) -> str:
         *_section(_runs_text(done), run_lines(runs)),
     ]
     adults = [f for f in done if f.name == "adult"]
-    for longest in [found[-1] for name in ("adult", "adult-auto") if (found := [f for f in done if f.name == name])]:
-        parts += _section(STAGES.format(name=longest.name, rows=f"{longest.rows:,}"), stage_lines(longest))
+    for longest in [
+        found[-1]
+        for name in ("adult", "adult-auto")
+        if (found := [f for f in done if f.name == name])
+    ]:
+        parts += _section(
+            STAGES.format(name=longest.name, rows=f"{longest.rows:,}"), stage_lines(longest)
+        )
     parts += _section(_lines_text(adults), growth_lines(adults))
-    named = {name: [f for f in figures if f.name == name] for name in (PEER, limits.NAME, START_NAME)}
+    named = {
+        name: [f for f in figures if f.name == name] for name in (PEER, limits.NAME, START_NAME)
+    }
     parts += _section(RATIO.format(version=pinned(PEER)), ratio_lines(named[PEER]))
     parts += _section(MODELS, model_lines(accuracy.read(ACCURACY)))
     parts += _section(LIMITS.format(rows=f"{limits.ROWS:,}"), limit_lines(named[limits.NAME]))
@@ -121,9 +129,7 @@ def machine_lines(facts: Mapping[str, str]) -> Iterator[str]:
 
 def run_lines(figures: Iterable[Figure]) -> Iterator[str]:
     """A line a release."""
-    head = (
-        "table|rows|columns|R|wall s|of it start|CPU s|CPU µs a row|server CPU s|beyond imports MB|peak MB|combinations"
-    )
+    head = "table|rows|columns|R|wall s|of it start|CPU s|CPU µs a row|server CPU s|beyond imports MB|peak MB|combinations"
     yield from header(f"{head}|records|load")
     for f in figures:
         size = f"| {f.name} | {f.rows:,} | {f.columns} | {f.length} |"
@@ -172,15 +178,15 @@ def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
 
 def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
     """Two lines and their ratio for each size."""
-    yield from header("rows|system|convert|aggregate, fit|synthesize, sample|CPU s|records|memory MB")
+    yield from header(
+        "rows|system|convert|aggregate, fit|synthesize, sample|CPU s|records|memory MB"
+    )
     for f in figures:
         if f.failed:
             yield f"| {f.rows:,} | {f.failed} | {'| ' * 6}"
             continue
         for name, facts in (("marginweave", f["ours"]), ("pac-synth", f["theirs"])):
-            parts = (
-                f"{facts['convert']:.2f} | {facts['aggregate']:.2f} | {facts['synthesize']:.2f} | {facts['cpu']:.2f}"
-            )
+            parts = f"{facts['convert']:.2f} | {facts['aggregate']:.2f} | {facts['synthesize']:.2f} | {facts['cpu']:.2f}"
             yield f"| {f.rows:,} | {name} | {parts} | {facts['records']:,} | {facts['beyond']:.0f} |"
         keys = ("convert", "aggregate", "synthesize", "cpu")
         times = " | ".join(f"{ratio(f, key):.1f} x" for key in keys)
@@ -202,7 +208,9 @@ def start_lines(figures: Iterable[Figure]) -> Iterator[str]:
     yield from header("command|CPU s|wall s|floor, CPU s|floor, wall s|CPU, ratio|wall beyond")
     for f in figures:
         for name, (ours, floor) in f["spent"].items():
-            numbers = f"{ours['cpu']:.2f} | {ours['wall']:.2f} | {floor['cpu']:.2f} | {floor['wall']:.2f}"
+            numbers = (
+                f"{ours['cpu']:.2f} | {ours['wall']:.2f} | {floor['cpu']:.2f} | {floor['wall']:.2f}"
+            )
             yield f"| {name} | {numbers} | {ours['cpu'] / floor['cpu']:.2f} x | {ours['wall'] - floor['wall']:+.2f} s |"
 
 
@@ -212,7 +220,9 @@ def model_lines(cells: Mapping[Cell, accuracy.Figure]) -> Iterator[str]:
     ours = 0.0
     for method in ("default", "dpmm-mst", "dpmm-aim"):
         found = [
-            f for c, f in cells.items() if (c.table, c.epsilon, c.method) == ("adult_cat", 1.0, method) and not f.failed
+            f
+            for c, f in cells.items()
+            if (c.table, c.epsilon, c.method) == ("adult_cat", 1.0, method) and not f.failed
         ]
         if found:
             wall, cpu, peak = (median(f[key] for f in found) for key in ("wall", "cpu", "peak"))
@@ -225,7 +235,9 @@ def asked(figures: Sequence[Figure]) -> Iterator[str]:
     yield from header("asked for|at least or at most|measured|reached")
     for target in TARGETS:
         found = target.measure(figures)
-        value, verdict = (NOT_YET, "") if found is None else (found[0], "yes" if found[1] else "**no**")
+        value, verdict = (
+            (NOT_YET, "") if found is None else (found[0], "yes" if found[1] else "**no**")
+        )
         yield f"| {target.what} | {target.asked} | {value} | {verdict} |"
 
 

@@ -16,10 +16,14 @@ from pathlib import Path
 def memory(what: str, pid: int | str = "self") -> float:
     """Megabytes of a process by the kernel's book: `VmRSS` now, `VmHWM` at most so far; 0 of one that has ended."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = (
+            Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        )
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{what}:")), 0.0)
+    return next(
+        (int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{what}:")), 0.0
+    )
 
 
 def main() -> None:
@@ -36,13 +40,23 @@ def main() -> None:
     begun = time.process_time()
     dataset = Dataset(rows)
     converted = time.process_time()
-    parameters = DpAggregateSeededParametersBuilder().reporting_length(3).epsilon(4.0).delta(float(sys.argv[2])).build()
+    parameters = (
+        DpAggregateSeededParametersBuilder()
+        .reporting_length(3)
+        .epsilon(4.0)
+        .delta(float(sys.argv[2]))
+        .build()
+    )
     synthesizer = DpAggregateSeededSynthesizer(parameters)
     synthesizer.fit(dataset)
     fitted = time.process_time()
     made = synthesizer.sample(len(rows) - 1)
     sampled = time.process_time()
-    facts = {"convert": converted - begun, "aggregate": fitted - converted, "synthesize": sampled - fitted}
+    facts = {
+        "convert": converted - begun,
+        "aggregate": fitted - converted,
+        "synthesize": sampled - fitted,
+    }
     facts |= {"records": len(made) - 1, "imports": imports, "peak": memory("VmHWM")}
     print(json.dumps(facts))  # noqa: T201 - a benchmark prints
 

@@ -29,12 +29,16 @@ def compared(rows: tuple[int, ...] | None, folder: Path) -> Iterator[Figure]:
             continue
         columns = len(table.labels)
         if python is None:
-            yield figure(NAME, number, columns, 3, ended=f"pip cannot install {NAME}: is there a network?")
+            yield figure(
+                NAME, number, columns, 3, ended=f"pip cannot install {NAME}: is there a network?"
+            )
             continue
         source = folder / f"bootstrap-{number}.csv"
         configuration = source.with_suffix(".yaml")
         table.write_csv(source, number)
-        configuration.write_text(json.dumps(table.configuration(source, number, seeded(3))), encoding="utf-8")
+        configuration.write_text(
+            json.dumps(table.configuration(source, number, seeded(3))), encoding="utf-8"
+        )
         delta = 1 / (number * math.log(number))
         ours = _run([sys.executable, "-m", "benchmarks.scale.ours", source, configuration])
         theirs = _run([python, PEER, source, repr(delta)])
@@ -42,6 +46,11 @@ def compared(rows: tuple[int, ...] | None, folder: Path) -> Iterator[Figure]:
 
 
 def _run(command: list[str | Path]) -> dict[str, Any]:
-    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, env=os.environ, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, env=os.environ, text=True, check=True
+    )
     facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return facts | {"cpu": facts["aggregate"] + facts["synthesize"], "beyond": facts["peak"] - facts["imports"]}
+    return facts | {
+        "cpu": facts["aggregate"] + facts["synthesize"],
+        "beyond": facts["peak"] - facts["imports"],
+    }

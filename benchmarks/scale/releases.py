@@ -69,14 +69,21 @@ def _by_mixture(counted: str, length: int, table: Callable[[], Table] = adult) -
 
 CASES = {
     "adult": Case(
-        table=adult, length=3, rows=(10_000, 50_000, 200_000, MILLION, 5 * MILLION, 20 * MILLION), most=10**9
+        table=adult,
+        length=3,
+        rows=(10_000, 50_000, 200_000, MILLION, 5 * MILLION, 20 * MILLION),
+        most=10**9,
     ),
     "adult-4": Case(table=adult, length=4, rows=(50_000, MILLION), most=MILLION),
     "adult-csv": Case(table=adult, length=3, rows=(MILLION,), most=20 * MILLION, is_csv=True),
     "adult-mixture": _by_mixture("k-tuples", 3),
     "adult-marginals": _by_mixture("marginals", 2),
     "adult-auto": Case(
-        table=adult, length=3, rows=(MILLION, 20 * MILLION), most=10**9, sections={"aggregate": {"method": "auto"}}
+        table=adult,
+        length=3,
+        rows=(MILLION, 20 * MILLION),
+        most=10**9,
+        sections={"aggregate": {"method": "auto"}},
     ),
     "wide": Case(table=wide, length=2, rows=(MILLION,), most=MILLION),
     "wider": _by_mixture("marginals", 2, wider),
@@ -96,7 +103,9 @@ def release(name: str, case: Case, rows: int, folder: Path, url: str) -> Figure:
         if opened.returncode != 0:
             raise SystemExit(opened.stderr)
         path = home / "scale.yaml"  # JSON is YAML, too
-        made = table.configuration(case.source(folder, rows), rows, case.sections or seeded(case.length))
+        made = table.configuration(
+            case.source(folder, rows), rows, case.sections or seeded(case.length)
+        )
         path.write_text(json.dumps(made), "utf-8")
         seen = watch(cli.command("run", path, "--run", "scale"), cli.variables, home)
         numbers = {"imports": imports(), **released(home / "runs" / "scale" / "release")}
@@ -109,7 +118,9 @@ def released(place: Path) -> dict[str, int]:
     """How many combinations and records a release holds; nothing if it failed."""
     named = {"combinations": "aggregates.parquet", "records": "synthetic.parquet"}
     return {
-        what: pq.ParquetFile(place / file).metadata.num_rows for what, file in named.items() if (place / file).is_file()
+        what: pq.ParquetFile(place / file).metadata.num_rows
+        for what, file in named.items()
+        if (place / file).is_file()
     }
 
 

@@ -52,7 +52,9 @@ class Table:
         for start in range(0, rows, BLOCK):
             codes = self.draw(rng, min(BLOCK, rows - start))
             pairs = zip(codes, self.labels.items(), strict=True)
-            yield pa.table({name: pa.array(values).take(pa.array(c)) for c, (name, values) in pairs})
+            yield pa.table(
+                {name: pa.array(values).take(pa.array(c)) for c, (name, values) in pairs}
+            )
 
     def write_parquet(self, folder: Path, rows: int) -> Path:
         """A folder of Parquet parts."""
@@ -62,7 +64,9 @@ class Table:
             if number % PART == 0:
                 if writer is not None:
                     writer.close()
-                writer = pq.ParquetWriter(folder / f"part-{number // PART:05}.parquet", block.schema)
+                writer = pq.ParquetWriter(
+                    folder / f"part-{number // PART:05}.parquet", block.schema
+                )
             assert writer is not None
             writer.write_table(block)
         assert writer is not None
@@ -79,7 +83,10 @@ class Table:
 
     def configuration(self, source: Path, rows: int, sections: Mapping[str, Any]) -> dict[str, Any]:
         """A release of the table: epsilon 4, delta 1 / (n ln n), all domains public, the rest by `sections` or as it comes."""
-        columns = {n: {"type": "category", "values": [v for v in values if v]} for n, values in self.labels.items()}
+        columns = {
+            n: {"type": "category", "values": [v for v in values if v]}
+            for n, values in self.labels.items()
+        }
         return {
             "dataset": "scale",
             "source": str(source),
@@ -119,7 +126,9 @@ def _repeated(columns: int) -> Table:
     def draw(rng: np.random.Generator, rows: int) -> Codes:
         first, codes = rng.integers(0, len(source[0]), rows), []
         for _ in range(copies):
-            drawn = np.where(rng.random(rows) < TOGETHER, first, rng.integers(0, len(source[0]), rows))
+            drawn = np.where(
+                rng.random(rows) < TOGETHER, first, rng.integers(0, len(source[0]), rows)
+            )
             codes += [column[drawn] for column in source]
         return codes[:columns]
 
@@ -145,7 +154,13 @@ def coded() -> Table:
 
     def draw(rng: np.random.Generator, rows: int) -> Codes:
         code = ranks(rng, rows)
-        return [code, *(np.where(rng.random(rows) < TOGETHER, code % n, rng.integers(0, n, rows)) for n in sizes)]
+        return [
+            code,
+            *(
+                np.where(rng.random(rows) < TOGETHER, code % n, rng.integers(0, n, rows))
+                for n in sizes
+            ),
+        ]
 
     labels = {"code": tuple(f"{value:05}" for value in range(CODES))}
     return Table(labels=labels | {f"c{n}": tuple(map(str, range(n))) for n in sizes}, draw=draw)
@@ -157,8 +172,14 @@ def _zipf(values: int) -> Callable[[np.random.Generator, int], NDArray[np.int64]
     return lambda rng, rows: np.minimum(np.searchsorted(cumulative, rng.random(rows)), values - 1)
 
 
-def _perturb(codes: NDArray[Any], column: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[Any]:
-    changed = np.flatnonzero(rng.random(len(codes), np.float32) < share) if share else np.zeros(0, np.int64)
+def _perturb(
+    codes: NDArray[Any], column: NDArray[Any], share: float, rng: np.random.Generator
+) -> NDArray[Any]:
+    changed = (
+        np.flatnonzero(rng.random(len(codes), np.float32) < share)
+        if share
+        else np.zeros(0, np.int64)
+    )
     codes[changed] = column[rng.integers(0, len(column), len(changed))]
     return codes
 
@@ -167,11 +188,15 @@ def _adult() -> tuple[dict[str, tuple[str, ...]], Codes]:
     """The public values of each column, and the codes of the rows by column."""
     folder = DATA / "adult"
     if not folder.is_dir():
-        raise SystemExit("the adult table is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables")
+        raise SystemExit(
+            "the adult table is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables"
+        )
     domain = json.loads((folder / "adult_domain.json").read_text(encoding="utf-8"))
     with (folder / "adult_cat.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     labels = {name: tuple(domain[name]) for name in header}
     numbers = [{value: code for code, value in enumerate(values)} for values in labels.values()]
     columns = zip(*rows, strict=True)
-    return labels, [np.array([n[v] for v in c], np.uint8) for n, c in zip(numbers, columns, strict=True)]
+    return labels, [
+        np.array([n[v] for v in c], np.uint8) for n, c in zip(numbers, columns, strict=True)
+    ]

@@ -23,11 +23,15 @@ class Target:
     measure: Callable[[Sequence[Figure]], tuple[str, bool] | None]
 
 
-def ratio_target(rows: int, key: str, least: float) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
+def ratio_target(
+    rows: int, key: str, least: float
+) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
     """At least so many times less than pac-synth."""
 
     def measure(figures: Sequence[Figure]) -> tuple[str, bool] | None:
-        found = next((f for f in figures if (f.name, f.rows) == ("pac-synth", rows) and not f.failed), None)
+        found = next(
+            (f for f in figures if (f.name, f.rows) == ("pac-synth", rows) and not f.failed), None
+        )
         return None if found is None else (f"{ratio(found, key):.1f} x", ratio(found, key) >= least)
 
     return measure
@@ -45,7 +49,9 @@ def run_target(
         if found.failed:
             return found.failed, False
         seen = f"{release_wall(found):.0f} s{' beyond the start of its server' if found['start'] else ''}"
-        return f"{seen}, {found.beyond / 1000:.2f} GB", release_wall(found) <= seconds and found.beyond <= megabytes
+        return f"{seen}, {found.beyond / 1000:.2f} GB", release_wall(
+            found
+        ) <= seconds and found.beyond <= megabytes
 
     return measure
 
@@ -102,17 +108,41 @@ def far(line: Line) -> str:
 
 
 TARGETS = (
-    Target(what="CPU beside pac-synth, 10k rows", asked="30 times less", measure=ratio_target(10_000, "cpu", 30)),
-    Target(what="CPU beside pac-synth, 50k rows", asked="50 times less", measure=ratio_target(50_000, "cpu", 50)),
-    Target(what="memory beside pac-synth, 10k rows", asked="5 times less", measure=ratio_target(10_000, "beyond", 5)),
-    Target(what="memory beside pac-synth, 50k rows", asked="5 times less", measure=ratio_target(50_000, "beyond", 5)),
-    Target(what="1M x 14, k-tuples, R = 3", asked="20 s", measure=run_target("adult", MILLION, 20)),
-    Target(what="1M x 14, k-tuples, R = 4", asked="180 s, 2 GB", measure=run_target("adult-4", MILLION, 180)),
     Target(
-        what="1M x 14, what `auto` chooses", asked="25 s, 1 GB", measure=run_target("adult-auto", MILLION, 25, 1000)
+        what="CPU beside pac-synth, 10k rows",
+        asked="30 times less",
+        measure=ratio_target(10_000, "cpu", 30),
     ),
     Target(
-        what="20M x 14 from Parquet, k-tuples, R = 3", asked="200 s", measure=run_target("adult", 20 * MILLION, 200)
+        what="CPU beside pac-synth, 50k rows",
+        asked="50 times less",
+        measure=ratio_target(50_000, "cpu", 50),
+    ),
+    Target(
+        what="memory beside pac-synth, 10k rows",
+        asked="5 times less",
+        measure=ratio_target(10_000, "beyond", 5),
+    ),
+    Target(
+        what="memory beside pac-synth, 50k rows",
+        asked="5 times less",
+        measure=ratio_target(50_000, "beyond", 5),
+    ),
+    Target(what="1M x 14, k-tuples, R = 3", asked="20 s", measure=run_target("adult", MILLION, 20)),
+    Target(
+        what="1M x 14, k-tuples, R = 4",
+        asked="180 s, 2 GB",
+        measure=run_target("adult-4", MILLION, 180),
+    ),
+    Target(
+        what="1M x 14, what `auto` chooses",
+        asked="25 s, 1 GB",
+        measure=run_target("adult-auto", MILLION, 25, 1000),
+    ),
+    Target(
+        what="20M x 14 from Parquet, k-tuples, R = 3",
+        asked="200 s",
+        measure=run_target("adult", 20 * MILLION, 200),
     ),
     Target(
         what="20M x 14 from Parquet, what `auto` chooses",
@@ -126,13 +156,29 @@ TARGETS = (
     ),
     Target(what="memory at 100M x 14, by the line", asked="flat", measure=extrapolated),
     Target(what="1M x 60, R = 2", asked="2 GB", measure=run_target("wide", MILLION, math.inf)),
-    Target(what="1M x 200, selected pairs", asked="measured", measure=run_target("wider", MILLION, math.inf, math.inf)),
     Target(
-        what="1M x 6, one of 100,000 values", asked="measured", measure=run_target("coded", MILLION, math.inf, math.inf)
+        what="1M x 200, selected pairs",
+        asked="measured",
+        measure=run_target("wider", MILLION, math.inf, math.inf),
     ),
-    Target(what="1M x 10 of 5,000 values, R = 2", asked="2 GB", measure=run_target("values", MILLION, math.inf)),
     Target(
-        what="20M x 14 from Parquet, `check`", asked="30 s, 500 MB", measure=check_target("check", 20 * MILLION, 30)
+        what="1M x 6, one of 100,000 values",
+        asked="measured",
+        measure=run_target("coded", MILLION, math.inf, math.inf),
     ),
-    Target(what="1M x 14 from CSV, `check`", asked="10 s, 500 MB", measure=check_target("check-csv", MILLION, 10)),
+    Target(
+        what="1M x 10 of 5,000 values, R = 2",
+        asked="2 GB",
+        measure=run_target("values", MILLION, math.inf),
+    ),
+    Target(
+        what="20M x 14 from Parquet, `check`",
+        asked="30 s, 500 MB",
+        measure=check_target("check", 20 * MILLION, 30),
+    ),
+    Target(
+        what="1M x 14 from CSV, `check`",
+        asked="10 s, 500 MB",
+        measure=check_target("check-csv", MILLION, 10),
+    ),
 )

@@ -138,12 +138,16 @@ def _no_survivors(tree: _Tree) -> Iterator[None]:
         raise
 
 
-def watch(command: list[str], environment: Mapping[str, str], folder: Path, limits: Limits | None = None) -> Watched:
+def watch(
+    command: list[str], environment: Mapping[str, str], folder: Path, limits: Limits | None = None
+) -> Watched:
     """Run `command` in `folder` to its end; a JSON line {"event": "stage", "stage": …} on its output ends a stage."""
     limits = limits or Limits()
     begun = time.perf_counter()
     with (folder / "errors.txt").open("wb") as errors:
-        child = subprocess.Popen(command, cwd=folder, env=dict(environment), stdout=subprocess.PIPE, stderr=errors)
+        child = subprocess.Popen(
+            command, cwd=folder, env=dict(environment), stdout=subprocess.PIPE, stderr=errors
+        )
     assert child.stdout is not None
     tree = _Tree(psutil.Process(child.pid))
     stages, start, ended = [], 0.0, ""
@@ -164,7 +168,11 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
                 *lines, pending = (pending + (chunk or b"")).split(b"\n")
                 for name in filter(None, map(_stage_name, lines)):
                     cpu = tree.cpu()
-                    stages.append(Stage(name=name, wall=now - marked[0], cpu=cpu - marked[1], peak=tree.in_stage))
+                    stages.append(
+                        Stage(
+                            name=name, wall=now - marked[0], cpu=cpu - marked[1], peak=tree.in_stage
+                        )
+                    )
                     marked, tree.in_stage = (now, cpu), 0.0
             ended = ended or _over(limits, now - begun, tree.peak(), tree.cpu())
             if ended:

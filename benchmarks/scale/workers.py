@@ -45,7 +45,11 @@ class Model:
 
     def seconds(self, records: int, workers: int, cells: int) -> float:
         """What the model says."""
-        return self.fixed + records * self.a_record / workers + 8 * cells * workers / self.bytes_a_second
+        return (
+            self.fixed
+            + records * self.a_record / workers
+            + 8 * cells * workers / self.bytes_a_second
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,9 @@ def encoded(records: int, folder: Path) -> EncodedBlocks:
 
     def blocks() -> Iterator[EncodedTable]:
         for first in range(0, records, BLOCK):
-            yield EncodedTable(codes=tuple(table.draw(rng, min(BLOCK, records - first))), labels=labels)
+            yield EncodedTable(
+                codes=tuple(table.draw(rng, min(BLOCK, records - first))), labels=labels
+            )
 
     return EncodedBlocks(set_aside(folder, bytes(32), pack_blocks(blocks())))
 

@@ -33,7 +33,8 @@ from tests.support.production import documented
 DATASETS = {f"town-{number}": 380 + 130 * number for number in range(5)}  # rows
 SAMPLE = 20.0  # seconds
 LOOK = 600.0  # seconds
-FAILING = 0.55  # of the time; the rest is quiet, so that growth shows without processes that begin anew
+# of the time; the rest is quiet, so that growth shows without processes that begin anew
+FAILING = 0.55
 
 
 def main() -> None:
@@ -42,13 +43,18 @@ def main() -> None:
     parser.add_argument("--place", type=Path, required=True)
     parser.add_argument("--releases", type=int, default=500)
     parser.add_argument("--faults", type=int, default=45)
-    parser.add_argument("--every", type=float, default=120.0, help="seconds between two releases of a dataset")
+    parser.add_argument(
+        "--every", type=float, default=120.0, help="seconds between two releases of a dataset"
+    )
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):  # what it has started ends with it, and ignores neither
+    # what it has started ends with it, and ignores neither
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     if not asked.write:
-        Soak(asked.place.resolve(), asked.releases // len(DATASETS), asked.faults, asked.every).run()
+        Soak(
+            asked.place.resolve(), asked.releases // len(DATASETS), asked.faults, asked.every
+        ).run()
     else:
         print(written(asked.place))  # noqa: T201 - a benchmark prints
 
@@ -126,31 +132,46 @@ class Soak:
         nightly = shipped["deployments"][0]
         deployments = []
         if not (self.place / "deployed").exists():
-            self.stand.run(*documented("prefect work-pool create"), "--overwrite")  # a worker makes one, too
+            # a worker makes one, too
+            self.stand.run(*documented("prefect work-pool create"), "--overwrite")
             for name, rows in DATASETS.items():
                 path = self._dataset(name, rows)
                 changes = {
                     "name": name,
                     "description": "Soak",
                     "tags": ["marginweave", name],
-                    "parameters": {"configuration": str(path), "source": str(path.with_suffix(".csv")), "warn_at": 1.0},
+                    "parameters": {
+                        "configuration": str(path),
+                        "source": str(path.with_suffix(".csv")),
+                        "warn_at": 1.0,
+                    },
                     "schedules": [],
                 }
                 deployments.append({**nightly, **changes})
-            (self.stand.home / "soak.yaml").write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
+            (self.stand.home / "soak.yaml").write_text(
+                yaml.safe_dump({**shipped, "deployments": deployments})
+            )
             command = documented("prefect --no-prompt deploy")
-            self.stand.run(*["soak.yaml" if word == "deployments/prefect.yaml" else word for word in command])
+            self.stand.run(
+                *["soak.yaml" if word == "deployments/prefect.yaml" else word for word in command]
+            )
             (self.place / "deployed").touch()
         self._schedule()
 
     def _schedule(self) -> None:
-        start = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(seconds=20)
+        start = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(
+            seconds=20
+        )
         for number, deployment in enumerate(self._deployments()):
             path = f"/deployments/{deployment['id']}/schedules"
             for schedule in deployment["schedules"]:
                 self.stand.ask(f"{path}/{schedule['id']}", None, "DELETE")
             anchor = start + datetime.timedelta(seconds=number * self.every / len(DATASETS))
-            interval = {"interval": self.every, "anchor_date": anchor.isoformat(), "timezone": "UTC"}
+            interval = {
+                "interval": self.every,
+                "anchor_date": anchor.isoformat(),
+                "timezone": "UTC",
+            }
             self.stand.ask(path, [{"schedule": interval, "active": True}])
 
     def _dataset(self, name: str, rows: int) -> Path:
@@ -159,13 +180,21 @@ class Soak:
         path = people(folder, rows, dataset=name)
         environment = {**os.environ, **self.stand.environment}
         Ledger.create(ledger_location(environment), environment=environment).accounts.open(
-            Account(dataset=name, epsilon=Decimal(500), delta=Decimal("1e-3"), unit="row", neighbors="add-remove"),
+            Account(
+                dataset=name,
+                epsilon=Decimal(500),
+                delta=Decimal("1e-3"),
+                unit="row",
+                neighbors="add-remove",
+            ),
             actor="soak",
         )
         return path
 
     def _deployments(self) -> list[dict[str, Any]]:
-        found = self.stand.ask("/deployments/filter", {"deployments": {"name": {"any_": list(DATASETS)}}})
+        found = self.stand.ask(
+            "/deployments/filter", {"deployments": {"name": {"any_": list(DATASETS)}}}
+        )
         return sorted(found, key=lambda one: str(one["name"]))
 
     def _sample(self) -> bool:
@@ -176,15 +205,19 @@ class Soak:
         ended = started = 0
         for deployment in self._deployments():
             wanted: dict[str, Any] = {"deployments": {"id": {"any_": [deployment["id"]]}}}
-            waiting = {"name": {"not_any_": ["Scheduled"]}, "type": {"not_any_": [*ENDED, "CRASHED"]}}
+            waiting = {
+                "name": {"not_any_": ["Scheduled"]},
+                "type": {"not_any_": [*ENDED, "CRASHED"]},
+            }
             open_ = self.stand.ask("/flow_runs/count", {**wanted, "flow_runs": {"state": waiting}})
-            over = sum(1 for _ in self.stand.home.glob(f"runs/{deployment['name']}-*/release/privacy.json"))
+            over = sum(
+                1 for _ in self.stand.home.glob(f"runs/{deployment['name']}-*/release/privacy.json")
+            )
             started, ended = started + over + open_, ended + over
             more = over + open_ < self.each
             for schedule in deployment["schedules"]:
-                if (
-                    schedule["active"] is not more
-                ):  # one that publishes right now is counted twice: on again where it was
+                # one that publishes right now is counted twice: on again where it was
+                if schedule["active"] is not more:
                     path = f"/deployments/{deployment['id']}/schedules/{schedule['id']}"
                     self.stand.ask(path, {"active": more}, "PATCH")
         sizes = self._sizes()
@@ -205,9 +238,14 @@ class Soak:
     def _sizes(self) -> dict[str, float]:
         """Megabytes: memory of what lasts, and disk but for the releases themselves."""
         stand = self.stand
-        memory = {f"memory of {one.name}": one.memory() for one in (stand.server, stand.supervisor, stand.worker)}
+        memory = {
+            f"memory of {one.name}": one.memory()
+            for one in (stand.server, stand.supervisor, stand.worker)
+        }
         databases = {
-            f"{name} database": stand.databases.run(stand.databases.text(), f"SELECT pg_database_size('{name}')")[0][0]
+            f"{name} database": stand.databases.run(
+                stand.databases.text(), f"SELECT pg_database_size('{name}')"
+            )[0][0]
             / 1e6
             for name in ("ledger", "prefect")
         }

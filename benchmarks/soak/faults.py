@@ -87,4 +87,6 @@ def mounted(runs: Path) -> None:
     """A disk of its own for the runs, so that one can be full; root alone may mount."""
     runs.mkdir(exist_ok=True)
     if not runs.is_mount():
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(runs)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(runs)], check=True
+        )

@@ -39,7 +39,11 @@ def checked(stand: Stand, datasets: Mapping[str, int], each: int, seen: Seen) ->
         records = list(ledger.releases.of(name))
         found["releases"] += len(records)
         runs = [run["name"] for run in seen.values() if run["dataset"] == name]
-        if len(records) < each or len({*runs}) != len(runs) or {*runs} - {record.run for record in records}:
+        if (
+            len(records) < each
+            or len({*runs}) != len(runs)
+            or {*runs} - {record.run for record in records}
+        ):
             wrong.append(f"{name}: {len(records)} releases in the ledger, {len(runs)} flow runs")
         for record in records:
             if {draw.state for draw in record.draws} != {State.COMMITTED}:
@@ -47,7 +51,9 @@ def checked(stand: Stand, datasets: Mapping[str, int], each: int, seen: Seen) ->
             if len({draw.name for draw in record.draws}) != len(record.draws):
                 wrong.append(f"{record.run}: a draw is charged twice")
             folder = stand.home / "runs" / record.run
-            if {file.name for file in (folder / "release").iterdir()} != RELEASED or (folder / "private").exists():
+            if {file.name for file in (folder / "release").iterdir()} != RELEASED or (
+                folder / "private"
+            ).exists():
                 wrong.append(f"{record.run}: not published as it must be")
     stand.run("marginweave", "ledger", "verify")
     return {**found, "most attempts": max(attempts), "wrong": len(wrong), "first wrong": wrong[:10]}
@@ -61,7 +67,9 @@ def flow_runs(stand: Stand, name: str) -> list[dict[str, Any]]:
             "deployments": {"name": {"any_": [name]}},
             "flow_runs": {"state": {"name": {"not_any_": ["Scheduled"]}}},
         }
-        page = stand.ask("/flow_runs/filter", {**wanted, "limit": _PAGE, "offset": len(found), "sort": "ID_DESC"})
+        page = stand.ask(
+            "/flow_runs/filter", {**wanted, "limit": _PAGE, "offset": len(found), "sort": "ID_DESC"}
+        )
         found += page
         if len(page) < _PAGE:
             return found

@@ -39,7 +39,9 @@ they keep; what else grows would be a leak.
 def written(place: Path) -> str:
     """Write the page; its path."""
     path = REPOSITORY / "docs" / "soak.md"
-    path.write_text(page([json.loads(line) for line in (place / "figures.jsonl").read_text().splitlines()]))
+    path.write_text(
+        page([json.loads(line) for line in (place / "figures.jsonl").read_text().splitlines()])
+    )
     return str(path)
 
 
@@ -61,7 +63,10 @@ def page(lines: list[dict[str, Any]]) -> str:
     kinds = "".join(f"| {kind} | {number} |\n" for kind, number in sorted(faults.items()))
     names = [name for name in samples[0] if name not in ("time", "kind", "started", "ended")]
     quiet = np.array([sample["time"] for sample in samples]) > _last_fault(lines) + 300
-    growth = "".join(_growth(name, hours[quiet], np.array([one[name] for one in samples])[quiet]) for name in names)
+    growth = "".join(
+        _growth(name, hours[quiet], np.array([one[name] for one in samples])[quiet])
+        for name in names
+    )
     head = GROWTH.format(seconds=20, minutes=60 * float(np.ptp(hours[quiet])))
     table = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     return f"{HEAD}{table}\n| fault | times |\n| --- | --- |\n{kinds}{head}{growth}"
@@ -82,9 +87,12 @@ def _growth(name: str, hours: np.ndarray, values: np.ndarray) -> str:
     kept = values > 0
     if kept.sum() < 20:
         return f"| {name} | {values[0]:.1f} | {values[-1]:.1f} | |\n"
-    slopes = [np.polyfit(hours[part], values[part], 1)[0] for part in _without(np.flatnonzero(kept), 10)]
+    slopes = [
+        np.polyfit(hours[part], values[part], 1)[0] for part in _without(np.flatnonzero(kept), 10)
+    ]
     slope = np.polyfit(hours[kept], values[kept], 1)[0]
-    error = float(np.sqrt(9 / 10 * np.sum((np.array(slopes) - np.mean(slopes)) ** 2)))  # jackknife over blocks
+    # jackknife over blocks
+    error = float(np.sqrt(9 / 10 * np.sum((np.array(slopes) - np.mean(slopes)) ** 2)))
     return f"| {name} | {values[kept][0]:.1f} | {values[kept][-1]:.1f} | {slope:+.1f} ± {2 * error:.1f} |\n"
 
 

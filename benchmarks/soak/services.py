@@ -70,7 +70,8 @@ class Service:
 
     def stop(self, seconds: float = 40) -> None:
         """End the process, and what it has started."""
-        self.kill(signal.SIGINT if self.user else signal.SIGTERM)  # PostgreSQL ends open sessions at SIGINT
+        # PostgreSQL ends open sessions at SIGINT
+        self.kill(signal.SIGINT if self.user else signal.SIGTERM)
         if self.process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(seconds)
@@ -142,7 +143,10 @@ class Stand:
         for process in psutil.process_iter(["cmdline", "environ"]):
             words = " ".join(process.info["cmdline"] or [])
             environ = process.info["environ"] or {}
-            here = environ.get("MARGINWEAVE_HOME") == str(self.home) and "PREFECT__FLOW_RUN_ID" in environ
+            here = (
+                environ.get("MARGINWEAVE_HOME") == str(self.home)
+                and "PREFECT__FLOW_RUN_ID" in environ
+            )
             if here and "worker start" not in words and "supervise" not in words:
                 found.append(process.pid)
         return found
@@ -153,17 +157,28 @@ def stand(place: Path) -> Stand:
     home, data = place / "home", place / "postgres"
     for folder in (home, place / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
-    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name  # it does not run as root
+    # it does not run as root
+    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     binaries = installed_programs()
     if not data.exists():
         data.mkdir()
         os.chown(data, pwd.getpwnam(user).pw_uid, -1)
-        initialize = [str(binaries / "initdb"), "-D", str(data / "data"), "-A", "trust", "-U", "postgres"]
+        initialize = [
+            str(binaries / "initdb"),
+            "-D",
+            str(data / "data"),
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+        ]
         subprocess.run(initialize, user=user, cwd=data, capture_output=True, check=True)
     options = ["-c", "listen_addresses=", "-c", "max_connections=300"]
     command = [str(binaries / "postgres"), "-D", str(data / "data"), "-k", str(data), *options]
     database = Service("postgres", command, data, dict(os.environ), user)
-    databases = Server(URL.create("postgresql", "postgres", database="postgres", query={"host": str(data)}))
+    databases = Server(
+        URL.create("postgresql", "postgres", database="postgres", query={"host": str(data)})
+    )
     database.look()
     _answers(databases)
     environment = _environment(home) | _ledger(home, databases)
@@ -178,9 +193,18 @@ def stand(place: Path) -> Stand:
     made = Stand(
         place,
         database,
-        Service("server", in_environment(*documented("prefect server start"), *port), home, of_server),
-        Service("supervisor", in_environment(*documented("marginweave supervise")), home, environment),
-        Service("worker", in_environment(*documented("prefect worker start"), "--limit", "3"), home, environment),
+        Service(
+            "server", in_environment(*documented("prefect server start"), *port), home, of_server
+        ),
+        Service(
+            "supervisor", in_environment(*documented("marginweave supervise")), home, environment
+        ),
+        Service(
+            "worker",
+            in_environment(*documented("prefect worker start"), "--limit", "3"),
+            home,
+            environment,
+        ),
         environment,
         databases,
     )
@@ -203,7 +227,9 @@ def _environment(home: Path) -> dict[str, str]:
 
 def _ledger(home: Path, databases: Server) -> dict[str, str]:
     writer = make_url(_database(databases, "ledger")).set(username="ledger_writer")
-    if not databases.run(databases.text(), "SELECT 1 FROM pg_roles WHERE rolname = 'ledger_writer'"):
+    if not databases.run(
+        databases.text(), "SELECT 1 FROM pg_roles WHERE rolname = 'ledger_writer'"
+    ):
         databases.run(databases.text(), "CREATE ROLE ledger_writer LOGIN")
     key = home / "keys" / "ledger.key"
     return {
@@ -216,7 +242,14 @@ def _create_ledger(made: Stand) -> None:
     """The ledger, made by its owner."""
     if not (made.home / "keys").exists():
         owner = _database(made.databases, "ledger")
-        made.run("marginweave", "ledger", "create-tables", "--writer", "ledger_writer", MARGINWEAVE_LEDGER_OWNER=owner)
+        made.run(
+            "marginweave",
+            "ledger",
+            "create-tables",
+            "--writer",
+            "ledger_writer",
+            MARGINWEAVE_LEDGER_OWNER=owner,
+        )
 
 
 def _database(databases: Server, name: str) -> str:

@@ -56,7 +56,11 @@ class Conversion:
 
 
 def convert_dpsyn(
-    parameters: Path, datatypes: Path | None, data: Path | None, form: SourceFile, public: str | None
+    parameters: Path,
+    datatypes: Path | None,
+    data: Path | None,
+    form: SourceFile,
+    public: str | None,
 ) -> Conversion:
     """Convert DPSyn's files; no data is read. `public` says where their domains are published, as a fact of every column.
 
@@ -77,10 +81,14 @@ def convert_dpsyn(
     if not columns:
         raise InputError(f"parameters.json ({parameters}) has no column in its schema")
     body = _HEAD + ("" if public else _UNCONFIRMED) + heading(dataset_name(form.file), form)
-    lines = "".join(column_line(name, replace(draft, public=public)) for name, draft in columns.items())
+    lines = "".join(
+        column_line(name, replace(draft, public=public)) for name, draft in columns.items()
+    )
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
-        raise InputError(f"parameters.json ({parameters}) must have runs, each with epsilon, delta and their caps")
+        raise InputError(
+            f"parameters.json ({parameters}) must have runs, each with epsilon, delta and their caps"
+        )
     made = []
     for run in runs:
         remarks += _unknown(run, _IN_RUNS, "parameters.json: runs")
@@ -92,11 +100,17 @@ def convert_dpsyn(
 
 
 def _columns(
-    content: Mapping[str, Any], types: Mapping[str, Any], settings: Mapping[str, Any], remarks: list[str]
+    content: Mapping[str, Any],
+    types: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    remarks: list[str],
 ) -> dict[str, ColumnDraft]:
     schema = _mapping(content, "schema", "parameters.json")
     binning = _mapping(settings, "numerical_binning", "data.yaml")
-    dtypes, identifier = _mapping(types, "dtype", "column_datatypes.json"), settings.get("identifier")
+    dtypes, identifier = (
+        _mapping(types, "dtype", "column_datatypes.json"),
+        settings.get("identifier"),
+    )
     remarks += [
         f"column {name!r} has a type in column_datatypes.json, but no domain: it is left out"
         for name in dtypes
@@ -110,7 +124,9 @@ def _columns(
             remarks += _unknown(described, _KNOWN, f"column {name!r}")
             columns[name] = _column(name, described, dtype, binning.get(name), remarks)
     if binning:
-        remarks.append("DPSyn's bins are closed above; ours are closed below, the last one on both sides")
+        remarks.append(
+            "DPSyn's bins are closed above; ours are closed below, the last one on both sides"
+        )
     return columns
 
 
@@ -137,7 +153,9 @@ def _structure(settings: Mapping[str, Any]) -> str:
     try:
         determined = [{"column": name, "by": rule["by"], **rule} for name, rule in rules.items()]
     except (KeyError, TypeError):
-        raise InputError("data.yaml must give each of determined_attributes its by and mapping") from None
+        raise InputError(
+            "data.yaml must give each of determined_attributes its by and mapping"
+        ) from None
     lines = "".join(f"    - {yaml_line(item)}\n" for item in determined)
     return f"structure:\n  determined:\n{lines}" if lines else ""
 
@@ -178,7 +196,9 @@ def _unknown(mapping: Mapping[str, Any], known: set[str], where: str) -> list[st
     return [f"{where}: {key}" for key in mapping if key not in known]
 
 
-def _column(name: str, described: Mapping[str, Any], dtype: str, binning: Any, remarks: list[str]) -> ColumnDraft:
+def _column(
+    name: str, described: Mapping[str, Any], dtype: str, binning: Any, remarks: list[str]
+) -> ColumnDraft:
     """Convert one column; `binning` is its [min, max, step] in data.yaml, which goes before the schema's bins.
 
     Raises:
@@ -193,7 +213,9 @@ def _column(name: str, described: Mapping[str, Any], dtype: str, binning: Any, r
         return _number(name, described, dtype)
     if kind in {"date", "datetime"}:
         return _date(name, described, kind)
-    remarks.append(f"column {name!r} of kind {kind or 'unknown'} has no values: they are discovered under the budget")
+    remarks.append(
+        f"column {name!r} of kind {kind or 'unknown'} has no values: they are discovered under the budget"
+    )
     return ColumnDraft("category", {"domain": "private"})
 
 
@@ -214,7 +236,9 @@ def _number(name: str, described: Mapping[str, Any], dtype: str) -> ColumnDraft:
     if low == high:
         return ColumnDraft("constant", {"value": plain(low)})
     if decimals and isinstance(bins, int) and high - low + 1 <= bins:
-        return ColumnDraft("category", {"values": [str(value) for value in range(int(low), int(high) + 1)]})
+        return ColumnDraft(
+            "category", {"values": [str(value) for value in range(int(low), int(high) + 1)]}
+        )
     return ColumnDraft("number", {"bounds": [plain(low), plain(high)], "bins": bins, **decimals})
 
 
@@ -223,12 +247,18 @@ def _binned(name: str, described: Mapping[str, Any], dtype: str, binning: Any) -
     try:
         first, last, step = (to_number(part) for part in binning)
     except (TypeError, ValueError):
-        raise InputError(f"data.yaml: numerical_binning of column {name!r} must be [min, max, step]") from None
+        raise InputError(
+            f"data.yaml: numerical_binning of column {name!r} must be [min, max, step]"
+        ) from None
     facts: dict[str, Any] = {"bins": {"min": plain(first), "max": plain(last), "step": plain(step)}}
     if "min" in described and "max" in described:
         low, high = (_bound(name, described, key) for key in ("min", "max"))
         if low < first or high > last:
-            facts = {"bounds": [plain(min(low, first)), plain(max(high, last))], **facts, "outer": "open"}
+            facts = {
+                "bounds": [plain(min(low, first)), plain(max(high, last))],
+                **facts,
+                "outer": "open",
+            }
     else:
         facts["outer"] = "open"
     return ColumnDraft("number", {**facts, **_decimals(dtype)})
@@ -237,7 +267,9 @@ def _binned(name: str, described: Mapping[str, Any], dtype: str, binning: Any) -
 def _date(name: str, described: Mapping[str, Any], kind: str) -> ColumnDraft:
     bounds = [str(described.get(key, ""))[:10] for key in ("min", "max")]
     if not all(len(bound) == len("2012-01-01") and bound[:4].isdigit() for bound in bounds):
-        raise InputError(f"parameters.json: column {name!r} of kind {kind} needs min and max, as 2012-01-01")
+        raise InputError(
+            f"parameters.json: column {name!r} of kind {kind} needs min and max, as 2012-01-01"
+        )
     years = int(bounds[1][:4]) - int(bounds[0][:4]) + 1
     return ColumnDraft(kind, {"bounds": bounds, "bins": "year" if years >= _YEARS else "month"})
 
@@ -246,7 +278,9 @@ def _bound(name: str, described: Mapping[str, Any], key: str) -> float:
     try:
         return to_number(described[key])
     except (KeyError, ValueError):
-        raise InputError(f"parameters.json: numeric column {name!r} needs {key}, a number") from None
+        raise InputError(
+            f"parameters.json: numeric column {name!r} needs {key}, a number"
+        ) from None
 
 
 def _decimals(dtype: str) -> dict[str, int]:
@@ -260,27 +294,39 @@ def main() -> None:
     target = options.output or Path(f"{Path(options.source).name.partition('.')[0]}.yaml")
     form = SourceFile(file=os.path.relpath(options.source, target.parent))
     try:
-        conversion = convert_dpsyn(options.parameters, options.datatypes, options.data, form, options.public)
+        conversion = convert_dpsyn(
+            options.parameters, options.datatypes, options.data, form, options.public
+        )
     except InputError as error:
         sys.exit(str(error))
     texts = conversion.configurations
     for number, text in enumerate(texts, start=1):
         place = target.with_stem(f"{target.stem}-{number}") if len(texts) > 1 else target
         if not write_once(place, text.encode()):
-            sys.exit(f"{place} exists already and is not overwritten; name another file with --output")
+            sys.exit(
+                f"{place} exists already and is not overwritten; name another file with --output"
+            )
         sys.stdout.write(f"Converted to {place}\n")
     for remark in conversion.remarks:
         sys.stdout.write(f"Not converted: {remark}\n")
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Convert the files of DPSyn into configurations, one a run.")
+    parser = argparse.ArgumentParser(
+        description="Convert the files of DPSyn into configurations, one a run."
+    )
     parser.add_argument("parameters", type=Path, help="parameters.json")
-    parser.add_argument("--source", required=True, help="the table that the configurations name; it is not read")
+    parser.add_argument(
+        "--source", required=True, help="the table that the configurations name; it is not read"
+    )
     parser.add_argument("--datatypes", type=Path, help="column_datatypes.json")
     parser.add_argument("--data", type=Path, help="data.yaml")
     parser.add_argument("--public", help="where the domains in these files are published")
-    parser.add_argument("--output", type=Path, help="the file to write; the name of the table with .yaml if not given")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="the file to write; the name of the table with .yaml if not given",
+    )
     return parser.parse_args()
 
 

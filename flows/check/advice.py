@@ -89,7 +89,9 @@ def _remark(severity: Severity, share: float, key: str, **facts: str) -> Remark:
     )
 
 
-def _unread_text(column: MeasuredColumn, look: ColumnLook, fault: Unusable | None, *, undeclared: bool) -> Sentence:
+def _unread_text(
+    column: MeasuredColumn, look: ColumnLook, fault: Unusable | None, *, undeclared: bool
+) -> Sentence:
     """Return how many cells cannot be read as a value of the column, and what a release makes of them."""
     leaves_null = column.outside in (None, "null")
     if column.impute is not None and leaves_null:
@@ -107,7 +109,9 @@ def _unread_text(column: MeasuredColumn, look: ColumnLook, fault: Unusable | Non
     else:
         key = "half" if 2 * look.unread > look.cells - look.missing else "outside"
     share = Share(look.unread / max(look.cells, 1))
-    return check_sentence(f"unread.{key}", share=share, value=value_words(column), then=check_sentence(f"then.{then}"))
+    return check_sentence(
+        f"unread.{key}", share=share, value=value_words(column), then=check_sentence(f"then.{then}")
+    )
 
 
 def _unread_advice(column: MeasuredColumn, look: ColumnLook) -> Sentence:

@@ -62,11 +62,19 @@ def check_table(request: Request) -> list[CheckedRow]:
     configuration = request.configuration
     source = TableSource.of(request.source, configuration)
     present = source_columns(request.source, configuration.source)
-    check_columns(present, configuration.source_names, lambda: advice_on_header(request.source, configuration.source))
-    inspection = Inspection(
-        configuration, present, None if request.suites[0] is None else Suite(request.suites[0], raw_input=True)
+    check_columns(
+        present,
+        configuration.source_names,
+        lambda: advice_on_header(request.source, configuration.source),
     )
-    record_look(request.folder.home, "check", configuration.dataset, request.source, configuration.written)
+    inspection = Inspection(
+        configuration,
+        present,
+        None if request.suites[0] is None else Suite(request.suites[0], raw_input=True),
+    )
+    record_look(
+        request.folder.home, "check", configuration.dataset, request.source, configuration.written
+    )
     with source.unchanged("the source was changed while it was read; check it again"):
         for block in source.tables(inspection.columns):
             inspection.add(block)
@@ -90,12 +98,17 @@ def id_warnings(request: Request) -> list[str]:
         source = TableSource.of(request.source, configuration)
     if inspection is None or source is None or not inspection.ids:
         return []
-    record_look(request.folder.home, "run", configuration.dataset, request.source, configuration.written)
+    record_look(
+        request.folder.home, "run", configuration.dataset, request.source, configuration.written
+    )
     with suppress(MarginweaveError):
         for block in source.tables(tuple(inspection.ids)):
             for name, repetition in inspection.ids.items():
                 repetition.add(block.column(name))
-        return [printable(str(check_sentence("table.ids-warning", name=row.subject))) for row in inspection.id_rows()]
+        return [
+            printable(str(check_sentence("table.ids-warning", name=row.subject)))
+            for row in inspection.id_rows()
+        ]
     return []
 
 
@@ -118,7 +131,9 @@ class Inspection:
         configuration = self.configuration
         self.looks = {name: ColumnLook() for name in configuration.raw_names}
         if configuration.privacy.subject is None:
-            self.ids = {name: Repetition(self._missing(name)) for name in self.present if self._is_id(name)}
+            self.ids = {
+                name: Repetition(self._missing(name)) for name in self.present if self._is_id(name)
+            }
 
     def _missing(self, name: str) -> tuple[str, ...]:
         declared = name in self.configuration.columns
@@ -151,8 +166,12 @@ class Inspection:
         subject = configuration.privacy.subject
         self.table_rows += block.num_rows
         if subject is not None and subject.missing_subject == "drop":
-            self.ownerless += count_missing(block.column(subject.column), self._missing(subject.column))
-        if configuration.structure is not None or any(column.is_set for column in configuration.columns.values()):
+            self.ownerless += count_missing(
+                block.column(subject.column), self._missing(subject.column)
+            )
+        if configuration.structure is not None or any(
+            column.is_set for column in configuration.columns.values()
+        ):
             table = block.select(list(dict.fromkeys((*configuration.raw_names, *self._computed))))
             self.rules.append((broken_rules(table, configuration), block.num_rows))
         if self.suite is not None and block.num_rows:
@@ -164,7 +183,9 @@ class Inspection:
         for name, repetition in self.ids.items():
             rows, repeated, ids = repetition.counted()
             if repeated and (name in self.configuration.columns or are_subjects(ids, rows)):
-                found.append(CheckedRow(subject=name, findings=(id_finding(name, repeated / rows),)))
+                found.append(
+                    CheckedRow(subject=name, findings=(id_finding(name, repeated / rows),))
+                )
         return found
 
     def rows(self) -> list[CheckedRow]:
@@ -174,15 +195,25 @@ class Inspection:
             return [CheckedRow(subject="table", findings=(NO_ROWS,))]
         on_purpose, found = handled(configuration.written), list[CheckedRow]()
         size, cells = configuration.rows, max(look.cells for look in self.looks.values())
-        if size is not None and configuration.privacy.subject is None and not size <= 3 * cells <= 9 * size:
+        if (
+            size is not None
+            and configuration.privacy.subject is None
+            and not size <= 3 * cells <= 9 * size
+        ):
             found.append(CheckedRow(subject="rows", findings=(SIZE,)))
         for name, look in self.looks.items():
             column = configuration.columns[name]
             assert isinstance(column, MeasuredColumn)
-            undeclared = configuration.may_be_undeclared(name) or name in configuration.indicated_sets
-            findings = tuple(column_findings(column, look, on_purpose=name in on_purpose, undeclared=undeclared))
+            undeclared = (
+                configuration.may_be_undeclared(name) or name in configuration.indicated_sets
+            )
+            findings = tuple(
+                column_findings(column, look, on_purpose=name in on_purpose, undeclared=undeclared)
+            )
             if findings or look.missing:
-                found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
+                found.append(
+                    CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings)
+                )
         found += self.id_rows()
         subject = configuration.privacy.subject
         if subject is not None and self.ownerless:
@@ -192,4 +223,7 @@ class Inspection:
             if rule.records and rule.rule != "never missing":  # told of the column
                 subject, finding = rule_finding(rule)
                 found.append(CheckedRow(subject=subject, findings=(finding,)))
-        return [*found, *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet)]
+        return [
+            *found,
+            *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet),
+        ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-if importlib.util.find_spec("fcntl") is None:  # without locks of files, two processes could make the same draw
-    sys.stderr.write("marginweave: Windows itself is not supported; install and run it inside WSL (wsl --install)\n")
+# without locks of files, two processes could make the same draw
+if importlib.util.find_spec("fcntl") is None:
+    sys.stderr.write(
+        "marginweave: Windows itself is not supported; install and run it inside WSL (wsl --install)\n"
+    )
     sys.exit(2)
 
 from .app import main

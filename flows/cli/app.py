@@ -20,12 +20,33 @@ from . import audit, check, example, init, ledger, plan, query, released, run
 from .console import Commands, LocalCommand, out, tell
 
 app = typer.Typer(
-    name="marginweave", no_args_is_help=True, pretty_exceptions_enable=False, cls=Commands, rich_markup_mode="markdown"
+    name="marginweave",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    cls=Commands,
+    rich_markup_mode="markdown",
 )
 _TOP_LEVEL: tuple[Callable[..., None], ...] = (
-    *(run.run, run.resume, run.serve, run.supervise, example.example, init.init, check.check, plan.plan),
+    *(
+        run.run,
+        run.resume,
+        run.serve,
+        run.supervise,
+        example.example,
+        init.init,
+        check.check,
+        plan.plan,
+    ),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
-    *(query.query, query.table, released.publish, released.handover, run.runs, run.purge, audit.overview),
+    *(
+        query.query,
+        query.table,
+        released.publish,
+        released.handover,
+        run.runs,
+        run.purge,
+        audit.overview,
+    ),
 )
 for _command in _TOP_LEVEL:
     app.command(cls=LocalCommand)(_command)
@@ -46,7 +67,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and end."
+        ),
     ] = False,
 ) -> None:
     """Differentially private counts of attribute combinations, and synthetic records made from them."""

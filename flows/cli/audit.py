@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def verify(
-    anchor: Annotated[Path | None, typer.Option(help="What `ledger anchor` wrote, kept elsewhere since.")] = None,
+    anchor: Annotated[
+        Path | None, typer.Option(help="What `ledger anchor` wrote, kept elsewhere since.")
+    ] = None,
     as_json: console.Json = False,
     example: Example = False,
     home: Home = Path(),
@@ -85,7 +87,9 @@ def _print_files(files: AuditedFiles) -> None:
 
 
 def anchor(
-    to: Annotated[Path | None, typer.Option(help="File to write; standard output if not given.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write; standard output if not given.")
+    ] = None,
     example: Example = False,
     home: Home = Path(),
 ) -> None:
@@ -106,7 +110,9 @@ def anchor(
 
 def export(
     to: Annotated[Path, typer.Option(help="Folder to write to; must be empty or new.")],
-    dataset: Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One account; all if not given.")] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(metavar="[DATASET]", help="One account; all if not given.")
+    ] = None,
     example: Example = False,
     home: Home = Path(),
 ) -> None:
@@ -134,7 +140,11 @@ def export(
     rows = [row for row in audited.rows if dataset is None or row["account"] in {None, dataset}]
     replace_file(to / "events.jsonl", json_lines(rows))
     replace_file(to / "events.csv", comma_separated(rows))
-    releases = [record for record in audited.releases.values() if dataset is None or record.dataset == dataset]
+    releases = [
+        record
+        for record in audited.releases.values()
+        if dataset is None or record.dataset == dataset
+    ]
     published = [record for record in releases if record.published is not None]
     for record in published:
         entry = registry_record(record, [*map(str, ASSUMPTIONS)], program_identity().version)
@@ -143,7 +153,9 @@ def export(
         replace_file(place, text.encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")
     if audited.unchecked:
-        out.print(f"The seals of {audited.unchecked} row(s) could not be checked: the key is missing")
+        out.print(
+            f"The seals of {audited.unchecked} row(s) could not be checked: the key is missing"
+        )
     unpublished = len(releases) - len(published)
     if unpublished:
         out.print(f"{unpublished} release(s) not published: among the events alone")
@@ -153,7 +165,9 @@ def expire(
     older_than: Annotated[str, typer.Option(help="Days without a row, such as 7d.")],
     release: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="This release alone, also if it was begun: its run can never finish."),
+        typer.Option(
+            metavar="ID", help="This release alone, also if it was begun: its run can never finish."
+        ),
     ] = None,
     example: Example = False,
     home: Home = Path(),
@@ -180,14 +194,18 @@ def expire(
                 f"marginweave purge {record.run} --unfinished"
             )
     for name in expired.elsewhere:
-        out.print(f"Release {name}: left alone, as its run is not below {home}; where that is lost, --release {name}")
+        out.print(
+            f"Release {name}: left alone, as its run is not below {home}; where that is lost, --release {name}"
+        )
     if not (expired.returned or expired.elsewhere):
         out.print("Nothing is that old")
 
 
 def overview(
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("overview.html"),
-    home: Annotated[list[Path] | None, typer.Option(help="A home; once for each. Default: this one.")] = None,
+    home: Annotated[
+        list[Path] | None, typer.Option(help="A home; once for each. Default: this one.")
+    ] = None,
     example: Example = False,
 ) -> None:
     """Write one page on all accounts and releases: what is spent and left, what awaits approval, which private files are left.
@@ -209,13 +227,17 @@ def overview(
 
 def reconcile(
     home: Annotated[
-        list[Path] | None, typer.Option(help="A home that drew under this ledger; once for each. Default: this one.")
+        list[Path] | None,
+        typer.Option(help="A home that drew under this ledger; once for each. Default: this one."),
     ] = None,
     no_other_home: Annotated[
         str | None, typer.Option(help="Why no other home drew under it; it stays in the ledger.")
     ] = None,
     unaccounted: Annotated[
-        str | None, typer.Option(metavar="EPSILON,DELTA", help="What homes that are gone may have released, together.")
+        str | None,
+        typer.Option(
+            metavar="EPSILON,DELTA", help="What homes that are gone may have released, together."
+        ),
     ] = None,
     example: Example = False,
 ) -> None:
@@ -233,7 +255,9 @@ def reconcile(
     if home:
         for folder in homes:
             if not (folder / "runs").is_dir():
-                raise InputError(f"--home {folder} has no runs: it is no home of marginweave; nothing was changed")
+                raise InputError(
+                    f"--home {folder} has no runs: it is no home of marginweave; nothing was changed"
+                )
     charge = None if unaccounted is None else console.amount_of("unaccounted", unaccounted)
     other_homes = None
     if charge is not None or no_other_home is not None:

@@ -18,14 +18,20 @@ if TYPE_CHECKING:
     from ..check.table import CheckedRow
 
 _ShowValues = Annotated[
-    bool, typer.Option("--show-values", help="Show a few values that do not fit, of each column; on a terminal alone.")
+    bool,
+    typer.Option(
+        "--show-values",
+        help="Show a few values that do not fit, of each column; on a terminal alone.",
+    ),
 ]
 _WIDTH = 160  # where there is no terminal
 _LONGEST = 40
 _STYLES = ("bold red", "yellow", "default")
 
 
-def check(config: Config, show_values: _ShowValues = False, source: Source = None, home: Home = Path()) -> None:
+def check(
+    config: Config, show_values: _ShowValues = False, source: Source = None, home: Home = Path()
+) -> None:
     """Look at the table before anything is charged: what cannot be read, lies outside, repeats, or breaks a rule. Free.
 
     For its operator alone: what is shown is exact. Nothing of it is stored but that somebody looked. Ends with exit code 1
@@ -34,7 +40,9 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
     Example: `marginweave check visits.yaml`
     """
     if show_values and not out.is_terminal:
-        raise InputError("--show-values needs a terminal: values of the table are written to no file and no pipe")
+        raise InputError(
+            "--show-values needs a terminal: values of the table are written to no file and no pipe"
+        )
     from marginweave.runs.request import read_request
 
     from ..check.advice import Severity, check_sentence
@@ -46,13 +54,21 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
     dataset = request.configuration.dataset
     columns = len(request.configuration.names)
     if not faulty:
-        out.print(str(check_sentence("lines.as-declared", dataset=dataset, config=str(config), columns=columns)))
+        out.print(
+            str(
+                check_sentence(
+                    "lines.as-declared", dataset=dataset, config=str(config), columns=columns
+                )
+            )
+        )
     if rows:
         if faulty:
             out.print(f"{check_sentence('lines.look', dataset=dataset)}\n")
         _show(rows, values=show_values)
     if faulty:
-        stops = any(finding.severity == Severity.STOPS for row in faulty for finding in row.findings)
+        stops = any(
+            finding.severity == Severity.STOPS for row in faulty for finding in row.findings
+        )
         out.print(f"\n{check_sentence('lines.after')}")
         if stops:
             out.print(str(check_sentence("lines.stops")))

@@ -16,7 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
-from marginweave.base.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of, printable
+from marginweave.base.errors import (
+    EXIT_FAILED,
+    InputError,
+    MarginweaveError,
+    OperatorError,
+    place_of,
+    printable,
+)
 from marginweave.base.interruption import INTERRUPTION, Stopped
 from marginweave.base.places import refuse_long, scheme_of
 from marginweave.runs.home import home_directory
@@ -26,8 +33,13 @@ if TYPE_CHECKING:
     from marginweave.base.budget import BasicAmount
     from marginweave.ledger import Ledger, LedgerLocation
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release.")]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run; `marginweave runs` lists them.")]
+Config = Annotated[
+    Path,
+    typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release."),
+]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Name of a run; `marginweave runs` lists them.")
+]
 
 
 def _resolved(home: Path) -> Path:
@@ -37,16 +49,27 @@ def _resolved(home: Path) -> Path:
 Home = Annotated[
     Path,
     typer.Option(
-        "--home", help="Folder in which runs/ lives.", envvar="MARGINWEAVE_HOME", show_default=False, callback=_resolved
+        "--home",
+        help="Folder in which runs/ lives.",
+        envvar="MARGINWEAVE_HOME",
+        show_default=False,
+        callback=_resolved,
     ),
 ]
 Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
-Source = Annotated[str | None, typer.Option(help="The table, instead of the one the configuration names.")]
+Source = Annotated[
+    str | None, typer.Option(help="The table, instead of the one the configuration names.")
+]
 Dataset = Annotated[
-    str, typer.Argument(metavar="DATASET", help="Name of the account: all releases about the same people.")
+    str,
+    typer.Argument(
+        metavar="DATASET", help="Name of the account: all releases about the same people."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")]
-Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
+Example = Annotated[
+    bool, typer.Option("--example", help="The ledger of the example data in the home.")
+]
 
 # Without markup: a path may have square brackets.
 out = Console(highlight=False, soft_wrap=True, markup=False)
@@ -80,7 +103,8 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.TyperException, BrokenPipeError):  # typer ends a command whose pipe is closed
+        # typer ends a command whose pipe is closed
+        except (typer.Exit, typer.TyperException, BrokenPipeError):
             raise
         except (Exception, KeyboardInterrupt, Stopped) as error:
             message, code = _ending(error)
@@ -160,7 +184,9 @@ def amount_of(name: str, text: str) -> BasicAmount:
     epsilon, comma, delta = text.partition(",")
     if not comma:
         raise InputError(f"--{name} must be EPSILON,DELTA, such as 1.5,1e-6")
-    return BasicAmount(epsilon=decimal_of(f"{name} epsilon", epsilon), delta=decimal_of(f"{name} delta", delta))
+    return BasicAmount(
+        epsilon=decimal_of(f"{name} epsilon", epsilon), delta=decimal_of(f"{name} delta", delta)
+    )
 
 
 def location_of(example: bool, home: Path) -> LedgerLocation:

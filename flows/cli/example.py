@@ -16,7 +16,8 @@ _FILES = ("visits.csv", "visits.yaml")
 
 def example(
     to: Annotated[
-        Path, typer.Option(help="Folder for the two files [default: where you are].", show_default=False)
+        Path,
+        typer.Option(help="Folder for the two files [default: where you are].", show_default=False),
     ] = Path(),
 ) -> None:
     """Write a made-up table, visits.csv, and its configuration, visits.yaml.
@@ -28,7 +29,11 @@ def example(
     for name in _FILES:
         content = files("marginweave.front.example").joinpath(name).read_bytes()
         if not write_once(to / name, content):
-            raise InputError(f"{to / name} exists already and is not overwritten; name another folder with --to")
+            raise InputError(
+                f"{to / name} exists already and is not overwritten; name another folder with --to"
+            )
         out.print(f"Wrote {to / name}")
     config = to / "visits.yaml"
-    out.print(f"Next: marginweave ledger open visits --for {config} --epsilon 3, then marginweave run {config}")
+    out.print(
+        f"Next: marginweave ledger open visits --for {config} --epsilon 3, then marginweave run {config}"
+    )

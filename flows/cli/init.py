@@ -20,17 +20,27 @@ if TYPE_CHECKING:
 
 _File = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="The table to look at: CSV, XLSX, Parquet, Arrow, or a folder of parts."),
+    typer.Argument(
+        metavar="FILE",
+        help="The table to look at: CSV, XLSX, Parquet, Arrow, or a folder of parts.",
+    ),
 ]
-_Output = Annotated[Path | None, typer.Option(help="Where the draft goes; FILE's name with .yaml if not given.")]
+_Output = Annotated[
+    Path | None, typer.Option(help="Where the draft goes; FILE's name with .yaml if not given.")
+]
 _Encoding = Annotated[
     str | None,
-    typer.Option(help="How the text is written, recognised if not given: utf-8, utf-16, latin-1, windows-1252."),
+    typer.Option(
+        help="How the text is written, recognised if not given: utf-8, utf-16, latin-1, windows-1252."
+    ),
 ]
 _Delimiter = Annotated[
-    str | None, typer.Option(help="Between two fields, recognised if not given: comma, semicolon, tab, pipe.")
+    str | None,
+    typer.Option(help="Between two fields, recognised if not given: comma, semicolon, tab, pipe."),
 ]
-_Dictionary = Annotated[Path | None, typer.Option(help="A data dictionary (CSV: name, value, label, description).")]
+_Dictionary = Annotated[
+    Path | None, typer.Option(help="A data dictionary (CSV: name, value, label, description).")
+]
 
 
 def init(
@@ -65,14 +75,27 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
     is_relative = is_path(named) and not Path(named).is_absolute()
     file = os.path.relpath(named, target.parent) if is_relative else named
     try:
-        return SourceFile.model_validate({"file": file, "encoding": encoding or "utf-8", "delimiter": delimiter})
+        return SourceFile.model_validate(
+            {"file": file, "encoding": encoding or "utf-8", "delimiter": delimiter}
+        )
     except ValidationError as error:
         option = str(error.errors()[0]["loc"][0])
-    values = {"encoding": "utf-8, utf-16, latin-1 or windows-1252", "delimiter": "comma, semicolon, tab or pipe"}
+    values = {
+        "encoding": "utf-8, utf-16, latin-1 or windows-1252",
+        "delimiter": "comma, semicolon, tab or pipe",
+    }
     raise InputError(f"--{option} must be {values[option]}")
 
 
-def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None) -> str:
+def _draft(
+    source: str,
+    form: SourceFile,
+    target: Path,
+    home: Path,
+    *,
+    encoding: bool,
+    dictionary: Path | None,
+) -> str:
     from marginweave.configuration.code_lists import with_code_lists
     from marginweave.configuration.yaml_source import canonical_written, parse_yaml
     from marginweave.drafts.draft import draft_configuration
@@ -85,7 +108,9 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
     text = draft_configuration(source, recognised, dictionary_name, target.parent)
     drafted = with_code_lists(parse_yaml(text), target.parent)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
-    out.print(f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft")
+    out.print(
+        f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft"
+    )
     return text
 
 
@@ -97,7 +122,9 @@ def _tell_next(target: Path, text: str) -> None:
     waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
     answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"
     protect = (
-        " It contains values from your data: protect it like the data until you have confirmed it" if waiting else ""
+        " It contains values from your data: protect it like the data until you have confirmed it"
+        if waiting
+        else ""
     )
     drafted = parse_yaml(text)
     for line in header_doubts(drafted["columns"]):
@@ -119,7 +146,9 @@ def _tell_next(target: Path, text: str) -> None:
 
 def _refuse_existing(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise InputError(f"{path} exists already and is not overwritten; name another file with --output")
+        raise InputError(
+            f"{path} exists already and is not overwritten; name another file with --output"
+        )
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a folder")
 

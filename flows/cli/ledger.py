@@ -24,13 +24,19 @@ if TYPE_CHECKING:
     from marginweave.ledger import Ledger
 
 _Weak = Annotated[
-    str | None, typer.Option(metavar="REASON", help="Why delta may be above .001; it stays in the ledger.")
+    str | None,
+    typer.Option(metavar="REASON", help="Why delta may be above .001; it stays in the ledger."),
 ]
 _Per = Annotated[
-    str | None, typer.Option(metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year.")
+    str | None,
+    typer.Option(
+        metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year."
+    ),
 ]
 _NEWEST = 20
-app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(
+    help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 
 @app.command("open", cls=console.LocalCommand)
@@ -39,10 +45,17 @@ def open_account(
     *,
     epsilon: Annotated[str | None, typer.Option(help="Cap on epsilon over all releases.")] = None,
     delta: Annotated[str | None, typer.Option(help="Cap on delta over all releases.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Whose privacy: row, or subject:COLUMN.", show_default="row")] = None,
-    neighbors: Annotated[str | None, typer.Option(help="add-remove or replace-one.", show_default="add-remove")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Whose privacy: row, or subject:COLUMN.", show_default="row")
+    ] = None,
+    neighbors: Annotated[
+        str | None, typer.Option(help="add-remove or replace-one.", show_default="add-remove")
+    ] = None,
     config: Annotated[
-        Path | None, typer.Option("--for", metavar="CONFIG", help="Configuration whose releases the account is for.")
+        Path | None,
+        typer.Option(
+            "--for", metavar="CONFIG", help="Configuration whose releases the account is for."
+        ),
     ] = None,
     weak_delta: _Weak = None,
     per: _Per = None,
@@ -72,7 +85,9 @@ def open_account(
         "policy": None if per is None else _policy_of(per),
     }
     if config is None and (epsilon is None or delta is None):
-        raise InputError("--epsilon and --delta are required, or --for CONFIG, a file that has both")
+        raise InputError(
+            "--epsilon and --delta are required, or --for CONFIG, a file that has both"
+        )
     _check_unit(unit, neighbors)
     proposed = _proposed(dataset, config)
     changes = {name: value for name, value in options.items() if value is not None}
@@ -87,7 +102,9 @@ def open_account(
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     place = KEY_VARIABLE if environment_key(os.environ) else key_file(location)
     out.print(_room_of(ledger.accounts.total(dataset), proposed))
-    out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
+    out.print(
+        f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases"
+    )
 
 
 def _room_of(total: AccountTotal, single: Account) -> str:
@@ -105,7 +122,9 @@ def _room_of(total: AccountTotal, single: Account) -> str:
         return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}{noise}"
     from marginweave.forecast.account import SEVERAL, count_of, releases_that_fit
 
-    number, _ = releases_that_fit(total.account, total.spent, (single.kind_of_plan, single.cap), SEVERAL)
+    number, _ = releases_that_fit(
+        total.account, total.spent, (single.kind_of_plan, single.cap), SEVERAL
+    )
     raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
     return f"Releases of this configuration that fit: {count_of(number, number)}. {raised}{noise}"
 
@@ -124,7 +143,9 @@ def _proposed(dataset: str, config: Path | None) -> Account:
                 f"`dataset: {dataset}` in the file"
             )
         return account
-    return Account(dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove")
+    return Account(
+        dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove"
+    )
 
 
 def _check_unit(unit: str | None, neighbors: str | None) -> None:
@@ -132,7 +153,11 @@ def _check_unit(unit: str | None, neighbors: str | None) -> None:
     from marginweave.base.budget import Neighbors
     from marginweave.configuration.privacy import SUBJECT_PREFIX
 
-    if unit is not None and unit != "row" and not re.fullmatch(rf"{SUBJECT_PREFIX}.*\S.*", unit, re.DOTALL):
+    if (
+        unit is not None
+        and unit != "row"
+        and not re.fullmatch(rf"{SUBJECT_PREFIX}.*\S.*", unit, re.DOTALL)
+    ):
         raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
     if neighbors not in {None, *get_args(Neighbors)}:
         raise InputError(f"neighbors ({neighbors}) must be {' or '.join(get_args(Neighbors))}")
@@ -144,15 +169,21 @@ def _policy_of(text: str) -> Policy:
 
     period, _, amounts = text.partition("=")
     if period.strip() not in PERIODS or "," not in amounts:
-        raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
-    return Policy(per=PERIODS[PERIODS.index(period.strip())], **asdict(console.amount_of("per", amounts)))
+        raise InputError(
+            f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}"
+        )
+    return Policy(
+        per=PERIODS[PERIODS.index(period.strip())], **asdict(console.amount_of("per", amounts))
+    )
 
 
 @app.command("create-tables", cls=console.LocalCommand)
 def create_tables(
     writer: Annotated[
         str | None,
-        typer.Option(help="Role of PostgreSQL that gets INSERT and SELECT, and loses every other right to the tables."),
+        typer.Option(
+            help="Role of PostgreSQL that gets INSERT and SELECT, and loses every other right to the tables."
+        ),
     ] = None,
 ) -> None:
     """Make the ledger's tables in PostgreSQL, where they are missing, and let a role append to them.
@@ -194,13 +225,21 @@ def cap(
     epsilon_cap = float(decimal_of("epsilon", epsilon))
     delta_cap = float(decimal_of("delta", delta))
     ledger.accounts.change_cap(
-        dataset, epsilon_cap, delta_cap, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta
+        dataset,
+        epsilon_cap,
+        delta_cap,
+        reason,
+        getpass.getuser(),
+        policy=policy,
+        weak_delta=weak_delta,
     )
     out.print(spending.line(ledger.accounts.total(dataset)))
 
 
 @app.command("list", cls=console.LocalCommand)
-def list_accounts(as_json: console.Json = False, example: Example = False, home: Home = Path()) -> None:
+def list_accounts(
+    as_json: console.Json = False, example: Example = False, home: Home = Path()
+) -> None:
     """List all accounts with what they have spent.
 
     Example: `marginweave ledger list`
@@ -219,13 +258,18 @@ def _sums(total: AccountTotal) -> dict[str, object]:
     """Return the spent and the remaining budget of an account."""
     from marginweave.ledger.boxes import account_sums, epsilon_left
 
-    return {**account_sums(total).model_dump(mode="json"), "epsilon_left": float(epsilon_left(total))}
+    return {
+        **account_sums(total).model_dump(mode="json"),
+        "epsilon_left": float(epsilon_left(total)),
+    }
 
 
 @app.command("show", cls=console.LocalCommand)
 def show(
     dataset: Dataset,
-    every: Annotated[bool, typer.Option("--all", help=f"All releases, not the newest {_NEWEST} alone.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"All releases, not the newest {_NEWEST} alone.")
+    ] = False,
     as_json: console.Json = False,
     example: Example = False,
     home: Home = Path(),
@@ -250,16 +294,26 @@ def show(
     out.print(spending.box(total))
     if total.account.policy is not None:
         moment = datetime.now(UTC)
-        out.print(spending.period(total.account.policy, ledger.accounts.period_spent(dataset, moment), moment))
-    out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
+        out.print(
+            spending.period(
+                total.account.policy, ledger.accounts.period_spent(dataset, moment), moment
+            )
+        )
+    out.print(
+        f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}"
+    )
     if len(releases) < total.spent.ever_reserved:
-        out.print(f"the newest {len(releases)} of {total.spent.ever_reserved} releases; --all shows the others, too")
+        out.print(
+            f"the newest {len(releases)} of {total.spent.ever_reserved} releases; --all shows the others, too"
+        )
     if releases:
         for table in (spending.by_release(releases), spending.by_stage(releases)):
             out.print("")
             out.print(table)
     for release in releases:
-        out.print(f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
+        out.print(
+            f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC"
+        )
         out.print(spending.by_draw(release))
 
 

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
     from ..prefect.schedules import Schedule
 
 _Configs = Annotated[
-    list[Path], typer.Argument(metavar="CONFIG [CONFIG]", help="The YAML file of the release; two to compare.")
+    list[Path],
+    typer.Argument(metavar="CONFIG [CONFIG]", help="The YAML file of the release; two to compare."),
 ]
 _Schedule = Annotated[
-    str | None, typer.Option(metavar="CRON", help="When runs are planned: how long does the account last?")
+    str | None,
+    typer.Option(metavar="CRON", help="When runs are planned: how long does the account last?"),
 ]
 _Target = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Find the smallest epsilon for an error: 'pairs within 5 %'.")
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="Find the smallest epsilon for an error: 'pairs within 5 %'."
+    ),
 ]
-_Timezone = Annotated[str | None, typer.Option(help="Of the schedule, such as Europe/Berlin.", show_default="UTC")]
+_Timezone = Annotated[
+    str | None, typer.Option(help="Of the schedule, such as Europe/Berlin.", show_default="UTC")
+]
 
 
 def plan(
@@ -53,7 +60,9 @@ def plan(
     `marginweave plan census.yaml --target "pairs within 5 %"`
     """
     if len(configs) > 2:
-        raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
+        raise InputError(
+            f"one configuration is planned, or two are compared, and not {len(configs)}"
+        )
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
     goal = None
@@ -64,7 +73,8 @@ def plan(
     from marginweave.configuration.yaml_source import read_text
 
     for config in configs:
-        read_text(config, "configuration")  # a file that is not there is refused before libraries are loaded
+        # a file that is not there is refused before libraries are loaded
+        read_text(config, "configuration")
     from marginweave.runs.request import read_request
 
     from ..prefect.schedules import Schedule
@@ -86,7 +96,9 @@ def _planned(request: Request, schedule: Schedule | None) -> PlannedRelease:
     return PlannedRelease.of(request.configuration, lambda: request, schedule)
 
 
-def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list[list[str]]) -> None:
+def _print_plans(
+    configs: list[Path], plans: list[PlannedRelease], targets: list[list[str]]
+) -> None:
     from marginweave.forecast.plan_sentence import plan_sentence
 
     if len(plans) == 1:
@@ -98,7 +110,11 @@ def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list
     for config, planned, target in zip(configs, plans, targets, strict=True):
 
         def of_config(line: str, config: Path = config) -> str:
-            return str(plan_sentence("lines.of-config", config=str(config), line=line)) if len(configs) > 1 else line
+            return (
+                str(plan_sentence("lines.of-config", config=str(config), line=line))
+                if len(configs) > 1
+                else line
+            )
 
         good_for = planned.good_for
         for line in (*planned.notes, *good_for[:1]):
@@ -130,7 +146,9 @@ def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
         "unit": privacy.unit_key,
         "fits": account.fits,
         "more_that_fit": account.more_that_fit,
-        "draws": {name: {**cells, **planned.numbers[name]} for name, cells in planned.draws.items()},
+        "draws": {
+            name: {**cells, **planned.numbers[name]} for name, cells in planned.draws.items()
+        },
         "notes": [*planned.notes, *target],
         "rows": [_size_facts(size) for size in planned.sizes],
     }
@@ -156,7 +174,13 @@ def _compare(first: PlannedRelease, second: PlannedRelease) -> None:
 
     plans = {"A": first, "B": second}
     for side, plan in plans.items():
-        out.print(str(plan_sentence("heading.compared", side=side, heading=plan.heading, epsilon=plan.epsilon)))
+        out.print(
+            str(
+                plan_sentence(
+                    "heading.compared", side=side, heading=plan.heading, epsilon=plan.epsilon
+                )
+            )
+        )
     places = configuration_differences(first.configuration, second.configuration)
     key = "heading.differ" if places else "heading.same"
     out.print(str(plan_sentence(key, places=", ".join(places))))

@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _MODELLED = ("bounds", "model")
-_Released = Annotated[str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")]
-_Where = Annotated[list[str] | None, typer.Option(metavar="CONDITION", help="Records that meet it: 'age >= 60'.")]
-_By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="An answer for each value of it.")]
+_Released = Annotated[
+    str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")
+]
+_Where = Annotated[
+    list[str] | None, typer.Option(metavar="CONDITION", help="Records that meet it: 'age >= 60'.")
+]
+_By = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="An answer for each value of it.")
+]
 _Level = Annotated[str, typer.Option(help="How often an interval covers the truth.")]
 _Csv = Annotated[bool, typer.Option("--csv", help="Print the answers as CSV.")]
 
@@ -42,15 +48,31 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     where: _Where = None,
     by: _By = None,
     count: Annotated[bool, typer.Option("--count", help="How many records [default].")] = False,
-    share: Annotated[bool, typer.Option("--share", help="The share of each group that meets --where.")] = False,
-    mean: Annotated[str | None, typer.Option(metavar="COLUMN", help="The mean of a number.")] = None,
-    total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of a number.")] = None,
-    median: Annotated[str | None, typer.Option(metavar="COLUMN", help="The median of a number.")] = None,
-    quantile: Annotated[str | None, typer.Option(metavar="COLUMN:Q", help="Another quantile: income:.9.")] = None,
-    _weight: Annotated[str | None, typer.Option("--weight", hidden=True, callback=_no_weight)] = None,
-    of: Annotated[str, typer.Option(metavar="table|population", help="What the answer is about.")] = "table",
+    share: Annotated[
+        bool, typer.Option("--share", help="The share of each group that meets --where.")
+    ] = False,
+    mean: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The mean of a number.")
+    ] = None,
+    total: Annotated[
+        str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of a number.")
+    ] = None,
+    median: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The median of a number.")
+    ] = None,
+    quantile: Annotated[
+        str | None, typer.Option(metavar="COLUMN:Q", help="Another quantile: income:.9.")
+    ] = None,
+    _weight: Annotated[
+        str | None, typer.Option("--weight", hidden=True, callback=_no_weight)
+    ] = None,
+    of: Annotated[
+        str, typer.Option(metavar="table|population", help="What the answer is about.")
+    ] = "table",
     level: _Level = ".95",
-    questions: Annotated[Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")] = None,
+    questions: Annotated[
+        Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")
+    ] = None,
     as_json: Json = False,
     as_csv: _Csv = False,
     home: Home = Path(),
@@ -63,7 +85,14 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     from marginweave.inference.answers import open_answers
 
     options: dict[str, Any] = {"of": of, "level": level}
-    statistics = {"count": count, "share": share, "mean": mean, "sum": total, "median": median, "quantile": quantile}
+    statistics = {
+        "count": count,
+        "share": share,
+        "mean": mean,
+        "sum": total,
+        "median": median,
+        "quantile": quantile,
+    }
     chosen = {name: value for name, value in {"by": by, **statistics}.items() if value}
     if questions is not None and (where or chosen):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
@@ -89,7 +118,9 @@ def _explain_share(part: str, where: Sequence[str] | None) -> None:
 
 def table(
     released: _Released,
-    columns: Annotated[list[str], typer.Argument(metavar="COLUMN [COLUMN [COLUMN]]", help="One to three columns.")],
+    columns: Annotated[
+        list[str], typer.Argument(metavar="COLUMN [COLUMN [COLUMN]]", help="One to three columns.")
+    ],
     level: _Level = ".95",
     as_json: Json = False,
     as_csv: _Csv = False,
@@ -156,13 +187,17 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
             refused += 1
             tell(f"{name}: {error}")
     if refused:
-        raise InputError(f"{refused} of {len(questions)} questions were refused, and none is answered: correct them")
+        raise InputError(
+            f"{refused} of {len(questions)} questions were refused, and none is answered: correct them"
+        )
     if all(answer.how is None for answer in answers):
         raise InputError(answers[0].flag)
     return answers
 
 
-def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, group_of_all: str = "") -> None:
+def _show(
+    answers: Sequence[Answer], *, as_json: bool, as_csv: bool, group_of_all: str = ""
+) -> None:
     """Print answers as a table, JSON or CSV; an answer without a group has the group `group_of_all`."""
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
@@ -197,11 +232,15 @@ def _print_table(answers: Sequence[Answer], group_of_all: str) -> None:
         table.add_row(*([_question(answer), *row] if has_several else row))
     _print(table)
     if has_several and levels:
-        out.print("low to high covers the truth with the probability beside the question, each row by itself.")
+        out.print(
+            "low to high covers the truth with the probability beside the question, each row by itself."
+        )
     elif levels:
         first = answers[0]
         question = f"{first.question[0].upper()}{first.question[1:]} {_of(first)}"
-        covers = f"low to high covers the truth with probability {min(levels):.15g}, each row by itself."
+        covers = (
+            f"low to high covers the truth with probability {min(levels):.15g}, each row by itself."
+        )
         out.print(f"{printable(question)}: {covers}")
 
 
@@ -211,7 +250,9 @@ def _print_csv(answers: Sequence[Answer]) -> None:
 
     groups = [group_columns(answer.group) for answer in answers]
     group_names = list(dict.fromkeys(name for group in groups for name in group))
-    answer_names = [field.name for field in fields(answers[0]) if field.name not in ("question", "group")]
+    answer_names = [
+        field.name for field in fields(answers[0]) if field.name not in ("question", "group")
+    ]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["question", *group_names, *answer_names])
     for answer, group in zip(answers, groups, strict=True):
@@ -255,7 +296,11 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
                 table.add_row(printable(label), *row)
             _print(table)
     unused = any(answer.flag.startswith("do not") for answer in answers)
-    marked = " * do not use: it may be anything, or there are too few records for the noise." if unused else ""
+    marked = (
+        " * do not use: it may be anything, or there are too few records for the noise."
+        if unused
+        else ""
+    )
     is_modelled = any(answer.how in _MODELLED for answer in answers)
     modelled = " ~ was not measured: the estimate rests on the model." if is_modelled else ""
     level = max(answer.level or 0.0 for answer in answers)

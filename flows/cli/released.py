@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from marginweave.publish.comparison import ReleaseComparison
     from marginweave.released.evaluation import Evaluation
 
-_Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")]
+_Records = Annotated[
+    int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")
+]
 _Internal = Annotated[
-    bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
+    bool,
+    typer.Option(
+        "--internal", help="Compare with the sensitive table; the result stays in internal/."
+    ),
 ]
 _MOST_SHOWN = 8  # most changes between two releases that are printed
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
@@ -32,18 +37,25 @@ def synthesize(
     *,
     records: _Records = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Public seed of the new records [default: as configured].")
+        int | None,
+        typer.Option(min=0, help="Public seed of the new records [default: as configured]."),
     ] = None,
     sets: Annotated[
         int | None,
-        typer.Option(min=5, max=1000, help="So many tables, whose differences tell how sure an analysis is."),
+        typer.Option(
+            min=5, max=1000, help="So many tables, whose differences tell how sure an analysis is."
+        ),
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="A column of these tables; one for each [default: all].")
+        list[str] | None,
+        typer.Option(help="A column of these tables; one for each [default: all]."),
     ] = None,
     of: Annotated[str, typer.Option(help="What they tell of: population or table.")] = "population",
     to: Annotated[
-        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run, or ./sets].")
+        Path | None,
+        typer.Option(
+            help="Folder to write to [default: release/synthesis-SEED of the run, or ./sets]."
+        ),
     ] = None,
     home: Home = Path(),
 ) -> None:
@@ -62,7 +74,9 @@ def synthesize(
         from marginweave.runs.lookup import release_folder
 
         written = write_sets(
-            home, to or Path("sets"), draw_sets(release_folder(home, run_name), column or [], sets, of, seed, "--")
+            home,
+            to or Path("sets"),
+            draw_sets(release_folder(home, run_name), column or [], sets, of, seed, "--"),
         )
     else:
         from marginweave.runs.published import regenerate_records
@@ -91,7 +105,9 @@ def evaluate(
     from ..internal import evaluate_internally
 
     if internal and as_json:
-        raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
+        raise InputError(
+            "--json shows the numbers that may be released; internal ones are in a file only"
+        )
     if internal:
         prepare_environment(home)
         out.print(f"Not for release: {evaluate_internally(home, run_name, source)}")
@@ -101,7 +117,9 @@ def evaluate(
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
     verdict = evaluation.verdict
-    out.print(str(verdict_sentence("lines.evaluate", publication=publication_text(verdict.publication))))
+    out.print(
+        str(verdict_sentence("lines.evaluate", publication=publication_text(verdict.publication)))
+    )
     for line in (*verdict.says, *verdict.advice):
         out.print(line)
     _print_evaluation(evaluation)
@@ -109,7 +127,16 @@ def evaluate(
 
 def _print_evaluation(evaluation: Evaluation) -> None:
     """Print the comparison of records with counts: a table with a line for each length, and sentences."""
-    table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
+    table = Table(
+        "length",
+        "combinations",
+        "counts kept",
+        "suppressed",
+        "fabricated",
+        "mean error",
+        "TVD",
+        box=None,
+    )
     for row in evaluation.lengths:
         preserved = None if row.preservation is None else 100 * row.preservation
         table.add_row(
@@ -125,11 +152,15 @@ def _print_evaluation(evaluation: Evaluation) -> None:
 def report(
     run_name: RunName,
     to: Annotated[
-        Path | None, typer.Option(help="Folder to write the pages to [default: the published report].")
+        Path | None,
+        typer.Option(help="Folder to write the pages to [default: the published report]."),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="An earlier release of the dataset: say what changed since, beyond noise."),
+        typer.Option(
+            metavar="RUN",
+            help="An earlier release of the dataset: say what changed since, beyond noise.",
+        ),
     ] = None,
     as_json: Json = False,
     home: Home = Path(),
@@ -170,7 +201,12 @@ def _print_comparison(comparison: ReleaseComparison, false_alarm: float, to: Pat
     """Print verdict, totals and the largest changes, and the page that was written to the folder `to`."""
     from marginweave.texts.sentences import report_sentence
 
-    for line in (comparison.verdict, comparison.backwards, comparison.totals, comparison.drawn_sentence):
+    for line in (
+        comparison.verdict,
+        comparison.backwards,
+        comparison.totals,
+        comparison.drawn_sentence,
+    ):
         if line:
             out.print(str(line))
     changes = (*comparison.changed, *comparison.changed_pairs)
@@ -189,7 +225,9 @@ def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
     parts = evaluation.model or ()
     if any(part.model_error is not None for part in parts):  # else nothing was released
         model_errors = ", ".join(_shown(part.model_error, "", 3) or "unknown" for part in parts)
-        sampling_errors = ", ".join(_shown(part.sampling_error, "", 3) or "unknown" for part in parts)
+        sampling_errors = ", ".join(
+            _shown(part.sampling_error, "", 3) or "unknown" for part in parts
+        )
         yield f"TVD by length from counts to the model {model_errors}, from the model to its records {sampling_errors}"
     for marginal in evaluation.marginals[:1]:
         noise = "" if marginal.noise is None else f" (noise alone implies {marginal.noise:.3f})"
@@ -235,14 +273,20 @@ def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> No
     decided = f"{word} by {decision.by} on {decision.created:%Y-%m-%d %H:%M} UTC"
     if decision.approved != approved:
         raise InputError(f"run {run} was {decided}: a decision is final")
-    outcome = f"Released: {folder.release}" if approved else "Nothing is published, and the charge stays"
+    outcome = (
+        f"Released: {folder.release}" if approved else "Nothing is published, and the charge stays"
+    )
     out.print(f"Run {run} was {decided}. {outcome}")
 
 
 def publish(
     run_name: RunName,
-    to: Annotated[Path, typer.Option(help="Folder to copy to; must be empty or new, and not among the runs.")],
-    even_so: Annotated[bool, typer.Option("--even-so", help="Also where the verdict is: not for publication.")] = False,
+    to: Annotated[
+        Path, typer.Option(help="Folder to copy to; must be empty or new, and not among the runs.")
+    ],
+    even_so: Annotated[
+        bool, typer.Option("--even-so", help="Also where the verdict is: not for publication.")
+    ] = False,
     home: Home = Path(),
 ) -> None:
     """Copy what was released, and nothing else, to another place; each file is compared with its digest in the ledger.
@@ -256,13 +300,17 @@ def publish(
     for name in left_out:
         out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")
     if superseded_by is not None:
-        out.print(f"Run {run_name} is superseded by run {superseded_by}: readers should have that one")
+        out.print(
+            f"Run {run_name} is superseded by run {superseded_by}: readers should have that one"
+        )
     out.print(f"Open {to / 'report.html'}")
 
 
 def handover(
     run_name: RunName,
-    to: Annotated[Path, typer.Option(help="A new file FILE.zip, or a folder that is empty or new.")],
+    to: Annotated[
+        Path, typer.Option(help="A new file FILE.zip, or a folder that is empty or new.")
+    ],
     home: Home = Path(),
 ) -> None:
     """Bundle what an auditor needs: plan, privacy.json, the release's rows of the ledger, the anchor, and how to verify them.

@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 
 _Run = Annotated[
-    str | None, typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given.")
+    str | None,
+    typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given."),
 ]
 _Yes = Annotated[
-    bool, typer.Option("--yes", help="Nobody watches: do not stop where the table does not fit the configuration.")
+    bool,
+    typer.Option(
+        "--yes", help="Nobody watches: do not stop where the table does not fit the configuration."
+    ),
 ]
 _Supersedes = Annotated[
-    str | None, typer.Option(metavar="RUN", help="The published run that this one corrects: a new charge.")
+    str | None,
+    typer.Option(metavar="RUN", help="The published run that this one corrects: a new charge."),
 ]
 
 _FILES = """\
@@ -69,7 +74,9 @@ def run(
         with importing():
             from marginweave.runs.request import read_request
 
-        request = read_request(config, run=run_name, source=source, home=home, supersedes=supersedes)
+        request = read_request(
+            config, run=run_name, source=source, home=home, supersedes=supersedes
+        )
     except MarginweaveError as error:
         if not out.is_terminal:
             from marginweave.runs.progress import LineReporter
@@ -101,7 +108,12 @@ def execute(request: Request, *, yes: bool = False) -> None:
         from marginweave.released.manifest import RunState
         from marginweave.runs.lookup import run_lock
         from marginweave.runs.metrics import counted
-        from marginweave.runs.preparation import attended, check_request, internal_evaluation_due, prepare_run
+        from marginweave.runs.preparation import (
+            attended,
+            check_request,
+            internal_evaluation_due,
+            prepare_run,
+        )
         from marginweave.runs.progress import reporting
 
     with (
@@ -116,7 +128,9 @@ def execute(request: Request, *, yes: bool = False) -> None:
         if is_unfinished or internal_evaluation_due(reference):
             reporter.started("starting Prefect (some seconds)")
             if makes_database(request.folder.home):
-                reporter.note("Starting Prefect's server for the first time in this home can take half a minute")
+                reporter.note(
+                    "Starting Prefect's server for the first time in this home can take half a minute"
+                )
             if is_unfinished and not yes and out.is_terminal:
                 _warn_of_ids(request)
             _release(request, reference)
@@ -128,7 +142,14 @@ def execute(request: Request, *, yes: bool = False) -> None:
     account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
     place = place_of_files(request.folder)
     is_waiting = place != request.folder.release
-    _summarize(request, account, place, is_waiting=is_waiting, was_unfinished=is_unfinished, charged_now=charged_now)
+    _summarize(
+        request,
+        account,
+        place,
+        is_waiting=is_waiting,
+        was_unfinished=is_unfinished,
+        charged_now=charged_now,
+    )
 
 
 def _warn_of_ids(request: Request) -> None:
@@ -151,11 +172,23 @@ def _release(request: Request, reference: RunReference) -> None:
             from ..prefect.records import flow_run_tags
 
         with tags(*flow_run_tags(reference.manifest.dataset)):
-            release(str(request.path), folder.run, request.source, str(folder.home), supersedes=request.supersedes)
+            release(
+                str(request.path),
+                folder.run,
+                request.source,
+                str(folder.home),
+                supersedes=request.supersedes,
+            )
 
 
 def _summarize(
-    request: Request, account: AccountSums, place: Path, *, is_waiting: bool, was_unfinished: bool, charged_now: bool
+    request: Request,
+    account: AccountSums,
+    place: Path,
+    *,
+    is_waiting: bool,
+    was_unfinished: bool,
+    charged_now: bool,
 ) -> None:
     """Print where the files are, and the guarantee of the release or how to decide on it: for a terminal, or as JSON."""
     from marginweave.runs.lookup import what_to_do
@@ -164,7 +197,9 @@ def _summarize(
 
     run = request.folder.run
     working_folder = Path.cwd()
-    shown_place = place.relative_to(working_folder) if place.is_relative_to(working_folder) else place
+    shown_place = (
+        place.relative_to(working_folder) if place.is_relative_to(working_folder) else place
+    )
     report = shown_place / "report.html"
     verdict = released_verdict(place)
     if not out.is_terminal:
@@ -185,7 +220,9 @@ def _summarize(
         remark = "" if charged_now else ", nothing charged"
         out.print(f"\n{released}{remark}: {shown_place}", style="bold")
         privacy = request.configuration.privacy
-        guarantee = f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
+        guarantee = (
+            f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
+        )
         out.print(f"{_FILES}\nGuarantee: {guarantee}")
     for line in outcome_words(account, verdict):
         out.print(line, style="bold" if line.startswith("Verdict") else None)
@@ -198,19 +235,33 @@ def _accuracy(release: Path) -> dict[str, object]:
     from marginweave.released.evaluation import Evaluation
 
     evaluation = Evaluation.from_json((release / "evaluation.json").read_bytes())
-    return {"mean_tvd": evaluation.mean_distances, "marginals_beyond_noise": evaluation.beyond_noise}
+    return {
+        "mean_tvd": evaluation.mean_distances,
+        "marginals_beyond_noise": evaluation.beyond_noise,
+    }
 
 
 _Configs = Annotated[
     list[Path],
-    typer.Argument(metavar="CONFIG...", help="The YAML files of the releases, each for a different dataset."),
+    typer.Argument(
+        metavar="CONFIG...", help="The YAML files of the releases, each for a different dataset."
+    ),
 ]
-_Cron = Annotated[str, typer.Option(help="When to release: minute, hour, day of month, month, day of week.")]
-_Zone = Annotated[str, typer.Option(help="Time zone of --cron and of the dates in the names of runs.")]
-_Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Show Prefect's pages on this port of this machine.")]
+_Cron = Annotated[
+    str, typer.Option(help="When to release: minute, hour, day of month, month, day of week.")
+]
+_Zone = Annotated[
+    str, typer.Option(help="Time zone of --cron and of the dates in the names of runs.")
+]
+_Port = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="Show Prefect's pages on this port of this machine."),
+]
 
 
-def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = Path()) -> None:
+def serve(
+    configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = Path()
+) -> None:
     """Release on a schedule, on one machine, until it is stopped; Prefect's server comes and goes with it.
 
     The run of a day is called DATASET-DATE. One that was interrupted is resumed at the next start.
@@ -270,12 +321,15 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
 
 def purge(
     run_name: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Name of a run; `marginweave runs` lists them.")
+        str | None,
+        typer.Argument(metavar="[RUN]", help="Name of a run; `marginweave runs` lists them."),
     ] = None,
     older_than: Annotated[
         str | None, typer.Option(help="Instead of RUN: days since a run's last stage, such as 30d.")
     ] = None,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also a run that is not finished.")] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Also a run that is not finished.")
+    ] = False,
     home: Home = Path(),
 ) -> None:
     """Delete a run's private files; the release is kept. With --older-than also those of failed runs, but none in progress.
@@ -308,5 +362,7 @@ def _purged(home: Path, run: str) -> str:
     folder = RunFolder.at(home, run)
     if holds_exact(folder):
         return f"private/ is gone from run {run}; {folder.internal} still holds an evaluation that is exact"
-    remark = f"; {folder.internal} keeps the log and the request" if folder.internal.is_dir() else ""
+    remark = (
+        f"; {folder.internal} keeps the log and the request" if folder.internal.is_dir() else ""
+    )
     return f"Nothing private is left in run {run}{remark}"

@@ -62,12 +62,18 @@ def box(total: AccountTotal) -> str:
     noise = tidy(100 * spent.mu2 / account_box.mu2) if account_box.mu2 else "0"
     parts = [f"spent by parts (box, in docs/glossary.md): {noise} % of the budget for noise"]
     if account_box.delta_add:
-        parts.append(f"delta for thresholds {scientific(spent.delta)} of {scientific(account_box.delta_add)}")
+        parts.append(
+            f"delta for thresholds {scientific(spent.delta)} of {scientific(account_box.delta_add)}"
+        )
     if allowance:
         amounts = f"delta {scientific(plain.delta)} of {scientific(allowance.delta)}"
-        parts.append(f"allowance of epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}")
+        parts.append(
+            f"allowance of epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}"
+        )
     elif plain:
-        parts.append(f"and, beside these parts, epsilon {tidy(plain.epsilon)} and delta {scientific(plain.delta)}")
+        parts.append(
+            f"and, beside these parts, epsilon {tidy(plain.epsilon)} and delta {scientific(plain.delta)}"
+        )
     return ", ".join(parts)
 
 
@@ -86,7 +92,9 @@ def by_release(releases: Sequence[ReleaseRecord]) -> Table:
     for record in releases:
         charged = [draw for draw in record.draws if draw.state in CHARGED]
         planned = (tidy(record.epsilon), scientific(record.delta))
-        table.add_row(record.run, *planned, *_amounts(record.charged), str(len(charged)), _lost(charged))
+        table.add_row(
+            record.run, *planned, *_amounts(record.charged), str(len(charged)), _lost(charged)
+        )
     return table
 
 

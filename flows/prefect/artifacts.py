@@ -99,9 +99,15 @@ def _length_cells(row: LengthMetrics) -> tuple[str, str, str, str]:
 def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -> str:
     """Return the page of a release, in Markdown."""
     guarantee = statement.guarantee
-    near = ", ".join(f"{100 * tvd:.2g} % for {columns} column(s)" for columns, tvd in evaluation.mean_distances.items())
+    near = ", ".join(
+        f"{100 * tvd:.2g} % for {columns} column(s)"
+        for columns, tvd in evaluation.mean_distances.items()
+    )
     lengths = [_length_cells(row) for row in evaluation.lengths]
-    worst = [(", ".join(row.attributes), _number(row.tvd), _number(row.noise)) for row in evaluation.marginals]
+    worst = [
+        (", ".join(row.attributes), _number(row.tvd), _number(row.noise))
+        for row in evaluation.marginals
+    ]
     comparable = [row for row in evaluation.marginals if row.noise is not None]
     verdict = "unknown, as no marginal has all of its counts released"
     if comparable:
@@ -109,7 +115,14 @@ def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -
             f"{evaluation.beyond_noise} of the {len(comparable)} worst marginals are farther from their counts than noise "
             "implies"
         )
-    charge_names = ("stage", "mechanism", "draws", "noise (sd, records)", "share of budget", "delta")
+    charge_names = (
+        "stage",
+        "mechanism",
+        "draws",
+        "noise (sd, records)",
+        "share of budget",
+        "delta",
+    )
     lines = [
         f"# {statement.run}",
         f"- **Guarantee:** epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, for one {guarantee.unit}",

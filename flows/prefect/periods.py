@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_TIMES = 800  # times that are compared, from the beginning of the year on: a daily schedule has fewer in a year
+# times that are compared, from the beginning of the year on: a daily schedule has fewer in a year
+_TIMES = 800
 
 # From the coarsest to the finest; an hour that clocks show twice has a letter the second time.
 _NAMES: tuple[Callable[[datetime], str], ...] = (
@@ -51,9 +52,12 @@ def period_name(schedules: Sequence[BaseModel], zone: str, moment: datetime) -> 
 
 
 def _times(schedule: BaseModel, start: datetime) -> list[datetime]:
-    with warnings.catch_warnings():  # Prefect warns of its home, which exists only after something ran
+    # Prefect warns of its home, which exists only after something ran
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from prefect.server.schemas.schedules import SCHEDULE_TYPES
 
-    server_schedule: Any = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.model_dump(mode="json"))
+    server_schedule: Any = TypeAdapter(SCHEDULE_TYPES).validate_python(
+        schedule.model_dump(mode="json")
+    )
     return asyncio.run(server_schedule.get_dates(n=_TIMES, start=start.astimezone(UTC)))

@@ -90,7 +90,10 @@ def _emit(event: ReleaseEvent, run: str, payload: Mapping[str, str | float]) -> 
     An event that the process itself sends waits for nothing. The event of a state reaches Prefect's triggers only after those
     of the states before it, and a schedule emits none for the first state.
     """
-    resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": run}
+    resource = {
+        "prefect.resource.id": f"prefect.flow-run.{flow_run.id}",
+        "prefect.resource.name": run,
+    }
     emit_event(event.value, resource=resource, payload={"run": run, **payload})
 
 
@@ -125,8 +128,14 @@ def end_dead_attempts(manifest: Manifest) -> None:
             client.update_flow_run(this_id, tags=all_tags)
         _end_tasks(client, this_id, Crashed(message=_MESSAGE))
         alive = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
-        unfinished = {"tags": {"all_": list(tags)}, "deployment_id": {"is_null_": True}, "state": alive}
-        for attempt in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(unfinished)):
+        unfinished = {
+            "tags": {"all_": list(tags)},
+            "deployment_id": {"is_null_": True},
+            "state": alive,
+        }
+        for attempt in client.read_flow_runs(
+            flow_run_filter=FlowRunFilter.model_validate(unfinished)
+        ):
             if attempt.id != this_id and _is_of_release(attempt, manifest.release):
                 _end(client, attempt)
 
@@ -150,7 +159,8 @@ def _end_tasks(client: SyncPrefectClient, attempt: UUID, end: State[Any]) -> Non
     """End the task runs that dead attempts at a flow run have left as running, or as waiting for a retry."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 
-    alive = [kind for kind in StateType if kind not in TERMINAL_STATES]  # a task that waits for its retry is SCHEDULED
+    # a task that waits for its retry is SCHEDULED
+    alive = [kind for kind in StateType if kind not in TERMINAL_STATES]
     tasks = client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [attempt]}}),
         task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": alive}}}),

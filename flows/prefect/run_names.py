@@ -41,7 +41,9 @@ def run_name(configuration: Path, run: str | None) -> str:
     if deployed is None:
         return load_configuration(configuration).default_run
     label = deployed.labels.get(_LABEL)
-    return _choose_name(load_configuration(configuration), deployed) if label is None else str(label)
+    return (
+        _choose_name(load_configuration(configuration), deployed) if label is None else str(label)
+    )
 
 
 def deployed_run() -> FlowRun | None:
@@ -92,10 +94,14 @@ def _prefix(client: SyncPrefectClient, dataset: str, deployment_id: UUID) -> str
     of_releases = FlowFilter.model_validate({"name": {"any_": [FLOW]}})
     tagged = DeploymentFilter.model_validate({"tags": {"all_": [dataset]}})
     deployments = client.read_deployments(flow_filter=of_releases, deployment_filter=tagged)
-    names = {deployment.id: re.sub(r"[^A-Za-z0-9._-]+", "-", deployment.name) for deployment in deployments}
+    names = {
+        deployment.id: re.sub(r"[^A-Za-z0-9._-]+", "-", deployment.name)
+        for deployment in deployments
+    }
     if len(names) < 2 or deployment_id not in names:
         return dataset
     name = names[deployment_id]
-    if list(names.values()).count(name) > 1:  # names that differ only in characters that no run's name may have
+    # names that differ only in characters that no run's name may have
+    if list(names.values()).count(name) > 1:
         name = f"{name}-{str(deployment_id)[:8]}"
     return name if name.startswith(dataset) else f"{dataset}-{name}"

@@ -43,7 +43,9 @@ class Schedule:
         except ValueError:
             has_times = False
         if not has_times:
-            raise InputError(f"schedule ({self.cron}) must be a cron expression of five fields, such as '0 3 1 */3 *'")
+            raise InputError(
+                f"schedule ({self.cron}) must be a cron expression of five fields, such as '0 3 1 */3 *'"
+            )
 
     def after(self, start: datetime) -> Iterator[datetime]:
         """Yield the times from `start` on at which a deployment would run; Prefect computes a chunk at a time."""
@@ -62,7 +64,8 @@ class Schedule:
         return f"{dataset}-{period}"
 
     def _server_schedule(self) -> CronSchedule:
-        with warnings.catch_warnings():  # Prefect warns of its home, which exists only after something ran
+        # Prefect warns of its home, which exists only after something ran
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from prefect.server.schemas.schedules import CronSchedule
 

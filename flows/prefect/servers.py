@@ -89,7 +89,9 @@ def _lock_start(place: Path) -> Iterator[None]:
         yield
 
 
-def _start_server(place: Path, log: Path, named_port: int | None) -> tuple[subprocess.Popen[bytes], str]:
+def _start_server(
+    place: Path, log: Path, named_port: int | None
+) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server and wait for its answer; return it and its URL, which is in the environment until the server ends.
 
     It ends with this process at the latest.
@@ -103,7 +105,8 @@ def _start_server(place: Path, log: Path, named_port: int | None) -> tuple[subpr
         server = _start_process(port, url, output.fileno(), pages=named_port is not None)
     try:
         os.environ["PREFECT_API_URL"] = url
-        import_module("prefect")  # while the server starts; it reads its settings from the environment
+        # while the server starts; it reads its settings from the environment
+        import_module("prefect")
         _wait(server, url, log)
     except BaseException as error:
         _end(server)
@@ -160,14 +163,19 @@ def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
 
 def _start_process(port: int, url: str, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
     # Without this URL, Prefect's pages would ask the server of another port.
-    page_settings = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+    page_settings = {
+        "PREFECT_SERVER_UI_API_URL": url,
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    }
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
-        [sys.executable, "-P", "-m", SERVER, str(port)],  # -P: modules are not looked up in the working directory
+        # -P: modules are not looked up in the working directory
+        [sys.executable, "-P", "-m", SERVER, str(port)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
-        start_new_session=True,  # Ctrl-C in a terminal must not end the server, which we need until we have ended
+        # Ctrl-C in a terminal must not end the server, which we need until we have ended
+        start_new_session=True,
         env={**os.environ, **(page_settings if pages else _NO_PAGES)},
     )
 

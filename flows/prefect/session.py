@@ -44,7 +44,9 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
             raise
     else:
         return
-    raise StageError("the Prefect API does not answer, or not as it should; is PREFECT_API_URL right?")
+    raise StageError(
+        "the Prefect API does not answer, or not as it should; is PREFECT_API_URL right?"
+    )
 
 
 @contextmanager
@@ -64,7 +66,8 @@ def _session(url: str, log: Path) -> Iterator[None]:
             if hidden is None:
                 raise
         finally:
-            EventsWorker.drain_all()  # a worker that stays would look for this server in the next session
+            # a worker that stays would look for this server in the next session
+            EventsWorker.drain_all()
         if hidden is not None:
             raise hidden
 

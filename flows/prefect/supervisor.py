@@ -43,7 +43,8 @@ SILENCE = timedelta(seconds=75)
 START = timedelta(minutes=2)  # longest time in which a process may start
 # A worker reports twice that a process was killed: at once, and when it has cleaned up, ten seconds later or on a
 # busy machine a minute. A flow run that is scheduled in between would crash a second time, with a second alert.
-SETTLED = timedelta(minutes=2)  # wait after a crash, where no worker has reported that it has cleaned up
+# wait after a crash, where no worker has reported that it has cleaned up
+SETTLED = timedelta(minutes=2)
 # Waits before the second and later attempts. Somebody frees a full disk in minutes; a process that vanishes each time (such as
 # for lack of memory) needs a person.
 DELAYS = (timedelta(seconds=30), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
@@ -53,7 +54,8 @@ _HEARTBEAT = "prefect.flow-run.heartbeat"
 _DONE = "prefect.worker.executed-flow-run"
 _VANISHED = "No sign of life: another process resumes the release."
 _PAGE = 200
-_ALIVE = (StateType.RUNNING, StateType.PENDING)  # without CANCELLING: Prefect ends those itself, after five minutes
+# without CANCELLING: Prefect ends those itself, after five minutes
+_ALIVE = (StateType.RUNNING, StateType.PENDING)
 
 
 @dataclass
@@ -79,13 +81,19 @@ class Supervisor:
             heartbeats = _last_heartbeats(client, alive, moment - SILENCE)
             silent = [run for run in alive if self._is_silent(run, heartbeats, moment)]
             dead += [run for run in silent if _set_state(client, run, Crashed(message=_VANISHED))]
-            return [run.name for run in dead if run.run_count < ATTEMPTS and _resume(client, run, moment)]
+            return [
+                run.name
+                for run in dead
+                if run.run_count < ATTEMPTS and _resume(client, run, moment)
+            ]
 
     def lost_contact(self) -> None:
         """Expect signs of life only from now on: while the server was away, no flow run could give one."""
         self.since = datetime.now(UTC)
 
-    def _is_silent(self, run: FlowRun, heartbeats: Mapping[UUID, datetime], moment: datetime) -> bool:
+    def _is_silent(
+        self, run: FlowRun, heartbeats: Mapping[UUID, datetime], moment: datetime
+    ) -> bool:
         state_began = run.state.timestamp if run.state else moment
         last_heartbeat = heartbeats.get(run.id, self.since)
         last_sign = max(self.since, state_began, last_heartbeat)
@@ -93,7 +101,9 @@ class Supervisor:
         return moment - last_sign > longest_silence
 
 
-def supervise(stop: threading.Event, say: Callable[[str], None], is_well: Callable[[], bool] = lambda: True) -> None:
+def supervise(
+    stop: threading.Event, say: Callable[[str], None], is_well: Callable[[], bool] = lambda: True
+) -> None:
     """Look every `LOOKS` seconds until `stop` is set; say which flow runs are resumed, and when the server is away.
 
     After every look that the server answered, while `is_well`, the file `supervisor.alive` in Prefect's home is touched.
@@ -104,7 +114,8 @@ def supervise(stop: threading.Event, say: Callable[[str], None], is_well: Callab
         try:
             for name in supervisor.look():
                 say(f"will resume {name}, whose process had vanished")
-        except (HTTPError, RuntimeError):  # Prefect's client raises RuntimeError where no server listens
+        # Prefect's client raises RuntimeError where no server listens
+        except (HTTPError, RuntimeError):
             supervisor.lost_contact()
             if not away:
                 say("Prefect's server does not answer. Trying again.")
@@ -133,9 +144,14 @@ def _tell_watchdog() -> None:
         systemd.sendto(b"WATCHDOG=1", address)
 
 
-def _flow_runs(client: SyncPrefectClient, types: Sequence[StateType], after: datetime | None = None) -> list[FlowRun]:
+def _flow_runs(
+    client: SyncPrefectClient, types: Sequence[StateType], after: datetime | None = None
+) -> list[FlowRun]:
     """Return the flow runs of deployed releases in one of the states; with `after`, only those that ended after it."""
-    conditions: dict[str, Any] = {"state": {"type": {"any_": list(types)}}, "deployment_id": {"is_null_": False}}
+    conditions: dict[str, Any] = {
+        "state": {"type": {"any_": list(types)}},
+        "deployment_id": {"is_null_": False},
+    }
     if after is not None:
         conditions["end_time"] = {"after_": after}
     runs: list[FlowRun] = []
@@ -151,7 +167,9 @@ def _flow_runs(client: SyncPrefectClient, types: Sequence[StateType], after: dat
             return runs
 
 
-def _last_heartbeats(client: SyncPrefectClient, runs: Sequence[FlowRun], since: datetime) -> dict[UUID, datetime]:
+def _last_heartbeats(
+    client: SyncPrefectClient, runs: Sequence[FlowRun], since: datetime
+) -> dict[UUID, datetime]:
     """Return the time of each flow run's last heartbeat after `since`, by id; without those that had none."""
     heartbeats: dict[UUID, datetime] = {}
     for run in runs:
@@ -161,7 +179,9 @@ def _last_heartbeats(client: SyncPrefectClient, runs: Sequence[FlowRun], since: 
     return heartbeats
 
 
-def _last_event(client: SyncPrefectClient, name: str, run: FlowRun, since: datetime) -> datetime | None:
+def _last_event(
+    client: SyncPrefectClient, name: str, run: FlowRun, since: datetime
+) -> datetime | None:
     """Return the time of the newest event of this name about a flow run after `since`, or None."""
     about = {"id": [f"prefect.flow-run.{run.id}"]}
     conditions = {"occurred": {"since": since}, "event": {"name": [name]}, "any_resource": about}

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 # Where each public name is; a module is loaded when a name of it is asked for.
 _MODULES = {
-    **dict.fromkeys(("Configuration", "Privacy", "category", "date", "number", "person"), "front.configuration"),
+    **dict.fromkeys(
+        ("Configuration", "Privacy", "category", "date", "number", "person"), "front.configuration"
+    ),
     "Ledger": "front.ledger",
     "Release": "inference.opened",
     "Synthesizer": "flows.notebook",

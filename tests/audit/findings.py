@@ -50,7 +50,8 @@ def clopper_pearson(hits: int, trials: int, error: float = FALSE_ALARM) -> Inter
 
     DP: arithmetic on counts of trials with made-up data.
     """
-    from scipy.stats import binomtest  # half a second of imports, that a release would wait for to draw its report
+    # half a second of imports, that a release would wait for to draw its report
+    from scipy.stats import binomtest
 
     found = binomtest(hits, trials).proportion_ci(1 - error, method="exact")
     return Interval(low=float(found.low), high=float(found.high))
@@ -82,7 +83,9 @@ def epsilon_interval(hits: Hits, error: float = FALSE_ALARM) -> Interval:
 
 def _rates(hits: Hits, error: float) -> tuple[Interval, Interval]:
     """Bounds of both rates, so that all four ends hold together but with probability `error`."""
-    return clopper_pearson(hits.present, hits.trials, error / 2), clopper_pearson(hits.absent, hits.trials, error / 2)
+    return clopper_pearson(hits.present, hits.trials, error / 2), clopper_pearson(
+        hits.absent, hits.trials, error / 2
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +135,9 @@ def shift_score(noisy: Counts, exact: Counts, shift: Counts, sigma: float | Frac
 
 def separation(shifts: Iterable[tuple[Counts, float | Fraction]]) -> float:
     """lambda^2, the sum over vectors of |shift|^2 / sigma^2; half of it is the cut of least error."""
-    return sum(float((shift.astype(np.float64) ** 2).sum()) / float(sigma) ** 2 for shift, sigma in shifts)
+    return sum(
+        float((shift.astype(np.float64) ** 2).sum()) / float(sigma) ** 2 for shift, sigma in shifts
+    )
 
 
 def noise_scores(
@@ -146,7 +151,9 @@ def noise_scores(
 
 def event_scores(present: NDArray[np.bool_], absent: NDArray[np.bool_]) -> TrialScores:
     """Scores of an event: 1 in the trials in which it was seen."""
-    return TrialScores(present=present.astype(np.float64), absent=absent.astype(np.float64), cut=0.5)
+    return TrialScores(
+        present=present.astype(np.float64), absent=absent.astype(np.float64), cut=0.5
+    )
 
 
 def split_cut(present: Floats, absent: Floats, share: float = 0.2) -> TrialScores:
@@ -186,21 +193,43 @@ class Finding:
         return "holds"
 
 
-def mu_finding(name: str, scores: TrialScores, claim: float, *, tight: bool, delta: float = 0.0) -> Finding:
+def mu_finding(
+    name: str, scores: TrialScores, claim: float, *, tight: bool, delta: float = 0.0
+) -> Finding:
     """What scores say of mu, beside an additive `delta`."""
     measured = mu_interval(scores.hits, delta)
-    return Finding(name=name, quantity="mu", claim=claim, measured=measured, trials=len(scores.present), tight=tight)
+    return Finding(
+        name=name,
+        quantity="mu",
+        claim=claim,
+        measured=measured,
+        trials=len(scores.present),
+        tight=tight,
+    )
 
 
 def epsilon_finding(name: str, hits: Hits, claim: float) -> Finding:
     """What hits of an event say of a pure epsilon, where the event is the likeliest one to tell."""
     measured = epsilon_interval(hits)
-    return Finding(name=name, quantity="epsilon", claim=claim, measured=measured, trials=hits.trials, tight=True)
+    return Finding(
+        name=name,
+        quantity="epsilon",
+        claim=claim,
+        measured=measured,
+        trials=hits.trials,
+        tight=True,
+    )
 
 
 def delta_finding(name: str, events: int, trials: int, claim: float) -> Finding:
     """What the number of events says of the delta that pays for them."""
-    return Finding(name=name, quantity="delta", claim=claim, measured=clopper_pearson(events, trials), trials=trials)
+    return Finding(
+        name=name,
+        quantity="delta",
+        claim=claim,
+        measured=clopper_pearson(events, trials),
+        trials=trials,
+    )
 
 
 def refuted(findings: Sequence[Finding]) -> bool:
@@ -217,7 +246,9 @@ class WorstPair:
     at_most: int
 
 
-def worst_pair(percentile: float, epsilon: float, stability: Stability, candidates: int = _CANDIDATES) -> WorstPair:
+def worst_pair(
+    percentile: float, epsilon: float, stability: Stability, candidates: int = _CANDIDATES
+) -> WorstPair:
     """Neighbors whose log odds of the lower candidates against the upper ones differ by almost epsilon.
 
     All records but one unit hold 1 or L combinations. The wanted rank is among those with L, but for the unit just: each
@@ -256,7 +287,9 @@ def _mu(pair: WorstPair, percentile: float, epsilon: float, stability: Stability
     """The mu of the event, from the exact probabilities of both histograms."""
     chances = []
     for histogram in (pair.present, pair.absent):
-        scores = rank_scores(histogram, percentile) * (epsilon / 2 / score_sensitivity(percentile, stability))
+        scores = rank_scores(histogram, percentile) * (
+            epsilon / 2 / score_sensitivity(percentile, stability)
+        )
         weights = np.exp(scores - scores.max())
         chances.append(weights[: pair.at_most].sum() / weights.sum())
     if (np.array([pair.present, pair.absent]) < 0).any():

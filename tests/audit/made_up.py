@@ -34,7 +34,9 @@ MEMORY = MemoryBudget(8 * 10**9, Path(tempfile.gettempdir()))
 
 def table_of(columns: Sequence[Integers], sizes: Sequence[int]) -> EncodedTable:
     """An encoded table from columns of codes; its labels are the codes as text."""
-    codes = tuple(column.astype(code_type(size)) for column, size in zip(columns, sizes, strict=True))
+    codes = tuple(
+        column.astype(code_type(size)) for column, size in zip(columns, sizes, strict=True)
+    )
     return EncodedTable(codes=codes, labels=tuple(tuple(map(str, range(size))) for size in sizes))
 
 
@@ -105,7 +107,9 @@ class Pinned(CandidateSet):
     def contains(self, columns: tuple[int, ...], values: Integers) -> NDArray[np.bool_]:
         """Whether combinations are those of one place."""
         places = values - np.asarray(columns)
-        alike: NDArray[np.bool_] = (places == places[:, :1]).all(axis=1) & (places[:, 0] < self.places)
+        alike: NDArray[np.bool_] = (places == places[:, :1]).all(axis=1) & (
+            places[:, 0] < self.places
+        )
         return alike
 
     def column_sets(self) -> Iterator[tuple[int, ...]]:
@@ -139,12 +143,17 @@ class MadeUpRelease:
     @classmethod
     def of(cls, configuration: Configuration) -> MadeUpRelease:
         """Of few public columns, and one of a private domain where the configuration has any."""
-        sizes = [_SIZES[j % 2] for j in range(3 if configuration.marginals else max(3, configuration.reporting_length))]
+        sizes = [
+            _SIZES[j % 2]
+            for j in range(3 if configuration.marginals else max(3, configuration.reporting_length))
+        ]
         made_up = _configuration(configuration, sizes, private=bool(configuration.private_columns))
         everything = np.array(list(itertools.product(*map(range, sizes))))
         # rows whose values go together, so that there are pairs that are worth their noise
         together = np.array([[i % size for size in sizes] for i in range(max(sizes))])
-        base = np.concatenate([np.repeat(everything, _COPIES, axis=0), np.repeat(together, 5 * _COPIES, axis=0)])
+        base = np.concatenate(
+            [np.repeat(everything, _COPIES, axis=0), np.repeat(together, 5 * _COPIES, axis=0)]
+        )
         last, first = np.array(sizes) - 1, np.zeros(len(sizes), np.int64)
         replaces = made_up.stability.neighbors == "replace-one"
 
@@ -166,7 +175,10 @@ class MadeUpRelease:
         self, level: Level, labels: tuple[tuple[str, ...], ...], values: tuple[str, ...], bound: int
     ) -> float:
         """How much larger the counts of combinations of `values` are than their means, of the rows that both tables share."""
-        codes = [found.index(text) if text in found else -1 for found, text in zip(labels, values, strict=True)]
+        codes = [
+            found.index(text) if text in found else -1
+            for found, text in zip(labels, values, strict=True)
+        ]
         matching = (level.values == np.array(codes)[level.columns]).all(axis=1)
         share = min(1.0, bound / self.configuration.contribution_cap(level.length))
         alike = self.shared == np.array([int(text) for text in values])
@@ -174,10 +186,16 @@ class MadeUpRelease:
         return float((level.counts[matching] - np.array(means, np.float64)).sum())
 
 
-def _configuration(configuration: Configuration, sizes: list[int], *, private: bool) -> Configuration:
+def _configuration(
+    configuration: Configuration, sizes: list[int], *, private: bool
+) -> Configuration:
     """Privacy and shares as configured, over made-up columns."""
     columns: dict[str, Any] = {
-        f"made-up-{j}": {"type": "category", "values": list(map(str, range(size))), "outside": "error"}
+        f"made-up-{j}": {
+            "type": "category",
+            "values": list(map(str, range(size))),
+            "outside": "error",
+        }
         for j, size in enumerate(sizes, 1)
     }
     if private:

@@ -31,7 +31,14 @@ from marginweave.mechanisms.gaussian import select_candidate
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.observations.compression import compress_codes, released_compression
 from marginweave.observations.tables import Observation
-from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
+from tests.audit.findings import (
+    Hits,
+    TrialScores,
+    event_scores,
+    noise_scores,
+    separation,
+    shift_score,
+)
 from tests.audit.made_up import MadeUpRelease
 from tests.audit.tuples import TEST_DELTA
 
@@ -58,7 +65,10 @@ class Neighbors:
 
         def with_unit(values: Sequence[int]) -> Table:
             unit = stability.records
-            return [np.concatenate([b, np.full(unit, v, np.uint8)]) for b, v in zip(base, values, strict=True)]
+            return [
+                np.concatenate([b, np.full(unit, v, np.uint8)])
+                for b, v in zip(base, values, strict=True)
+            ]
 
         replaces = stability.neighbors == "replace-one"
         return cls(
@@ -69,7 +79,10 @@ class Neighbors:
 
     def counts(self, cliques: Sequence[Clique]) -> tuple[list[Counts], list[Counts]]:
         """The exact marginals of both tables."""
-        present, absent = (list(count_marginals([table], self.sizes, cliques)) for table in (self.present, self.absent))
+        present, absent = (
+            list(count_marginals([table], self.sizes, cliques))
+            for table in (self.present, self.absent)
+        )
         return present, absent
 
 
@@ -90,13 +103,22 @@ def marginal_scores(
     def scores(exact: Sequence[Counts], trials: int) -> Floats:
         measured = measure_marginals(noise, _repeated(exact, trials), cliques, sigmas, fresh_bits())
         parts = zip(measured, absent, shifts, sigmas, strict=True)
-        return sum((shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts), np.zeros(trials))
+        return sum(
+            (shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts),
+            np.zeros(trials),
+        )
 
     cut = separation(zip(shifts, sigmas, strict=True)) / 2
-    return TrialScores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
+    return TrialScores(
+        present=_in_chunks(scores, present, trials),
+        absent=_in_chunks(scores, absent, trials),
+        cut=cut,
+    )
 
 
-def pure_scores(draw: Measurement[Any], length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
+def pure_scores(
+    draw: Measurement[Any], length: int, split: Split, stability: Stability, trials: int
+) -> TrialScores:
     """1 where all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
     cliques, noise = all_cliques(FEW_SIZES, length), _noise(draw, stability)
     parts = split_noise(noise, draw.parameter, cliques, FEW_SIZES, split)
@@ -104,7 +126,11 @@ def pure_scores(draw: Measurement[Any], length: int, split: Split, stability: St
 
     def far(exact: Sequence[Counts]) -> Flags:
         repeated, everywhere = _repeated(exact, trials), np.ones(trials, np.bool_)
-        ready = noise.presample([counts.size for counts in repeated], parts) if noise.takes_no_key else None
+        ready = (
+            noise.presample([counts.size for counts in repeated], parts)
+            if noise.takes_no_key
+            else None
+        )
         measured = measure_marginals(noise, repeated, cliques, parts, fresh_bits(), ready)
         for measurement, one, other in zip(measured, present, absent, strict=True):
             moved = (one != other).ravel()
@@ -115,9 +141,13 @@ def pure_scores(draw: Measurement[Any], length: int, split: Split, stability: St
     return event_scores(far(present), far(absent))
 
 
-def _in_chunks(scores: Callable[[Sequence[Counts], int], Floats], exact: Sequence[Counts], trials: int) -> Floats:
+def _in_chunks(
+    scores: Callable[[Sequence[Counts], int], Floats], exact: Sequence[Counts], trials: int
+) -> Floats:
     """The scores of all trials, a part of them drawn at a time."""
-    return np.concatenate([scores(exact, min(_CHUNK, trials - done)) for done in range(0, trials, _CHUNK)])
+    return np.concatenate(
+        [scores(exact, min(_CHUNK, trials - done)) for done in range(0, trials, _CHUNK)]
+    )
 
 
 def _repeated(exact: Sequence[Counts], trials: int) -> list[Counts]:
@@ -136,14 +166,25 @@ def choice_scores(draw: Measurement[Any], stability: Stability, trials: int) -> 
     The model has one marginal as it is without the unit, the other as it is with it: their distances are 0 and the whole
     sensitivity without the unit, the other way round with it, so that the odds move by epsilon.
     """
-    tables, cliques, settings = Neighbors.of(SIZES, stability), ((0, 1), (0, 2)), AdaptiveCliques(adaptive=2)
+    tables, cliques, settings = (
+        Neighbors.of(SIZES, stability),
+        ((0, 1), (0, 2)),
+        AdaptiveCliques(adaptive=2),
+    )
     present, absent = tables.counts(cliques)
-    model: dict[Clique, Floats] = {cliques[0]: absent[0].astype(np.float64), cliques[1]: present[1].astype(np.float64)}
+    model: dict[Clique, Floats] = {
+        cliques[0]: absent[0].astype(np.float64),
+        cliques[1]: present[1].astype(np.float64),
+    }
     sensitivity = score_sensitivity(settings, cliques, stability)
     chosen = []
     for exact in (present, absent):
-        scores = candidate_scores(zip(cliques, exact, strict=True), model.__getitem__, settings, 0.0)
-        picks = (select_candidate(scores, sensitivity, draw.epsilon, fresh_bits()) for _ in range(trials))
+        scores = candidate_scores(
+            zip(cliques, exact, strict=True), model.__getitem__, settings, 0.0
+        )
+        picks = (
+            select_candidate(scores, sensitivity, draw.epsilon, fresh_bits()) for _ in range(trials)
+        )
         chosen.append(np.array([pick == 0 for pick in picks]))
     return event_scores(*chosen)
 
@@ -153,11 +194,16 @@ def selection_scores(draw: Measurement[Any], stability: Stability, trials: int) 
     tables = Neighbors.of(SIZES, stability, rows=2000 * stability.records)
     pairs: Sequence[Clique] = all_cliques(SIZES, 2)
     noise = pair_scores.plan_indif(len(pairs), draw.noise_multiplier, stability)
-    exact = [pair_scores.indif_scores([table], SIZES, pairs, noise.steps) for table in (tables.present, tables.absent)]
+    exact = [
+        pair_scores.indif_scores([table], SIZES, pairs, noise.steps)
+        for table in (tables.present, tables.absent)
+    ]
 
     def noisy(scores: Counts) -> Counts:
         repeated = np.broadcast_to(scores, (trials, len(pairs)))
-        return np.rint(pair_scores.measure_indif(repeated, noise, fresh_bits()) * noise.steps).astype(np.int64)
+        return np.rint(
+            pair_scores.measure_indif(repeated, noise, fresh_bits()) * noise.steps
+        ).astype(np.int64)
 
     return noise_scores(noisy, exact[0], exact[1], float(noise.sigma))
 
@@ -171,12 +217,18 @@ def exposed_values(configuration: Configuration, plan: Plan, units: int) -> Hits
     return Hits(present=len(present), absent=len(absent), trials=units)
 
 
-def _discovered(configuration: Configuration, draw: PrivateValues, values: int, count: int) -> Integers:
+def _discovered(
+    configuration: Configuration, draw: PrivateValues, values: int, count: int
+) -> Integers:
     """The values 0 … `values` - 1 that are discovered, of every private column, where each of them is in `count` rows."""
     columns, labels = range(len(configuration.private_columns)), tuple(map(str, range(values)))
     counts = {j: np.full(values, count, np.int64) for j in columns}
     found = private_values.discover_labels(
-        counts, [labels for _ in columns], draw.sigma(configuration), draw.threshold(configuration), fresh_bits()
+        counts,
+        [labels for _ in columns],
+        draw.sigma(configuration),
+        draw.threshold(configuration),
+        fresh_bits(),
     )
     return np.array([int(text) for texts in found.values() for text in texts], np.int64)
 
@@ -187,10 +239,14 @@ def values_scores(configuration: Configuration, plan: Plan, trials: int) -> Tria
     draw = plan.draw(PrivateValues)
     base = max(1, draw.threshold(configuration) - records // 2)
     present, absent = (
-        np.bincount(_discovered(configuration, draw, trials, count), minlength=trials).astype(np.float64)
+        np.bincount(_discovered(configuration, draw, trials, count), minlength=trials).astype(
+            np.float64
+        )
         for count in (base + records, base)
     )
-    return TrialScores(present=present, absent=absent, cut=(len(configuration.private_columns) - 1) / 2 + 0.25)
+    return TrialScores(
+        present=present, absent=absent, cut=(len(configuration.private_columns) - 1) / 2 + 0.25
+    )
 
 
 Tables = Sequence[tuple[NDArray[np.unsignedinteger], ...]]
@@ -209,9 +265,15 @@ def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
         private = [j for j, attribute in enumerate(configuration.attributes) if attribute.private]
         counts, draw = count_values([both[side]], private), plan.draw(PrivateValues)
         found = private_values.discover_labels(
-            counts, both[side].labels, draw.sigma(configuration), draw.threshold(configuration), fresh_bits()
+            counts,
+            both[side].labels,
+            draw.sigma(configuration),
+            draw.threshold(configuration),
+            fresh_bits(),
         )
-    labels = [found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)]
+    labels = [
+        found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)
+    ]
     sizes = domain_sizes(configuration.attributes, labels)
     tables: Tables = [recode(table, found).codes for table in both]
     one_way, score = _measured(release, OneWayMarginals, tables, side, sizes, all_cliques(sizes, 1))
@@ -236,11 +298,17 @@ def _measured(
     """The marginals of one draw, and what they say of the unit."""
     settings, stability = release.configuration.marginal_settings, release.configuration.stability
     noise = _noise(release.plan.draw(kind), stability)
-    sigmas = split_noise(noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation)
+    sigmas = split_noise(
+        noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation
+    )
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
-    measured = list(measure_marginals(noise, (present, absent)[side], cliques, sigmas, fresh_bits()))
+    measured = list(
+        measure_marginals(noise, (present, absent)[side], cliques, sigmas, fresh_bits())
+    )
     parts = zip(measured, present, absent, sigmas, strict=True)
-    score = sum(shift_score(_trials(m, 1), other, one - other, sd)[0] for m, one, other, sd in parts)
+    score = sum(
+        shift_score(_trials(m, 1), other, one - other, sd)[0] for m, one, other, sd in parts
+    )
     return measured, float(score)
 
 
@@ -258,8 +326,12 @@ def _chosen(
         ), 0.0
     noise = release.plan.draw(pair_scores.PairScores).grid(configuration)
     pairs = selection.scored_pairs(sizes, draw.mechanism)
-    present, absent = (pair_scores.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
+    present, absent = (
+        pair_scores.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables
+    )
     scores = pair_scores.measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
-    cliques = selection.selected_cliques(settings, sizes, scores, draw.count_noise(configuration), draw.parameter)
+    cliques = selection.selected_cliques(
+        settings, sizes, scores, draw.count_noise(configuration), draw.parameter
+    )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

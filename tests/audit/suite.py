@@ -40,7 +40,9 @@ def examples() -> dict[str, Configuration]:
     content = read_yaml(Path(__file__).with_name("examples.yaml"))
     common, releases = content["common"], content["releases"]
     return {
-        name: parse_configuration({**common, **own, "columns": {**common["columns"], **own.get("columns", {})}})
+        name: parse_configuration(
+            {**common, **own, "columns": {**common["columns"], **own.get("columns", {})}}
+        )
         for name, own in releases.items()
     }
 
@@ -49,7 +51,9 @@ def claimed_mu(draw: Measurement[Any]) -> float:
     """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
     if draw.cost.mu2:
         return math.sqrt(draw.cost.mu2)
-    return selection_mu(draw.epsilon) if draw.mechanism is Exponential else 1 / draw.noise_multiplier
+    return (
+        selection_mu(draw.epsilon) if draw.mechanism is Exponential else 1 / draw.noise_multiplier
+    )
 
 
 def stated_mu(configuration: Configuration, plan: Plan, draws: Sequence[Measurement[Any]]) -> float:
@@ -62,9 +66,13 @@ def stated_mu(configuration: Configuration, plan: Plan, draws: Sequence[Measurem
         return math.sqrt(_squares(draws))
     delta = plan.delta - plan.delta_threshold
     selections = [draw.epsilon for draw in plan.draws if draw.mechanism is Exponential]
-    others = [draw for draw in plan.draws if draw not in draws and draw.mechanism is not Exponential]
+    others = [
+        draw for draw in plan.draws if draw not in draws and draw.mechanism is not Exponential
+    ]
     selected = _squares([draw for draw in draws if draw.mechanism is Exponential])
-    return math.sqrt(max(0.0, _gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
+    return math.sqrt(
+        max(0.0, _gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected)
+    )
 
 
 def _gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -> float:
@@ -108,8 +116,14 @@ def audit(configuration: Configuration, effort: Effort | None = None) -> Iterato
     Reads no data: tables are made up, and noise comes from the functions that a release calls. What is claimed is what the
     plan charges, and of the pipelines what the configuration states.
     """
-    suite = _Audit(configuration=configuration, plan=plan_budget(configuration), effort=effort or Effort())
-    yield from suite.of_tuples() if configuration.marginals is None else suite.of_marginals(configuration.marginals)
+    suite = _Audit(
+        configuration=configuration, plan=plan_budget(configuration), effort=effort or Effort()
+    )
+    yield from (
+        suite.of_tuples()
+        if configuration.marginals is None
+        else suite.of_marginals(configuration.marginals)
+    )
     yield from suite.together()
 
 
@@ -129,12 +143,22 @@ class _Audit:
         replaces = stability.neighbors == "replace-one"
         table = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability)
         for length in range(1, configuration.reporting_length + 1):
-            draw, combinations = self.plan.draw(TupleLevel, length), math.comb(table.columns, length)
-            repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)))
+            draw, combinations = (
+                self.plan.draw(TupleLevel, length),
+                math.comb(table.columns, length),
+            )
+            repeats = max(
+                1,
+                min(
+                    self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)
+                ),
+            )
             yield self._summed(draw, tuples.level_scores(table, draw, repeats))
             if combinations > 1:
                 scores = tuples.level_scores(table, draw, max(1, repeats // 4), combinations // 2)
-                yield _alone(f"{draw.name}, {combinations // 2} of {combinations} kept", draw, scores)
+                yield _alone(
+                    f"{draw.name}, {combinations // 2} of {combinations} kept", draw, scores
+                )
         if configuration.resize is None and not (replaces and stability.records == 1):
             draw = self.plan.draw(RecordCount)
             scores = tuples.count_scores(draw, stability, self.effort.trials_of(draw))
@@ -154,16 +178,24 @@ class _Audit:
         if plan.of(PrivateValues):
             scores = marginals.values_scores(configuration, plan, effort.trials // 10)
             yield _alone("values", plan.draw(PrivateValues), scores)
-            yield from _exposure("threshold", marginals.exposed_values(configuration, plan, effort.units))
+            yield from _exposure(
+                "threshold", marginals.exposed_values(configuration, plan, effort.units)
+            )
         lengths = (OneWayMarginals, 1), (LargerMarginals, 2)
-        for draw, length in ((plan.draw(kind), length) for kind, length in lengths if plan.of(kind)):
+        for draw, length in (
+            (plan.draw(kind), length) for kind, length in lengths if plan.of(kind)
+        ):
             if draw.mechanism.is_pure:
-                scores = marginals.pure_scores(draw, length, settings.allocation, stability, effort.laplace)
+                scores = marginals.pure_scores(
+                    draw, length, settings.allocation, stability, effort.laplace
+                )
                 events.append((draw, scores))
                 yield findings.epsilon_finding(str(draw), scores.hits, draw.epsilon)
             else:
                 trials = effort.trials_of(draw)
-                scores = marginals.marginal_scores(draw, length, settings.allocation, stability, trials)
+                scores = marginals.marginal_scores(
+                    draw, length, settings.allocation, stability, trials
+                )
                 yield self._summed(draw, scores)
         if plan.of(PairScores):
             draw = plan.draw(PairScores)
@@ -171,12 +203,19 @@ class _Audit:
             yield self._summed(draw, scores, tight=stability.neighbors == "add-remove")
         if self._in_rounds:  # a share and a choice: all rounds are alike
             share, pick = plan.draw(RoundMarginals, 1), plan.draw(RoundChoice, 1, 1)
-            yield self._summed(share, marginals.marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
-            yield _alone(pick.name, pick, marginals.choice_scores(pick, stability, effort.selections))
+            yield self._summed(
+                share,
+                marginals.marginal_scores(share, 2, "equal", stability, effort.trials_of(share)),
+            )
+            yield _alone(
+                pick.name, pick, marginals.choice_scores(pick, stability, effort.selections)
+            )
         if len(events) > 1:
             joint = findings.joint_scores([scores for _, scores in events])
             title = count_noise(events[0][0].mechanism.name).title
-            yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.epsilon for draw, _ in events))
+            yield findings.epsilon_finding(
+                f"all {title} noise", joint.hits, sum(draw.epsilon for draw, _ in events)
+            )
 
     def together(self) -> Iterator[Finding]:
         """All Gaussian noise together, and the pipeline as it is."""
@@ -193,10 +232,13 @@ class _Audit:
             of_pipeline, trials = marginals.marginal_pipeline_score, range(effort.runs)
             if configuration.marginals is None:
                 of_pipeline = tuples.tuple_pipeline_score
-                if configuration.percentile is not None:  # OpenDP's selections take as long as all else
+                # OpenDP's selections take as long as all else
+                if configuration.percentile is not None:
                     trials = range(effort.runs // 2)
             # the cut is from a fifth of the trials, which are left out then
-            present, absent = (np.array([of_pipeline(release, side) for _ in trials]) for side in (0, 1))
+            present, absent = (
+                np.array([of_pipeline(release, side) for _ in trials]) for side in (0, 1)
+            )
             claim = stated_mu(release.configuration, release.plan, release.plan.draws)
             scores, delta = findings.split_cut(present, absent), release.plan.delta_threshold
             yield findings.mu_finding("pipeline", scores, claim, tight=False, delta=delta)
@@ -205,7 +247,9 @@ class _Audit:
     def _in_rounds(self) -> bool:
         return self.configuration.marginals is not None and self.configuration.rounds is not None
 
-    def _summed(self, draw: Measurement[Any], scores: TrialScores, *, tight: bool = True) -> Finding:
+    def _summed(
+        self, draw: Measurement[Any], scores: TrialScores, *, tight: bool = True
+    ) -> Finding:
         """What the scores say of the draw's own price, and keep them; `tight` where tables and test are the worst there are."""
         self.parts.append((draw, scores))
         if not tight:

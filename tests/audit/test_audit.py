@@ -61,10 +61,15 @@ def check(name: str, findings: list[Finding], near: float = 0.05) -> None:
 
 @pytest.mark.parametrize(
     ("effort", "near"),
-    [pytest.param(MODEST, 0.08, id="modest"), pytest.param(Effort(), 0.05, id="full", marks=pytest.mark.long)],
+    [
+        pytest.param(MODEST, 0.08, id="modest"),
+        pytest.param(Effort(), 0.05, id="full", marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_claim_holds_and_gaussian_ones_are_reached(name: str, effort: Effort, near: float) -> None:
+def test_every_claim_holds_and_gaussian_ones_are_reached(
+    name: str, effort: Effort, near: float
+) -> None:
     """All mechanisms and both pipelines; `full` takes all trials of `Effort`; false alarm 1e-6 a finding."""
     findings = list(audit(EXAMPLES[name], effort))
     assert {f.quantity for f in findings} == (
@@ -89,7 +94,11 @@ def scale_gaussian(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 def scale_choices(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """Choices with `factor` times the epsilon that is charged."""
     choose = mechanisms.choose
-    monkeypatch.setattr(mechanisms, "choose", lambda scores, rate, bits: choose(scores, rate * Fraction(factor), bits))
+    monkeypatch.setattr(
+        mechanisms,
+        "choose",
+        lambda scores, rate, bits: choose(scores, rate * Fraction(factor), bits),
+    )
 
 
 def scale_laplace(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
@@ -116,23 +125,33 @@ GAUSSIAN = {
 
 
 # Three of five in `make test`; all of them in `make test-long`.
-PLANTED = [pytest.param(n, marks=pytest.mark.long if place % 2 else ()) for place, n in enumerate(GAUSSIAN)]
+PLANTED = [
+    pytest.param(n, marks=pytest.mark.long if place % 2 else ()) for place, n in enumerate(GAUSSIAN)
+]
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_too_little_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_gaussian_noise_is_found_everywhere(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scale_gaussian(monkeypatch, 1 / FAULT)
     assert named(found(name, QUICK).values(), "exceeded") >= GAUSSIAN[name]
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_gaussian_noise_is_found_everywhere(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scale_gaussian(monkeypatch, FAULT)
     assert named(found(name, QUICK).values(), "over-noised") >= GAUSSIAN[name]
 
 
-@pytest.mark.parametrize("name", [pytest.param("k-tuples, replaced", marks=pytest.mark.long), "marginals"])
-def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param("k-tuples, replaced", marks=pytest.mark.long), "marginals"]
+)
+def test_too_little_noise_is_found_in_a_whole_pipeline(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As it runs, with half the noise: thresholds, candidates from survivors, and the choice of pairs are its own."""
     scale_gaussian(monkeypatch, 1 / 2)
     assert found(name, PIPELINE)["pipeline"].verdict == "exceeded"
@@ -140,7 +159,9 @@ def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: p
 
 def test_too_little_laplace_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     scale_laplace(monkeypatch, 1 / FAULT)
-    findings = found("marginals, Laplace", Effort(trials=1, laplace=8000, selections=1, runs=1, units=1))
+    findings = found(
+        "marginals, Laplace", Effort(trials=1, laplace=8000, selections=1, runs=1, units=1)
+    )
     assert {"marginals", "all Laplace noise"} <= named(findings.values(), "exceeded")
 
 
@@ -160,7 +181,9 @@ def choice_of_a_round() -> Finding:
     """At an epsilon of 2 to 3, where a factor of 1.5 is missed with a probability far below 1e-6 (at 1 it is with 7 %)."""
     configuration = EXAMPLES["marginals, in rounds"]
     generous = configuration.privacy.model_copy(update={"epsilon": 20.0})
-    draw = suite.plan_budget(configuration.model_copy(update={"privacy": generous})).by_name["select-1-1"]
+    draw = suite.plan_budget(configuration.model_copy(update={"privacy": generous})).by_name[
+        "select-1-1"
+    ]
     assert 2 < draw.parameter < 3
     scores = marginals.choice_scores(draw, configuration.stability, 2500)
     return mu_finding("choice", scores, suite.claimed_mu(draw), tight=False)
@@ -181,7 +204,9 @@ def test_a_score_of_too_small_a_sensitivity_is_found(monkeypatch: pytest.MonkeyP
     """theta, 3 here, left out."""
     one = mechanisms.score_sensitivity
     alone = Stability(records=1, neighbors="add-remove")
-    monkeypatch.setattr(mechanisms, "score_sensitivity", lambda percentile, _: one(percentile, alone))
+    monkeypatch.setattr(
+        mechanisms, "score_sensitivity", lambda percentile, _: one(percentile, alone)
+    )
     assert percentile_of(EXAMPLES["k-tuples, percentile"]).verdict == "exceeded"
 
 
@@ -198,7 +223,9 @@ def test_a_threshold_for_another_delta_is_found(
 ) -> None:
     """Twice the delta: integers and the worse of two extremes leave room below the claim."""
     threshold = module.private_threshold
-    monkeypatch.setattr(module, "private_threshold", lambda sd, d, r, delta: threshold(sd, d, r, 2 * delta))
+    monkeypatch.setattr(
+        module, "private_threshold", lambda sd, d, r, delta: threshold(sd, d, r, 2 * delta)
+    )
     exceeded = named(found(name, QUICK).values(), "exceeded")
     assert {n.partition(" at ")[0] for n in exceeded if n.startswith("threshold")} == thresholds
 
@@ -222,9 +249,13 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
     ],
     ids=["no root of Delta", "no theta"],
 )
-def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_sensitivity_is_found(
+    wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (tuple_level, tuples):
-        monkeypatch.setattr(module, "noise_sigma", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+        monkeypatch.setattr(
+            module, "noise_sigma", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024)
+        )
     exceeded = named(found("k-tuples, replaced", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 
@@ -232,14 +263,19 @@ def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatc
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
 PLANS: dict[str, dict[str, Any]] = {
     "percentiles": {},
-    "many percentiles": {"privacy__epsilon": 12.0, "aggregate": {"percentile": 75, "percentile_share": 0.6}},
+    "many percentiles": {
+        "privacy__epsilon": 12.0,
+        "aggregate": {"percentile": 75, "percentile_share": 0.6},
+    },
     "private bounds": {"columns__age": BOUGHT},
 }
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 8.0])
 @pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
-def test_what_is_claimed_of_pipelines_is_never_less_than_a_plan_spends(changes: dict[str, Any], epsilon: float) -> None:
+def test_what_is_claimed_of_pipelines_is_never_less_than_a_plan_spends(
+    changes: dict[str, Any], epsilon: float
+) -> None:
     """A smaller claim would refute a correct release; one that is 2 % larger would see no fault of 2 %.
 
     Of all draws, and of the Gaussian ones alone, whether percentiles are priced by their curves or not.

@@ -33,7 +33,9 @@ from tests.audit.findings import (
 def test_mu_is_bracketed_at_the_rates_of_a_gaussian_beside_a_delta(mu: float, delta: float) -> None:
     trials = 10**7
     true, false = ndtr(mu / 2) + delta, ndtr(-mu / 2)
-    bounds = mu_interval(Hits(present=round(true * trials), absent=round(false * trials), trials=trials), delta)
+    bounds = mu_interval(
+        Hits(present=round(true * trials), absent=round(false * trials), trials=trials), delta
+    )
     assert bounds.low <= mu
     assert bounds.low >= mu - 0.02
     assert bounds.high >= mu
@@ -43,7 +45,9 @@ def test_epsilon_is_bracketed_and_unbounded_where_nothing_was_hit() -> None:
     bounds = epsilon_interval(Hits(present=50_000, absent=round(50_000 / math.e), trials=100_000))
     assert bounds.low <= 1 <= bounds.high
     assert bounds.high - bounds.low < 0.15
-    assert epsilon_interval(Hits(present=0, absent=0, trials=10)) == Interval(low=-math.inf, high=math.inf)
+    assert epsilon_interval(Hits(present=0, absent=0, trials=10)) == Interval(
+        low=-math.inf, high=math.inf
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,9 @@ def test_epsilon_is_bracketed_and_unbounded_where_nothing_was_hit() -> None:
 def test_a_verdict_is_about_both_ends(low: float, high: float, tight: bool, verdict: str) -> None:
     quantity: Quantity = "mu"
     measured = Interval(low=low, high=high)
-    finding = Finding(name="count", quantity=quantity, claim=1.0, measured=measured, trials=10, tight=tight)
+    finding = Finding(
+        name="count", quantity=quantity, claim=1.0, measured=measured, trials=10, tight=tight
+    )
     assert finding.verdict == verdict
     assert refuted([finding]) == (verdict == "exceeded")
 
@@ -86,7 +92,8 @@ def test_a_cut_is_from_trials_that_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "stability", [Stability(records=t, neighbors=n) for t in (1, 3) for n in ("add-remove", "replace-one")]
+    "stability",
+    [Stability(records=t, neighbors=n) for t in (1, 3) for n in ("add-remove", "replace-one")],
 )
 @pytest.mark.parametrize("percentile", [25.0, 50.0, 75.0, 99.0])
 def test_the_worst_pair_are_neighbors_that_move_scores_by_the_sensitivity(

@@ -27,7 +27,15 @@ from marginweave.mechanisms.gaussian import add_noise, count_sigma, noise_sigma,
 from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.prepare.codes import EncodedBlocks
 from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, worst_pair
-from tests.audit.made_up import MEMORY, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
+from tests.audit.made_up import (
+    MEMORY,
+    CanaryTable,
+    MadeUpRelease,
+    Pinned,
+    noisy_number,
+    one_block,
+    table_of,
+)
 
 # No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
 _NO_THRESHOLD = -(1 << 40)
@@ -38,12 +46,17 @@ def canary_columns(configuration: Configuration) -> int:
     """How many columns a canary has: as many as the release, or as few as make its combinations quick to draw."""
     columns = len(configuration.attributes)
     lengths = range(1, configuration.reporting_length + 1)
-    while columns > configuration.reporting_length and sum(math.comb(columns, k) for k in lengths) > _FULL:
+    while (
+        columns > configuration.reporting_length
+        and sum(math.comb(columns, k) for k in lengths) > _FULL
+    ):
         columns -= 1
     return columns
 
 
-def level_scores(table: CanaryTable, draw: Measurement[Any], repeats: int, bound: int | None = None) -> TrialScores:
+def level_scores(
+    table: CanaryTable, draw: Measurement[Any], repeats: int, bound: int | None = None
+) -> TrialScores:
     """Scores of one length with V_k pinned, by the shipped counting and drawing.
 
     Args:
@@ -56,17 +69,23 @@ def level_scores(table: CanaryTable, draw: Measurement[Any], repeats: int, bound
     bound = bound or in_a_record
     candidates = Pinned.of(table, draw.length)
     sd = noise_sigma(draw.noise_multiplier, bound, table.stability)
-    mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, sigma=sd, threshold=_NO_THRESHOLD)
+    mechanism = LevelMechanism(
+        length=draw.length, contribution_bound=bound, sigma=sd, threshold=_NO_THRESHOLD
+    )
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), MEMORY)
     theta = table.stability.records
     scores = np.zeros((repeats, table.places))
     for repeat in range(repeats):
         level = draw_level(counts, candidates, mechanism, fresh_bits())
-        scores[repeat] = np.bincount(level.values[:, 0] - level.columns[:, 0], level.counts, table.places)
+        scores[repeat] = np.bincount(
+            level.values[:, 0] - level.columns[:, 0], level.counts, table.places
+        )
     scores *= theta / float(sd) ** 2
     present, absent = table.split(scores)
-    middle = 0.0 if table.stability.neighbors == "replace-one" else bound * theta**2 / float(sd) ** 2 / 2
+    middle = (
+        0.0 if table.stability.neighbors == "replace-one" else bound * theta**2 / float(sd) ** 2 / 2
+    )
     return TrialScores(present=present, absent=absent, cut=middle)
 
 
@@ -78,13 +97,20 @@ def count_scores(draw: Measurement[Any], stability: Stability, trials: int) -> T
     return noise_scores(noisy_number(sd, trials), rows + moved, rows, sd)
 
 
-def percentile_scores(configuration: Configuration, draw: Measurement[Any], trials: int) -> TrialScores:
+def percentile_scores(
+    configuration: Configuration, draw: Measurement[Any], trials: int
+) -> TrialScores:
     """1 where one of the lower candidates was chosen, in draws from the neighbors that tell most."""
     percentile, stability = configuration.percentile, configuration.stability
     assert percentile is not None
     pair = worst_pair(percentile, draw.epsilon, stability)
     present, absent = (
-        np.array([select_percentile(h, percentile, draw.epsilon, stability, fresh_bits()) for _ in range(trials)])
+        np.array(
+            [
+                select_percentile(h, percentile, draw.epsilon, stability, fresh_bits())
+                for _ in range(trials)
+            ]
+        )
         for h in (pair.present, pair.absent)
     )
     return event_scores(present <= pair.at_most, absent <= pair.at_most)
@@ -115,7 +141,9 @@ def _exposed(configuration: Configuration, plan: Plan, unit: Integers, value: In
     """How many units are exposed, each row of which has its `value` in every column that tells something of it."""
     attributes = configuration.attributes
     own = [attribute.private for attribute in attributes]
-    sizes = tuple(int(value[-1]) + 1 if o else len(a.labels) for o, a in zip(own, attributes, strict=True))
+    sizes = tuple(
+        int(value[-1]) + 1 if o else len(a.labels) for o, a in zip(own, attributes, strict=True)
+    )
     columns = [value if o else np.zeros_like(value) for o in own]
     blocks = one_block(table_of(columns, sizes))
     _, level = _drawn(configuration, plan, blocks, _candidates(None, sizes), None, len(attributes))
@@ -143,7 +171,9 @@ def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:
         bound = _bound(release, blocks, candidates)
         mechanism, level = _drawn(configuration, release.plan, blocks, candidates, below, bound)
         if length == 1:
-            level, released = released_level(level, blocks.labels, sorted(mechanism.private_columns))
+            level, released = released_level(
+                level, blocks.labels, sorted(mechanism.private_columns)
+            )
         labels = ReleasedBlocks(encoded, released).labels
         score += _level_score(release, level, labels, mechanism)
         below = level
@@ -151,7 +181,9 @@ def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:
 
 
 def _candidates(below: Level | None, sizes: tuple[int, ...]) -> CandidateSet:
-    return CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
+    return (
+        CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
+    )
 
 
 def _bound(release: MadeUpRelease, blocks: ReleasedBlocks, candidates: CandidateSet) -> int:
@@ -185,7 +217,10 @@ def _drawn(
 
 
 def _level_score(
-    release: MadeUpRelease, level: Level, labels: tuple[tuple[str, ...], ...], mechanism: LevelMechanism
+    release: MadeUpRelease,
+    level: Level,
+    labels: tuple[tuple[str, ...], ...],
+    mechanism: LevelMechanism,
 ) -> float:
     """What a level over the released domain, with its `labels`, says of the unit."""
     score = 0.0

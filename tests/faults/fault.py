@@ -42,7 +42,9 @@ class Fault:
             raise MovedError(
                 f"{self.name}: its text stands {found} times in {self.file}, not once: write the fault anew"
             )
-        return source.replace(self.text, self.instead).replace("@njit(cache=True,", "@njit(cache=False,")
+        return source.replace(self.text, self.instead).replace(
+            "@njit(cache=True,", "@njit(cache=False,"
+        )
 
     def planted(self) -> str:
         """The shipped source with the fault in it. Raises MovedError."""

@@ -34,7 +34,8 @@ PYTEST = (
 )  # fmt: skip
 # Where one of these is set, pytest lays out the whole difference of two lists, however long: minutes of a test that has failed.
 OUT_OF_THE_WAY = ("BUILD_NUMBER", "CI")
-LONGEST = 240  # seconds of work until a child that goes round in circles is ended, however busy the machine is
+# seconds of work until a child that goes round in circles is ended, however busy the machine is
+LONGEST = 240
 
 
 def main() -> None:

@@ -21,14 +21,18 @@ class Overlay(SourceFileLoader):
         self._source = fault.planted()
         self._loaded: CodeType | None = None
 
-    def find_spec(self, name: str, path: Sequence[str] | None, _: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, _: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """The spec of the one module; it must be the one that is imported without the overlay, from this repository."""
         if name != self.name:
             return None
         shipped = PathFinder.find_spec(name, path)
         assert shipped is not None, f"{name} is not there"
         assert shipped.origin is not None, f"{name} is no file"
-        assert Path(shipped.origin).samefile(self.path), f"{name} is imported from {shipped.origin}, not {self.path}"
+        assert Path(shipped.origin).samefile(self.path), (
+            f"{name} is imported from {shipped.origin}, not {self.path}"
+        )
         return spec_from_file_location(name, self.path, loader=self)
 
     def get_code(self, _: str) -> CodeType:  # pyright: ignore[reportIncompatibleMethodOverride] - by place

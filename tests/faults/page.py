@@ -25,7 +25,18 @@ def written() -> str:
             f"| {fault.name} | `{fault.file}` | {'<br>'.join(f'`{test}`' for test in fault.killed_by)} |"
             for fault in faults
         ]
-        parts.append("\n".join([f"## {section}", "", "| fault | in | killed by |", "| --- | --- | --- |", *rows, ""]))
+        parts.append(
+            "\n".join(
+                [
+                    f"## {section}",
+                    "",
+                    "| fault | in | killed by |",
+                    "| --- | --- | --- |",
+                    *rows,
+                    "",
+                ]
+            )
+        )
     return "\n".join(parts)
 
 

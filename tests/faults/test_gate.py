@@ -53,7 +53,11 @@ def judge(tmp_path: Path) -> Judge:
     """How tests end in a process of their own, with a fault planted or with none."""
 
     def ask(fault: Fault | None, tests: Sequence[str]) -> dict[str, Any]:
-        order = {"fault": fault and asdict(fault), "tests": list(tests), "place": str(tmp_path / "tests")}
+        order = {
+            "fault": fault and asdict(fault),
+            "tests": list(tests),
+            "place": str(tmp_path / "tests"),
+        }
         judged = subprocess.run(
             [sys.executable, "-m", "tests.faults.judge"],
             cwd=REPOSITORY,
@@ -78,7 +82,10 @@ def test_without_a_fault_every_check_passes(judge: Judge) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(fault, id=name, marks=() if name in KNOWN else pytest.mark.long) for name, fault in FAULTS.items()],
+    [
+        pytest.param(fault, id=name, marks=() if name in KNOWN else pytest.mark.long)
+        for name, fault in FAULTS.items()
+    ],
 )
 def test_a_fault_is_killed(judge: Judge, fault: Fault) -> None:
     """By the first of the checks that are named for it; it was the faulty module that it saw."""
@@ -88,7 +95,9 @@ def test_a_fault_is_killed(judge: Judge, fault: Fault) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "fault", [fault for fault in FAULTS.values() if len(fault.killed_by) > 1], ids=lambda fault: fault.name
+    "fault",
+    [fault for fault in FAULTS.values() if len(fault.killed_by) > 1],
+    ids=lambda fault: fault.name,
 )
 def test_every_named_check_kills(judge: Judge, fault: Fault) -> None:
     """Each of the others alone would have noticed."""
@@ -101,7 +110,11 @@ STAGE_TEST = "tests/unit/tasks/test_stage.py::test_a_stage_neither_retries_nor_c
 
 @pytest.mark.parametrize(
     ("instead", "end"),
-    [("log_prints=bool(0)", PASSED), ("log_prints=nothing", "NameError"), ("log_prints=(", "error of collection")],
+    [
+        ("log_prints=bool(0)", PASSED),
+        ("log_prints=nothing", "NameError"),
+        ("log_prints=(", "error of collection"),
+    ],
     ids=["nothing", "an error", "no import"],
 )
 def test_the_gate_tells_other_ends_from_kills(judge: Judge, instead: str, end: str) -> None:

@@ -29,7 +29,9 @@ class Verdicts:
         """Note the end of a phase."""
         if call.excinfo is None:
             end = PASSED if call.when == "call" else None
-        elif call.excinfo.errisinstance(pytest.skip.Exception) and _ENOUGH in str(call.excinfo.value):
+        elif call.excinfo.errisinstance(pytest.skip.Exception) and _ENOUGH in str(
+            call.excinfo.value
+        ):
             end = None
         else:
             kind = _kind(call.excinfo.value)
@@ -47,7 +49,11 @@ class Verdicts:
 
     def _asked(self, item: pytest.Item) -> Iterator[str]:
         """The names by which an item was asked for."""
-        return (test for test in self.ends if item.nodeid == test or item.nodeid.startswith((f"{test}[", f"{test}::")))
+        return (
+            test
+            for test in self.ends
+            if item.nodeid == test or item.nodeid.startswith((f"{test}[", f"{test}::"))
+        )
 
 
 def _kind(error: BaseException) -> str:

@@ -30,12 +30,20 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden")
     commands = parser.add_subparsers(dest="command", required=True)
-    write = commands.add_parser("write", help="release the shapes and write their files into a folder")
+    write = commands.add_parser(
+        "write", help="release the shapes and write their files into a folder"
+    )
     write.add_argument("folder", type=Path)
-    compare = commands.add_parser("compare", help="compare the releases of this checkout with those of a revision")
-    compare.add_argument("--base", default=_base(), help="the revision; the usual one is in tests/golden/base.txt")
+    compare = commands.add_parser(
+        "compare", help="compare the releases of this checkout with those of a revision"
+    )
+    compare.add_argument(
+        "--base", default=_base(), help="the revision; the usual one is in tests/golden/base.txt"
+    )
     for command in (write, compare):
-        command.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"some of: {', '.join(SHAPES)}")
+        command.add_argument(
+            "shapes", nargs="*", metavar="SHAPE", help=f"some of: {', '.join(SHAPES)}"
+        )
     given = parser.parse_args()
     if unknown := set(given.shapes) - set(SHAPES):
         parser.error(f"no such shape: {', '.join(sorted(unknown))}; there are {', '.join(SHAPES)}")
@@ -64,7 +72,9 @@ def write_releases(folder: Path, shapes: list[str]) -> None:
 def compare_with(revision: str, shapes: list[str]) -> int:
     """Print which files of `shapes` differ between `revision` and this checkout, and return the exit code."""
     if not has_commit(revision):
-        print(f"{revision} is not in this clone: fetch the whole history, or name another revision with --base")  # noqa: T201
+        print(  # noqa: T201
+            f"{revision} is not in this clone: fetch the whole history, or name another revision with --base"
+        )
         return 1
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -96,26 +106,42 @@ def unpack_revision(revision: str, folder: Path) -> None:
     """Write the tracked files of `revision` into `folder`."""
     folder.mkdir()
     archive = folder.with_suffix(".tar")
-    subprocess.run(["git", "archive", "--output", str(archive), revision], cwd=REPOSITORY, check=True)
+    subprocess.run(
+        ["git", "archive", "--output", str(archive), revision], cwd=REPOSITORY, check=True
+    )
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="tar")
 
 
 def imported_from(site: Path, environment: dict[str, str]) -> bool:
     """Return whether the program that runs under `environment` is the one in `site`."""
-    command = [sys.executable, "-P", "-c", "import marginweave.flows; print(marginweave.flows.__file__)"]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        "import marginweave.flows; print(marginweave.flows.__file__)",
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
     return Path(done.stdout.strip()).is_relative_to(site)
 
 
-def _write_with(checkout: Path, folder: Path, shapes: list[str], environment: dict[str, str]) -> None:
+def _write_with(
+    checkout: Path, folder: Path, shapes: list[str], environment: dict[str, str]
+) -> None:
     command = [sys.executable, "-m", "tests.golden", "write", str(folder), *shapes]
     subprocess.run(command, cwd=checkout, env={**os.environ, **environment}, check=True)
 
 
 def differing_files(base: Path, other: Path) -> list[str]:
     """Return the paths, relative to both folders, of files that differ or that one of them alone has."""
-    paths = {str(path.relative_to(folder)) for folder in (base, other) for path in folder.rglob("*") if path.is_file()}
+    paths = {
+        str(path.relative_to(folder))
+        for folder in (base, other)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     return sorted(path for path in paths if _content(base / path) != _content(other / path))
 
 

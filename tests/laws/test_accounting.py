@@ -84,7 +84,9 @@ def test_zcdp_conversion_agrees_with_opendp(scale: float, delta: float) -> None:
 
     dp: Any = opendp.prelude  # which declares nothing that it exports
     dp.enable_features("contrib")
-    gaussian = dp.m.make_gaussian(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale)
+    gaussian = dp.m.make_gaussian(
+        dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale
+    )
     profile = dp.c.make_zCDP_to_approxDP(gaussian).map(1)
     assert zcdp_epsilon(0.5 / scale**2, delta) == pytest.approx(profile.epsilon(delta), rel=1e-6)
 
@@ -111,13 +113,17 @@ def test_gaussian_plans_are_within_one_percent_of_the_numerical_optimum(epsilon:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     delta = 1e-6
-    plan = plan_budget(configuration(epsilon=epsilon, delta=delta, missing=False, reporting_length=3))
+    plan = plan_budget(
+        configuration(epsilon=epsilon, delta=delta, missing=False, reporting_length=3)
+    )
     assert {draw.mechanism.name for draw in plan.draws} == {"rounded-gaussian"}
 
     def loss(shrink: float) -> float:
         total: Any = None
         for draw in plan.draws:
-            one = pld.from_gaussian_mechanism(draw.parameter * shrink, value_discretization_interval=epsilon / 2000)
+            one = pld.from_gaussian_mechanism(
+                draw.parameter * shrink, value_discretization_interval=epsilon / 2000
+            )
             total = one if total is None else total.compose(one)
         return float(total.get_epsilon_for_delta(delta))
 
@@ -148,7 +154,9 @@ def test_unsquared_rho_would_break_the_claim(epsilon: float) -> None:
     """sqrt(rho) spent as rho has a real epsilon above the asked one; the squared form has not."""
     delta = 1e-5
     squared = sds_rho(epsilon, delta)
-    assert squared + 2 * math.sqrt(squared * math.log(2 / delta)) == pytest.approx(epsilon, rel=1e-12)
+    assert squared + 2 * math.sqrt(squared * math.log(2 / delta)) == pytest.approx(
+        epsilon, rel=1e-12
+    )
     assert gdp_epsilon(math.sqrt(2 * squared), delta / 2) < epsilon
     assert gdp_epsilon(math.sqrt(2 * math.sqrt(squared)), delta / 2) > epsilon * 1.15
 
@@ -172,9 +180,16 @@ def test_gdp_lowers_sigma_by_the_published_percentage(
     records: int, epsilon: float, percent: float, length: int
 ) -> None:
     """All-GDP accounting against the printed formula, percentile and count as exact as SDS has them: +- 0.2 points."""
-    delta, proportions = 1 / (records * math.log(records)), tuple(1 / k for k in range(1, length + 1))
+    delta, proportions = (
+        1 / (records * math.log(records)),
+        tuple(1 / k for k in range(1, length + 1)),
+    )
     printed = printed_noise(epsilon, delta, 0.01, 0.005, proportions)
-    left = budget_mu2(epsilon, delta / 2) - printed.count**-2 - length * selection_mu(printed.percentile) ** 2
+    left = (
+        budget_mu2(epsilon, delta / 2)
+        - printed.count**-2
+        - length * selection_mu(printed.percentile) ** 2
+    )
     for ours, theirs in zip(level_multipliers(proportions, left), printed.levels, strict=True):
         assert 100 * (1 - ours / theirs) == pytest.approx(percent, abs=0.2)
 
@@ -197,6 +212,12 @@ def test_impossible_parameters_are_refused(call: Callable[[], float], message: s
 
 def test_no_loss_costs_nothing() -> None:
     """mu 0 and rho 0 are epsilon 0 at any delta; a large enough delta makes any mu epsilon 0."""
-    assert gdp_epsilon(0.0, 1e-9) == zcdp_epsilon(0.0, 1e-9) == gdp_delta(0.0, 0.0) == zcdp_delta(0.0, 0.0) == 0
+    assert (
+        gdp_epsilon(0.0, 1e-9)
+        == zcdp_epsilon(0.0, 1e-9)
+        == gdp_delta(0.0, 0.0)
+        == zcdp_delta(0.0, 0.0)
+        == 0
+    )
     assert gdp_epsilon(0.1, 0.9) == 0
     assert zcdp_delta(1e6, 1.0) == 1

@@ -52,7 +52,9 @@ def selection_loss(epsilon: float, step: float) -> Loss:
     inside = np.clip(losses, -epsilon, epsilon)
     stick = (math.exp(epsilon / 2) - np.exp(inside / 2)) ** 2 / math.expm1(epsilon)
     stick[0], stick[-1] = max(stick[0], -math.expm1(losses[0])), 0.0
-    return Loss(pld_pmf.create_pmf_pessimistic_connect_dots(step, np.arange(-reach, reach + 1), stick))
+    return Loss(
+        pld_pmf.create_pmf_pessimistic_connect_dots(step, np.arange(-reach, reach + 1), stick)
+    )
 
 
 def draw_loss(draw: Measurement[Any], shrink: float, step: float) -> Loss:
@@ -60,7 +62,9 @@ def draw_loss(draw: Measurement[Any], shrink: float, step: float) -> Loss:
     if draw.mechanism is Exponential:
         return selection_loss(draw.parameter / shrink, step)
     if draw.mechanism is DiscreteLaplace:
-        return pld.from_laplace_mechanism(shrink / draw.parameter, value_discretization_interval=step)
+        return pld.from_laplace_mechanism(
+            shrink / draw.parameter, value_discretization_interval=step
+        )
     return pld.from_gaussian_mechanism(draw.parameter * shrink, value_discretization_interval=step)
 
 
@@ -80,13 +84,18 @@ PLANS: dict[str, tuple[dict[str, Any], float]] = {
     "four lengths": ({"reporting_length": 4}, 0.98),
     "large percentile share": ({"percentile_share": 0.4}, 0.9),
     "private domain": ({"private": True}, 0.98),
-    "rounds of pairs": ({"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}, 0.98),
+    "rounds of pairs": (
+        {"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7},
+        0.98,
+    ),
 }
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize(("changes", "too_little"), PLANS.values(), ids=PLANS)
-def test_a_whole_plan_keeps_its_epsilon(epsilon: float, changes: dict[str, Any], too_little: float) -> None:
+def test_a_whole_plan_keeps_its_epsilon(
+    epsilon: float, changes: dict[str, Any], too_little: float
+) -> None:
     """Record count, percentiles and levels together, by privacy loss distributions: at most epsilon, and little less.
 
     The grid rounds up, and is allowed 0.05 %. With all noise 2 % smaller the plan is refuted; with 10 % less where percentiles
@@ -103,7 +112,12 @@ def test_marginals_with_laplace_noise_keep_their_epsilon(epsilon: float) -> None
     """Plain epsilons of Laplace draws beside Gaussian ones: the sum that is charged is no less than the exact composition."""
     plan = plan_budget(
         configuration(
-            epsilon=epsilon, delta=DELTA, private=True, method="marginals", noise="laplace", cliques={"all": 2}
+            epsilon=epsilon,
+            delta=DELTA,
+            private=True,
+            method="marginals",
+            noise="laplace",
+            cliques={"all": 2},
         )
     )
     assert {draw.mechanism.name for draw in plan.draws} == {"rounded-gaussian", "discrete-laplace"}
@@ -115,13 +129,17 @@ def test_marginals_with_laplace_noise_keep_their_epsilon(epsilon: float) -> None
 def test_pure_plans_of_laplace_noise_need_no_delta(epsilon: float) -> None:
     """Worst pair of discrete Laplace noise: at the scale that is drawn its loss is at most the epsilon that is charged."""
     plan = plan_budget(
-        configuration(epsilon=epsilon, delta=DELTA, method="marginals", noise="laplace", cliques={"all": 1})
+        configuration(
+            epsilon=epsilon, delta=DELTA, method="marginals", noise="laplace", cliques={"all": 1}
+        )
     )
     unit = Stability(records=3, neighbors="replace-one")
     for draw in plan.draws:
         scale = laplace_scale(Fraction(repr(draw.parameter)), unit)
         exact = pld.from_discrete_laplace_mechanism(
-            float(1 / scale), sensitivity=l1_sensitivity(unit), value_discretization_interval=epsilon / 1000
+            float(1 / scale),
+            sensitivity=l1_sensitivity(unit),
+            value_discretization_interval=epsilon / 1000,
         )
         assert exact.get_delta_for_epsilon(draw.parameter * 1.0005) <= 1e-12
         assert exact.get_delta_for_epsilon(draw.parameter * 0.9) > 1e-6
@@ -187,11 +205,18 @@ def test_deviation_buys_in_opendp_what_it_is_planned_for() -> None:
     dp.enable_features("contrib")
     plan = plan_budget(configuration(epsilon=1.0, delta=DELTA))
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
-    for unit in (Stability(records=3, neighbors="add-remove"), Stability(records=2, neighbors="replace-one")):
+    for unit in (
+        Stability(records=3, neighbors="add-remove"),
+        Stability(records=2, neighbors="replace-one"),
+    ):
         for length, bound in ((1, 4), (2, 6), (3, 4)):
             draw = plan.by_name[f"level-{length}"]
-            mechanism = space >> dp.m.then_gaussian(scale=float(noise_sigma(draw.parameter, bound, unit)))
-            sensitivity = unit.records * math.sqrt(bound * (2 if unit.neighbors == "replace-one" else 1))
+            mechanism = space >> dp.m.then_gaussian(
+                scale=float(noise_sigma(draw.parameter, bound, unit))
+            )
+            sensitivity = unit.records * math.sqrt(
+                bound * (2 if unit.neighbors == "replace-one" else 1)
+            )
             assert mechanism.map(sensitivity) <= float(draw.cost.rho) * (1 + 1e-12)
             assert mechanism.map(sensitivity * 1.02) > float(draw.cost.rho)
 
@@ -199,13 +224,17 @@ def test_deviation_buys_in_opendp_what_it_is_planned_for() -> None:
 @pytest.mark.parametrize("formula", ["printed", "tight"])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
-def test_a_sampled_gaussian_keeps_what_the_resize_formula_says(formula: Any, rate: float, epsilon: float) -> None:
+def test_a_sampled_gaussian_keeps_what_the_resize_formula_says(
+    formula: Any, rate: float, epsilon: float
+) -> None:
     """A Gaussian of exactly the functional (epsilon, delta), on a Poisson sample: dp-accounting finds it private enough."""
     from dp_accounting import get_sigma_gaussian
 
     functional, delta = functional_parameters(epsilon, DELTA, 1, Fraction(rate), formula)
     sigma = get_sigma_gaussian(functional, delta)
-    sampled = pld.from_gaussian_mechanism(sigma, sampling_prob=rate, value_discretization_interval=epsilon / 4000)
+    sampled = pld.from_gaussian_mechanism(
+        sigma, sampling_prob=rate, value_discretization_interval=epsilon / 4000
+    )
     assert sampled.get_delta_for_epsilon(epsilon) <= DELTA * 1.01
     bare = pld.from_gaussian_mechanism(sigma, value_discretization_interval=epsilon / 4000)
     assert bare.get_delta_for_epsilon(epsilon) > DELTA
@@ -217,7 +246,10 @@ EPSILONS = st.floats(math.log(0.01), math.log(20)).map(math.exp)
 AMOUNTS = st.floats(0, 4)
 COSTS = st.builds(
     lambda mu2, delta, plain: Cost(
-        mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(delta), plain=BasicAmount(epsilon=amount(plain))
+        mu2=amount(mu2),
+        rho=amount(mu2 / 2),
+        delta=amount(delta),
+        plain=BasicAmount(epsilon=amount(plain)),
     ),
     AMOUNTS,
     st.floats(0, 1e-7),
@@ -227,7 +259,9 @@ COSTS = st.builds(
 
 @given(COSTS, COSTS, st.floats(1e-6, 0.1), st.floats(1, 100))
 @settings(max_examples=30, deadline=None)
-def test_more_cost_or_less_delta_is_no_less_epsilon(cost: Cost, more: Cost, delta: float, times: float) -> None:
+def test_more_cost_or_less_delta_is_no_less_epsilon(
+    cost: Cost, more: Cost, delta: float, times: float
+) -> None:
     """The epsilon of a sum is at least that of a part, and falls with delta; GDP never beats plain parts that it contains."""
     small, large = Decimal(delta), Decimal(min(0.5, delta * times))
     alone, together = composed_epsilon(cost, small)[0], composed_epsilon(cost + more, small)[0]
@@ -240,7 +274,10 @@ def test_more_cost_or_less_delta_is_no_less_epsilon(cost: Cost, more: Cost, delt
 @settings(max_examples=20, deadline=None)
 def test_a_larger_budget_never_means_more_noise(one: float, other: float, private: bool) -> None:
     """Every Gaussian multiplier falls and every selection's epsilon rises with epsilon."""
-    small, large = (plan_budget(configuration(epsilon=e, delta=DELTA, private=private)) for e in sorted((one, other)))
+    small, large = (
+        plan_budget(configuration(epsilon=e, delta=DELTA, private=private))
+        for e in sorted((one, other))
+    )
     for less, more in zip(small.draws, large.draws, strict=True):
         low, high = (more, less) if less.mechanism is RoundedGaussian else (less, more)
         assert low.parameter <= high.parameter * (1 + 1e-9)
@@ -251,12 +288,19 @@ Sensitivity = Callable[..., Fraction | int]
 
 
 @given(st.integers(1, 50), st.integers(1, 400), st.floats(0.1, 50))
-def test_noise_grows_with_theta_bound_and_relation(records: int, bound: int, multiplier: float) -> None:
+def test_noise_grows_with_theta_bound_and_relation(
+    records: int, bound: int, multiplier: float
+) -> None:
     """A unit of more rows, a larger bound and replacement never get less noise, in L1 or L2."""
-    measures: list[Sensitivity] = [lambda stability: noise_sigma(multiplier, bound, stability), l1_sensitivity]
+    measures: list[Sensitivity] = [
+        lambda stability: noise_sigma(multiplier, bound, stability),
+        l1_sensitivity,
+    ]
     for measure in measures:
         for relation in RELATIONS:
-            here, next_ = (measure(Stability(records=n, neighbors=relation)) for n in (records, records + 1))
+            here, next_ = (
+                measure(Stability(records=n, neighbors=relation)) for n in (records, records + 1)
+            )
             assert here < next_
         assert measure(Stability(records=records, neighbors="add-remove")) < measure(
             Stability(records=records, neighbors="replace-one")

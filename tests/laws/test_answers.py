@@ -28,7 +28,12 @@ SMALL = Survey(
     sizes=(3, 5, 4),
     sets=(
         *(((a,), sigma, False) for a, sigma in enumerate((3.0, 5.0, 8.0))),
-        *(((0, 1), 4.0, False), ((1, 2), 6.0, False), ((0, 1, 2), 12.0, False), ((0, 1), 9.0, False)),
+        *(
+            ((0, 1), 4.0, False),
+            ((1, 2), 6.0, False),
+            ((0, 1, 2), 12.0, False),
+            ((0, 1), 9.0, False),
+        ),
     ),
     merged=((0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 3)),
 )
@@ -38,11 +43,17 @@ SMALL = Survey(
 def surveys(draw: st.DrawFn) -> Survey:
     """Two to four attributes of different sizes, every one measured alone, some sets of them, values merged in the sets."""
     sizes = tuple(draw(st.permutations([2, 3, 4, 5]))[: draw(st.integers(2, 4))])
-    merged = tuple(tuple(np.minimum(np.arange(s), draw(st.integers(1, s)) - 1).tolist()) for s in sizes)
+    merged = tuple(
+        tuple(np.minimum(np.arange(s), draw(st.integers(1, s)) - 1).tolist()) for s in sizes
+    )
     attributes = range(len(sizes))
-    larger = [c for k in range(2, len(attributes) + 1) for c in itertools.combinations(attributes, k)]
+    larger = [
+        c for k in range(2, len(attributes) + 1) for c in itertools.combinations(attributes, k)
+    ]
     chosen = draw(st.lists(st.sampled_from(larger), min_size=1, max_size=5))
-    sets = [((a,), draw(SIGMAS), False) for a in range(len(sizes))] + [(c, draw(SIGMAS), True) for c in chosen]
+    sets = [((a,), draw(SIGMAS), False) for a in range(len(sizes))] + [
+        (c, draw(SIGMAS), True) for c in chosen
+    ]
     return Survey(sizes=sizes, sets=tuple(sets), merged=merged)
 
 
@@ -75,12 +86,16 @@ def mean_of_totals(squares: LeastSquares) -> tuple[float, float]:
     """The mean of what each table adds up to by its precision, and its variance: whatever is merged, none is selected."""
     tables = squares.measured.tables
     precision = np.array([1 / (table.counts.size * table.variance) for table in tables])
-    return float(precision @ [table.counts.sum() for table in tables] / precision.sum()), float(1 / precision.sum())
+    return float(precision @ [table.counts.sum() for table in tables] / precision.sum()), float(
+        1 / precision.sum()
+    )
 
 
 @given(survey=surveys(), seed=st.integers(0, 2**32 - 1), known=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_estimate_and_variance_are_those_of_the_dense_system(survey: Survey, seed: int, known: bool) -> None:
+def test_estimate_and_variance_are_those_of_the_dense_system(
+    survey: Survey, seed: int, known: bool
+) -> None:
     """Overlapping sets, unequal noise, merged values, the number of records noisy or known: the least variance there is."""
     compare(survey, seed, known=known)
 
@@ -93,18 +108,25 @@ def test_what_is_in_no_set_or_merged_is_not_answered() -> None:
     )
     squares = survey.measure(np.ones(survey.cells), np.random.default_rng(1))
     ones = {a: np.ones((1, size)) for a, size in enumerate(survey.sizes)}
-    for weights, merged in (({0: ones[0], 2: ones[2]}, False), ({0: ones[0], 1: np.array([[0.0, 0, 0, 1]])}, True)):
+    for weights, merged in (
+        ({0: ones[0], 2: ones[2]}, False),
+        ({0: ones[0], 1: np.array([[0.0, 0, 0, 1]])}, True),
+    ):
         with pytest.raises(NotMeasuredError) as refusal:
             squares.solve(weights)
         assert refusal.value.merged == merged
     assert squares.solve({0: ones[0], 1: np.array([[0.0, 0, 1, 1]])}).values.shape == (1,)
 
 
-def _repeated(count: int, sigma_scale: float = 1.0) -> tuple[list[LeastSquares], np.ndarray[Any, Any]]:
+def _repeated(
+    count: int, sigma_scale: float = 1.0
+) -> tuple[list[LeastSquares], np.ndarray[Any, Any]]:
     rng = np.random.default_rng(11)
     table = rng.poisson(6, SMALL.cells).astype(np.float64)
     survey = Survey(
-        sizes=SMALL.sizes, merged=SMALL.merged, sets=tuple((c, s * sigma_scale, m) for c, s, m in SMALL.sets)
+        sizes=SMALL.sizes,
+        merged=SMALL.merged,
+        sets=tuple((c, s * sigma_scale, m) for c, s, m in SMALL.sets),
     )
     return [survey.measure(table, rng) for _ in range(count)], table
 
@@ -126,15 +148,23 @@ def test_counts_as_shown_cover_at_least_what_they_say(scale: float) -> None:
     for number, squares in enumerate(releases):
         a, b = number % SMALL.sizes[0], number % SMALL.sizes[1]
         found = squares.solve({0: np.eye(SMALL.sizes[0])[[a]], 1: np.eye(SMALL.sizes[1])[[b]]})
-        shown = count_interval_of(float(found.values[0]), float(found.covariance[0, 0]), Reach(level=0.95))
+        shown = count_interval_of(
+            float(found.values[0]), float(found.covariance[0, 0]), Reach(level=0.95)
+        )
         assert shown.low == int(shown.low) >= 0
         hits += shown.low <= pairs[a, b] <= shown.high
     assert hits >= binom.ppf(FALSE_ALARM, len(releases), 0.95)
 
 
-@given(count=st.integers(-200, 5000), sigma=st.floats(0.05, 500), level=st.sampled_from([0.8, 0.95, 0.999]))
+@given(
+    count=st.integers(-200, 5000),
+    sigma=st.floats(0.05, 500),
+    level=st.sampled_from([0.8, 0.95, 0.999]),
+)
 @settings(max_examples=300, deadline=None)
-def test_a_count_from_one_cell_covers_what_the_exact_interval_does(count: int, sigma: float, level: float) -> None:
+def test_a_count_from_one_cell_covers_what_the_exact_interval_does(
+    count: int, sigma: float, level: float
+) -> None:
     """That of `evaluate.intervals`, which is exact, lies inside, and the ends are at most one record further out."""
     exact = count_interval(np.array([count]), sigma, level=level)
     found = count_interval_of(float(count), sigma**2 + 1 / 12, Reach(level=level))
@@ -147,7 +177,9 @@ def test_sums_of_laplace_noise_are_covered() -> None:
     rng, sigma = np.random.default_rng(5), 4.0
     p = np.exp(-2 * np.arcsinh(1 / (np.sqrt(2) * sigma)))
     for cells, level in itertools.product((1, 3), (0.95, 0.99)):
-        noise = (rng.geometric(1 - p, (4000, cells)) - rng.geometric(1 - p, (4000, cells))).sum(axis=1)
+        noise = (rng.geometric(1 - p, (4000, cells)) - rng.geometric(1 - p, (4000, cells))).sum(
+            axis=1
+        )
         half = Reach(level=level, tails=frozenset({"discrete-laplace"})).of(sigma * cells**0.5)
         assert (np.abs(noise) <= half + 0.5).sum() >= binom.ppf(FALSE_ALARM, 4000, level)
         assert half >= DiscreteLaplace.reach(sigma * cells**0.5, level)
@@ -170,7 +202,9 @@ def test_ratios_are_covered_however_noisy_their_denominator_is(records: float) -
 def test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit(beyond: float, at: float) -> None:
     """No interval is narrower, or empty, because noise took a count further from what is possible."""
     covariance, reach = np.array([[60.0, 40.0], [40.0, 100.0]]), Reach(level=0.8)
-    found, wanted = (ratio_interval(np.array([n, 100.0]), covariance, reach, (0.0, 1.0)) for n in (beyond, at))
+    found, wanted = (
+        ratio_interval(np.array([n, 100.0]), covariance, reach, (0.0, 1.0)) for n in (beyond, at)
+    )
     assert found is not None
     assert found == wanted
     assert found[1] - found[0] > 0.05
@@ -183,7 +217,9 @@ def test_shares_of_a_population_are_covered() -> None:
     for _ in range(4000):
         table = np.array([rng.binomial(300, 0.2), 300.0])
         values = table + rng.normal(0, 3, 2)
-        wide = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0), (0.0, values[1], -values[1]))
+        wide = ratio_interval(
+            values, covariance, Reach(level=0.95), (0.0, 1.0), (0.0, values[1], -values[1])
+        )
         alone = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0))
         assert wide is not None
         assert alone is not None
@@ -197,7 +233,11 @@ POPULATIONS = {
     "a rare large value": ([0, 1, 50], [0.695, 0.3, 0.005], 400),
     "a rare small value": ([-50, -1, 0], [0.005, 0.3, 0.695], 400),
     "a share": ([0, 1], [0.99, 0.01], 400),
-    "a tail": ([0, 15, 40, 75, 150, 600, 1000], [0.916, 0.03, 0.02, 0.02, 0.01, 0.0005, 0.0035], 1000),
+    "a tail": (
+        [0, 15, 40, 75, 150, 600, 1000],
+        [0.916, 0.03, 0.02, 0.02, 0.01, 0.0005, 0.0035],
+        1000,
+    ),
     "ages": (list(range(17, 90)), np.exp(-(((np.arange(17, 90) - 38) / 20) ** 2)).tolist(), 400),
 }
 
@@ -217,7 +257,9 @@ def _means(case: str, draws: int) -> list[tuple[tuple[float, float], tuple[float
 
         mean, _ = mean_of(solve, [], range_of, reach, sampled=True)
         whole = np.ones(len(values))
-        share, _ = share_of(solve([[(0, numbers == numbers[-1])], [(0, whole)]]), reach, sampled=True)
+        share, _ = share_of(
+            solve([[(0, numbers == numbers[-1])], [(0, whole)]]), reach, sampled=True
+        )
         apart = (numbers - shares @ numbers) ** 2
         sd = float(np.sqrt(shares @ apart / records + (1 + 1 / 12) * apart.sum() / records**2))
         found.append(((mean.low, mean.high), (share.low, share.high), sd))
@@ -229,7 +271,9 @@ def test_means_of_a_population_are_covered_also_where_rare_values_decide(case: s
     """1,000 samples each: what is too rare for a sample counts, at the end of what values can be. False alarms 1e-6."""
     values, weights, _ = POPULATIONS[case]
     truth, found = float(np.average(values, weights=weights)), _means(case, 1000)
-    assert sum(low <= truth <= high for (low, high), _, _ in found) >= binom.ppf(FALSE_ALARM, len(found), 0.95)
+    assert sum(low <= truth <= high for (low, high), _, _ in found) >= binom.ppf(
+        FALSE_ALARM, len(found), 0.95
+    )
     if case == "ages":
         assert np.mean([high - low for (low, high), _, _ in found]) < 1.15 * 2 * 1.96 * found[0][2]
 
@@ -241,13 +285,20 @@ def test_the_mean_of_zeros_and_ones_is_a_share() -> None:
 
 def test_sums_are_covered_wherever_in_its_bin_a_value_lies() -> None:
     """600 noisy tables, values at the lower or at the upper ends of their bins, and what is no number; false alarms 1e-6."""
-    rng, table = np.random.default_rng(10), np.random.default_rng(2).poisson(30, SMALL.cells).astype(np.float64)
-    numbers = ValueRange(place=1, low=np.array([-3.0, 1, 2, 7, np.nan]), high=np.array([1.0, 2, 7, 9, np.nan]))
+    rng, table = (
+        np.random.default_rng(10),
+        np.random.default_rng(2).poisson(30, SMALL.cells).astype(np.float64),
+    )
+    numbers = ValueRange(
+        place=1, low=np.array([-3.0, 1, 2, 7, np.nan]), high=np.array([1.0, 2, 7, 9, np.nan])
+    )
     inside = (0, np.array([1.0, 0, 1]))
     counts = table[[0, 2]].sum(axis=(0, 2))
     hits = {"low": 0, "high": 0}
     for _ in range(600):
-        answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), measured_together=())
+        answers = MarginalAnswers(
+            squares=SMALL.measure(table, rng), codes=cast("Any", None), measured_together=()
+        )
         found, _ = sum_of(answers.solve, [inside], numbers, Reach(level=0.95), np.inf)
         for end, values in (("low", numbers.low), ("high", numbers.high)):
             hits[end] += found.low <= float(counts @ np.nan_to_num(values)) <= found.high
@@ -291,9 +342,17 @@ def compare_tables(survey: Survey, seed: int) -> None:
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
     for table in cell_tables(squares.measured, survey.sizes, 10**6, [REACH, REACH.each]):
         shape = [survey.sizes[a] for a in table.attributes]
-        assert table.estimates.shape == table.variances.shape == table.is_measured.shape == tuple(shape)
+        assert (
+            table.estimates.shape
+            == table.variances.shape
+            == table.is_measured.shape
+            == tuple(shape)
+        )
         for cell in itertools.product(*map(range, shape)):
-            own = {a: np.arange(survey.sizes[a]) == v for a, v in zip(table.attributes, cell, strict=True)}
+            own = {
+                a: np.arange(survey.sizes[a]) == v
+                for a, v in zip(table.attributes, cell, strict=True)
+            }
             asked = [own, *({**own, axis: np.ones_like(codes)} for axis, codes in own.items())]
             weights = {axis: np.array([one[axis] for one in asked], np.float64) for axis in own}
             try:

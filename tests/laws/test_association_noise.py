@@ -32,7 +32,9 @@ def released(shares: list[np.ndarray], records: int, sigma: float, seed: int) ->
     """p of independent columns: sampled, with noise, negative counts at 0."""
     rng, found = np.random.default_rng(seed), []
     for drawn in rng.multinomial(records, np.outer(*shares).ravel(), TABLES):
-        noisy = np.maximum(drawn + np.rint(rng.normal(0, sigma, drawn.shape)), 0).reshape(*map(len, shares))
+        noisy = np.maximum(drawn + np.rint(rng.normal(0, sigma, drawn.shape)), 0).reshape(
+            *map(len, shares)
+        )
         rows, columns = np.nonzero(noisy)
         occupied = rows, columns, noisy[rows, columns]
         found.append(dependence(*occupied, sigma).p)
@@ -40,7 +42,9 @@ def released(shares: list[np.ndarray], records: int, sigma: float, seed: int) ->
 
 
 @pytest.mark.parametrize("shares", [EVEN, STEEP], ids=["even", "steep"])
-@pytest.mark.parametrize(("records", "sigma"), [(1000, 0.0), (1000, 4.0), (30_000, 60.0), (300, 20.0)])
+@pytest.mark.parametrize(
+    ("records", "sigma"), [(1000, 0.0), (1000, 4.0), (30_000, 60.0), (300, 20.0)]
+)
 def test_independent_columns_pass_the_limit_once_in_a_thousand_times(
     shares: list[np.ndarray], records: int, sigma: float
 ) -> None:
@@ -63,14 +67,23 @@ def test_one_strong_pair_is_shown_and_all_others_are_counted() -> None:
     table = rng.integers(0, np.array(SIZES), (3000, 4))
     table[:, 3] = np.where(rng.random(3000) < 0.67, table[:, 2], table[:, 3])
     counts = tally(table, 2)
-    noisy = {t: max(0, n + round(rng.normal(0, 20))) if len(t) == 2 else n for t, n in counts.items()}
+    noisy = {
+        t: max(0, n + round(rng.normal(0, 20))) if len(t) == 2 else n for t, n in counts.items()
+    }
     noise = LevelNoise(
-        length=2, contribution_bound=1, deviation=20.0, threshold=1, private_threshold=0, candidates=None
+        length=2,
+        contribution_bound=1,
+        deviation=20.0,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
     )
     made = Records([table.T], domain_of())
     with_noise = replace(aggregates_of(noisy, record_count=3000, length=2), noise=(noise,))
     found = evaluate_release(made, with_noise, ordered=(2, 3)).association
-    pairs = [(a, b) for a in range(4) for b in range(a) if found.cramers_v.reference[a][b] is not None]
+    pairs = [
+        (a, b) for a in range(4) for b in range(a) if found.cramers_v.reference[a][b] is not None
+    ]
     assert (pairs, found.within_noise) == ([(3, 2)], 5)
     assert found.cramers_v.reference[1][0] is found.mutual_information.reference[1][0] is None
     assert known(found.cramers_v.synthetic[1][0]) < 0.1  # of records it is a fact
@@ -86,19 +99,27 @@ def of_all_triples(seed: int, *, noise: float, follows: float = 0.0, rare: int =
     fifth column every value says that of the sixth in so many records."""
     rng = np.random.default_rng(seed)
     shares = [1 / np.arange(1, size + 1) for size in WIDE]
-    rows = np.stack([rng.choice(len(share), 6000, p=share / share.sum()) for share in shares], axis=1)
+    rows = np.stack(
+        [rng.choice(len(share), 6000, p=share / share.sum()) for share in shares], axis=1
+    )
     rows[:, 5] = np.where(rng.random(6000) < follows, rows[:, 4] > 0, rows[:, 5])
     if rare:  # so many records have the last value of both, and no others either
         rows[:, 4], rows[:, 5] = np.minimum(rows[:, 4], 1), 0
         rows[:rare, 4], rows[:rare, 5] = 2, 1
     named = {
-        f"c{i}": {"type": "category", "values": [f"v{v}" for v in range(n)], "missing": []} for i, n in enumerate(WIDE)
+        f"c{i}": {"type": "category", "values": [f"v{v}" for v in range(n)], "missing": []}
+        for i, n in enumerate(WIDE)
     }
-    config = configuration(columns=named, aggregate={"method": "marginals", "cliques": {"all": 3}, "compress": "none"})
+    config = configuration(
+        columns=named, aggregate={"method": "marginals", "cliques": {"all": 3}, "compress": "none"}
+    )
     domain = domain_of(WIDE)
     one_way, triples = (noisy_counts(rows, WIDE, width, noise, rng) for width in (1, 3))
     marginals = Marginals(domain=domain, one_way=one_way, larger=triples)
-    counts, records = marginal_counts(normalize_marginals(marginals, config), config), Records([rows.T], domain)
+    counts, records = (
+        marginal_counts(normalize_marginals(marginals, config), config),
+        Records([rows.T], domain),
+    )
     return evaluate_release(records, counts, dependent=dependent_pairs(marginals)).association
 
 
@@ -110,7 +131,9 @@ def test_no_pair_of_independent_columns_is_shown_where_all_triples_were_measured
 
 def test_a_weak_pair_is_shown_where_five_triples_tell_of_it() -> None:
     """V of about .25, with which the noise of the best triple alone explains four of these five."""
-    found = [of_all_triples(seed, noise=60, follows=0.25).cramers_v.reference[4][5] for seed in range(5)]
+    found = [
+        of_all_triples(seed, noise=60, follows=0.25).cramers_v.reference[4][5] for seed in range(5)
+    ]
     assert all(v is not None and 0.15 < v < 0.35 for v in found)
 
 

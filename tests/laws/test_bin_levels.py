@@ -44,11 +44,19 @@ COLUMNS: dict[str, Any] = {
 
 def made(**changes: Any) -> Configuration:
     counted = {"method": "marginals", "cliques": {"all": 3, "coarsen": 150}}
-    return configuration(**({"columns": COLUMNS, "aggregate": counted, "synthesize": {"method": "mixture"}} | changes))
+    return configuration(
+        **(
+            {"columns": COLUMNS, "aggregate": counted, "synthesize": {"method": "mixture"}}
+            | changes
+        )
+    )
 
 
 def attributes(bins: list[int]) -> list[Attribute]:
-    return [Attribute(name=f"a{i}", column=f"a{i}", labels=(), bins=number) for i, number in enumerate(bins)]
+    return [
+        Attribute(name=f"a{i}", column=f"a{i}", labels=(), bins=number)
+        for i, number in enumerate(bins)
+    ]
 
 
 DOMAINS = st.lists(st.tuples(st.integers(0, 21), st.integers(1, 3)), min_size=3, max_size=5)
@@ -60,10 +68,21 @@ def test_a_table_in_coarser_bins_is_the_sum_of_the_finest_one(
     domain: list[tuple[int, int]], seed: int, most: int, merging: bool
 ) -> None:
     """As it is counted, whatever values were merged before; and a record more adds 1 to one cell of it."""
-    rng, bins, sizes = np.random.default_rng(seed), [b for b, _ in domain], [b + other for b, other in domain]
-    levels, rows = BinLevels.make(sizes, attributes(bins)), rng.integers(0, 1 << 20, (40, len(sizes))) % sizes
+    rng, bins, sizes = (
+        np.random.default_rng(seed),
+        [b for b, _ in domain],
+        [b + other for b, other in domain],
+    )
+    levels, rows = (
+        BinLevels.make(sizes, attributes(bins)),
+        rng.integers(0, 1 << 20, (40, len(sizes))) % sizes,
+    )
     one_way = [
-        Observation(attributes=(a,), counts=np.bincount(rows[:, a], minlength=size), deviation=1.0 if merging else 1e-9)
+        Observation(
+            attributes=(a,),
+            counts=np.bincount(rows[:, a], minlength=size),
+            deviation=1.0 if merging else 1e-9,
+        )
         for a, size in enumerate(sizes)
     ]
     compression = plan_compression(one_way)
@@ -75,7 +94,10 @@ def test_a_table_in_coarser_bins_is_the_sum_of_the_finest_one(
     tables = [count_marginals([[c[:n] for c in counted]], all_sizes, cliques) for n in (40, 39)]
     for one, other in zip(*tables, strict=True):
         assert np.abs(one - other).sum() == 1
-    drawn = [Observation(attributes=c, counts=t, deviation=1.0) for c, t in zip(cliques, tables[0], strict=True)]
+    drawn = [
+        Observation(attributes=c, counts=t, deviation=1.0)
+        for c, t in zip(cliques, tables[0], strict=True)
+    ]
     finest, coarse = by_level(drawn, codes, len(sizes))
     assert len(finest) + len(coarse) == len(cliques)
     for m in (*finest, *coarse):
@@ -83,7 +105,9 @@ def test_a_table_in_coarser_bins_is_the_sum_of_the_finest_one(
         np.add.at(fine, tuple(counted[a] for a in m.attributes), 1)
         assert m.shape == fine.shape
         for axis, a in enumerate(m.attributes):
-            summed = np.zeros([*fine.shape[:axis], m.counts.shape[axis], *fine.shape[axis + 1 :]], np.int64)
+            summed = np.zeros(
+                [*fine.shape[:axis], m.counts.shape[axis], *fine.shape[axis + 1 :]], np.int64
+            )
             for code in range(fine.shape[axis]):
                 to = m.coarser[a][code] if a in m.coarser else code
                 summed[(slice(None),) * axis + (to,)] += fine[(slice(None),) * axis + (code,)]
@@ -100,10 +124,14 @@ def test_a_level_joins_neighboring_bins_alone(domain: list[tuple[int, int]]) -> 
     for (place, bins, joined), (attribute, codes), size in zip(
         levels.of, apart, levels.sizes[levels.attributes :], strict=True
     ):
-        expected = [*(code // joined for code in range(bins)), *range(math.ceil(bins / joined), size)]
+        expected = [
+            *(code // joined for code in range(bins)),
+            *range(math.ceil(bins / joined), size),
+        ]
         assert attribute == place
         assert codes.tolist() == expected
-        ends = [np.arange(size) % max(1, size - 1) for size in sizes]  # the first and the last code are one
+        # the first and the last code are one
+        ends = [np.arange(size) % max(1, size - 1) for size in sizes]
         number = levels.of.index((place, bins, joined))
         merged = levels.codes(ends)[number][1]
         for code in range(1, len(merged)):
@@ -113,7 +141,9 @@ def test_a_level_joins_neighboring_bins_alone(domain: list[tuple[int, int]]) -> 
 
 
 @given(DOMAINS, st.integers(1, 400), st.integers(2, 4))
-def test_sets_are_as_fine_as_their_cells_allow(domain: list[tuple[int, int]], most: int, length: int) -> None:
+def test_sets_are_as_fine_as_their_cells_allow(
+    domain: list[tuple[int, int]], most: int, length: int
+) -> None:
     """Each set once, at its finest where that has few enough cells; every pair is at its finest in some marginal."""
     sizes, bins = [b + other for b, other in domain], [b for b, _ in domain]
     levels, length = BinLevels.make(sizes, attributes(bins)), min(length, len(sizes))
@@ -122,13 +152,20 @@ def test_sets_are_as_fine_as_their_cells_allow(domain: list[tuple[int, int]], mo
     assert set(itertools.combinations(range(len(sizes)), length)) <= set(sets)
     assert len(set(sets)) == len(sets)
     for places, columns in zip(found, sets, strict=True):
-        cells, finest = math.prod(levels.sizes[p] for p in places), math.prod(sizes[a] for a in columns)
+        cells, finest = (
+            math.prod(levels.sizes[p] for p in places),
+            math.prod(sizes[a] for a in columns),
+        )
         if finest <= most or len(columns) == 2:
             assert places == columns
         elif cells > most:  # no coarser level is left
             coarsest = {of[0]: place for place, of in enumerate(levels.of, levels.attributes)}
             assert sorted(coarsest.get(a, a) for a in columns) == list(places)
-    fine = {pair for places in found for pair in itertools.combinations([p for p in places if p < len(sizes)], 2)}
+    fine = {
+        pair
+        for places in found
+        for pair in itertools.combinations([p for p in places if p < len(sizes)], 2)
+    }
     assert fine == set(itertools.combinations(range(len(sizes)), 2))
 
 
@@ -138,9 +175,14 @@ def exact(seed: int) -> tuple[tuple[int, ...], tuple[Observation, ...]]:
     parts = [rng.dirichlet(np.ones(size), 2) for size in sizes]
     table = 1e5 * np.einsum("k,ka,kb,kc->abc", np.array([0.4, 0.6]), *parts)
     levels = (np.arange(9) // 2, None, np.arange(12) // 4)
-    coarse = np.add.reduceat(np.add.reduceat(table, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2)
+    coarse = np.add.reduceat(
+        np.add.reduceat(table, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2
+    )
     singles = [table.sum(axis=tuple(b for b in range(3) if b != a)) for a in range(3)]
-    measured = [Observation(attributes=(a,), counts=counts, deviation=3.0) for a, counts in enumerate(singles)]
+    measured = [
+        Observation(attributes=(a,), counts=counts, deviation=3.0)
+        for a, counts in enumerate(singles)
+    ]
     pair = Observation(attributes=(0, 1), counts=table.sum(axis=2), deviation=3.0)
     triple = Observation(attributes=(0, 1, 2), counts=coarse, deviation=3.0, levels=levels)
     return sizes, (*measured, pair, triple)
@@ -150,15 +192,23 @@ def exact(seed: int) -> tuple[tuple[int, ...], tuple[Observation, ...]]:
 def test_a_fit_reproduces_exact_tables_at_every_level(seed: int) -> None:
     """Off by a thousandth of the records at most, where independence is off by a hundred times as much as the fit."""
     sizes, measured = exact(seed)
-    model = fit_mixture(measured, sizes, 1e5, [], MixtureSynthesis(components=20, fits=1, iterations=300), noise=0)
+    model = fit_mixture(
+        measured, sizes, 1e5, [], MixtureSynthesis(components=20, fits=1, iterations=300), noise=0
+    )
     whole = model.marginal((0, 1, 2))
-    coarse = np.add.reduceat(np.add.reduceat(whole, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2)
+    coarse = np.add.reduceat(
+        np.add.reduceat(whole, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2
+    )
     assert np.abs(coarse - measured[-1].counts).sum() < 100
     assert np.abs(whole.sum(axis=2) - measured[-2].counts).sum() < 100
     assert np.abs(whole.sum(axis=(0, 1)) - measured[2].counts).sum() < 100
     alone = np.einsum("a,b,c->abc", *(m.counts / 1e5 for m in measured[:3])) * 1e5
-    apart = np.add.reduceat(np.add.reduceat(alone, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2)
-    assert np.abs(apart - measured[-1].counts).sum() > 100 * np.abs(coarse - measured[-1].counts).sum()
+    apart = np.add.reduceat(
+        np.add.reduceat(alone, np.arange(0, 9, 2), axis=0), np.arange(0, 12, 4), axis=2
+    )
+    assert (
+        np.abs(apart - measured[-1].counts).sum() > 100 * np.abs(coarse - measured[-1].counts).sum()
+    )
 
 
 def test_levels_have_the_sizes_of_their_counts() -> None:
@@ -169,9 +219,15 @@ def test_levels_have_the_sizes_of_their_counts() -> None:
 def test_what_was_merged_and_then_joined_is_counted_by_both() -> None:
     """Every combination of codes is in the cell of its merged and joined ones; an axis whose codes are apart has no level."""
     rng = np.random.default_rng(4)
-    merges = [np.append(rng.permutation(7), rng.integers(7, size=4)), np.arange(5), np.array([0, 2, 1, 1])]
+    merges = [
+        np.append(rng.permutation(7), rng.integers(7, size=4)),
+        np.arange(5),
+        np.array([0, 2, 1, 1]),
+    ]
     counts = np.arange(3 * 5 * 3.0).reshape(3, 5, 3)
-    joined = Observation(attributes=(0, 1, 2), counts=counts, deviation=1.0, levels=(np.arange(7) // 3, None, None))
+    joined = Observation(
+        attributes=(0, 1, 2), counts=counts, deviation=1.0, levels=(np.arange(7) // 3, None, None)
+    )
     found = joined.unmerged(merges)
     assert (found.counts is counts, found.shape) == (True, (11, 5, 4))
     assert found.levels[1] is None
@@ -185,7 +241,10 @@ def test_what_was_merged_and_then_joined_is_counted_by_both() -> None:
 
 def test_another_order_of_attributes_moves_counts_and_levels() -> None:
     """Every cell keeps its count, whatever the order of the columns of another release."""
-    counts, levels = np.arange(3 * 5 * 2.0).reshape(3, 5, 2), (np.arange(7) // 3, None, np.array([1, 0, 0]))
+    counts, levels = (
+        np.arange(3 * 5 * 2.0).reshape(3, 5, 2),
+        (np.arange(7) // 3, None, np.array([1, 0, 0])),
+    )
     m = Observation(attributes=(0, 1, 2), counts=counts, deviation=1.0, levels=levels)
     found = m.renumbered([6, 2, 4])
     assert (found.attributes, found.shape) == ((2, 4, 6), (5, 3, 7))
@@ -210,7 +269,10 @@ def drawn(config: Configuration) -> Marginals:
     counted += [coarse[counted[a]] for a, coarse in codes]
     all_sizes, cliques = [int(c.max()) + 1 for c in counted], LargerMarginals.cliques(config)
     tables = count_marginals([counted], all_sizes, cliques)
-    larger = [Observation(attributes=c, counts=t, deviation=2.0) for c, t in zip(cliques, tables, strict=True)]
+    larger = [
+        Observation(attributes=c, counts=t, deviation=2.0)
+        for c, t in zip(cliques, tables, strict=True)
+    ]
     finest, coarse = by_level(larger, codes, len(sizes))
     return Marginals(domain=domain, one_way=one_way, larger=finest, coarse=coarse)
 
@@ -230,12 +292,16 @@ def test_a_release_says_which_bins_are_one_and_reads_its_own_files() -> None:
     table = measurements_table(marginals, config)
     assert table.num_rows == sum(m.counts.size for m in marginals.drawn)
     last = table.filter(np.array(table.column("marginal")) == len(joined)).to_pylist()
-    coarser = [i for i, n in enumerate(facts.marginals[-1].attributes, 1) if n in (joined[-1] or ())]
+    coarser = [
+        i for i, n in enumerate(facts.marginals[-1].attributes, 1) if n in (joined[-1] or ())
+    ]
     names = [row[f"value_{i}"] for row in last for i in coarser]
     assert any(" | " in name for name in names if name)
     back = read_measurements(table, facts.marginals, marginals.domain, config)
     assert [m.attributes for m in back.larger] == [m.attributes for m in marginals.larger]
-    assert all((a.counts == b.counts).all() for a, b in zip(back.larger, marginals.larger, strict=True))
+    assert all(
+        (a.counts == b.counts).all() for a, b in zip(back.larger, marginals.larger, strict=True)
+    )
     known = estimation_input(marginals, config)[0]
     assert sum(bool(m.levels) for m in known.measured()[0]) == 4
     assert not any(m.levels for m in known.consistent())
@@ -252,7 +318,9 @@ def test_pairs_are_counted_at_their_finest_and_triples_by_their_cells() -> None:
 
 def test_auto_coarsens_where_there_is_much_noise_and_the_mixture_takes_it() -> None:
     """By public facts alone: columns, rows and epsilon. Other methods count as they did."""
-    columns = {f"n{i}": COLUMNS["age"] | {"bins": {"min": 0, "max": 40 + i, "step": 1}} for i in range(5)}
+    columns = {
+        f"n{i}": COLUMNS["age"] | {"bins": {"min": 0, "max": 40 + i, "step": 1}} for i in range(5)
+    }
 
     def coarsen(rows: int, **changes: Any) -> int | None:
         cliques = configuration(
@@ -266,8 +334,11 @@ def test_auto_coarsens_where_there_is_much_noise_and_the_mixture_takes_it() -> N
     assert coarsen(5_000) == pytest.approx(noisy * 1.25, rel=0.01)
     assert coarsen(10**7) is None
     assert coarsen(4_000, synthesize={"method": "gum"}) is None
-    wide = {f"n{i}": COLUMNS["age"] | {"bins": {"min": 0, "max": 40 + i, "step": 1}} for i in range(12)}
-    made_of = configuration(columns=wide, rows=8_000, aggregate={}, synthesize={})  # too many cells at their finest
+    wide = {
+        f"n{i}": COLUMNS["age"] | {"bins": {"min": 0, "max": 40 + i, "step": 1}} for i in range(12)
+    }
+    # too many cells at their finest
+    made_of = configuration(columns=wide, rows=8_000, aggregate={}, synthesize={})
     assert coarsen(8_000, columns=wide) is not None
     assert made_of.synthesize.method == "mixture"
     with pytest.raises(InputError, match="coarsen needs"):
@@ -277,6 +348,10 @@ def test_auto_coarsens_where_there_is_much_noise_and_the_mixture_takes_it() -> N
 def test_an_earlier_release_may_have_been_made_by_another_method() -> None:
     """What its columns are does not depend on what made its records: bins that larger marginals may join are no such thing."""
     pairs = {"method": "marginals", "cliques": {"all": 2}}
-    mixture, gum = (made(aggregate=pairs, synthesize={"method": method}) for method in ("mixture", "gum"))
-    assert [attribute.bins for attribute in mixture.attributes] != [attribute.bins for attribute in gum.attributes]
+    mixture, gum = (
+        made(aggregate=pairs, synthesize={"method": method}) for method in ("mixture", "gum")
+    )
+    assert [attribute.bins for attribute in mixture.attributes] != [
+        attribute.bins for attribute in gum.attributes
+    ]
     assert _declarations(mixture) == _declarations(gum)

@@ -25,9 +25,18 @@ KEY = bytes(range(32))
 UNIFORM = {"distribution": "uniform"}
 COLUMNS: dict[str, Any] = {
     "sex": {"type": "category", "values": ["f", "m"], "impute": UNIFORM},
-    "town": {"type": "category", "domain": "private", "impute": {"weights": {"unknown": 1, "b": 2}}},
+    "town": {
+        "type": "category",
+        "domain": "private",
+        "impute": {"weights": {"unknown": 1, "b": 2}},
+    },
     "age": {"type": "number", "bounds": [0, 100], "bins": 5, "impute": UNIFORM},
-    "seen": {"type": "date", "bounds": ["2020-01-01", "2020-12-31"], "bins": "month", "impute": UNIFORM},
+    "seen": {
+        "type": "date",
+        "bounds": ["2020-01-01", "2020-12-31"],
+        "bins": "month",
+        "impute": UNIFORM,
+    },
     "signs": {"type": "set", "values": ["c", "f", "r"], "max_values": 1},
     "more": {"type": "set", "domain": "private", "max_values": 2},
 }
@@ -49,7 +58,9 @@ cells = st.tuples(
 
 
 def raw_table(rows: list[tuple[str, ...]]) -> pa.Table:
-    return pa.table({n: pa.array([row[j] for row in rows], pa.string()) for j, n in enumerate([*COLUMNS, "id"])})
+    return pa.table(
+        {n: pa.array([row[j] for row in rows], pa.string()) for j, n in enumerate([*COLUMNS, "id"])}
+    )
 
 
 def run(raw: pa.Table, config: Configuration, rows: int, folder: Path) -> EncodedBlocks:
@@ -57,12 +68,15 @@ def run(raw: pa.Table, config: Configuration, rows: int, folder: Path) -> Encode
     blocks = [compact_table(block) for block in in_blocks([raw], rows)]
     assert [b.num_rows for b in blocks[:-1]] == [rows] * (len(blocks) - 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Configuration, "block_rows", rows)  # so many rows of small partitions are together, too
+        # so many rows of small partitions are together, too
+        patch.setattr(Configuration, "block_rows", rows)
         clean = CleanBlocks(list(pack_clean(prepare_blocks(blocks, config, KEY, folder))))
     return EncodedBlocks(list(pack_blocks(encode_blocks(clean, config, KEY))))
 
 
-@pytest.mark.parametrize("resize", [None, {"records": 9, "proportion": 1.5}], ids=["as it is", "resized"])
+@pytest.mark.parametrize(
+    "resize", [None, {"records": 9, "proportion": 1.5}], ids=["as it is", "resized"]
+)
 @pytest.mark.parametrize("unit", UNITS)
 @given(st.lists(cells, max_size=20), st.sampled_from([1, 2, 5]))
 @settings(deadline=None, max_examples=8)
@@ -80,11 +94,16 @@ def test_blocks_and_partitions_change_nothing(
     pairs = all_cliques(whole.sizes[:4], 2)
     radices = [size + 1 for size in whole.sizes]
     for size in (1, 7, 1000):
-        other = configuration(columns=COLUMNS, privacy__unit=UNITS[unit], resize=resize, partitions=partitions)
+        other = configuration(
+            columns=COLUMNS, privacy__unit=UNITS[unit], resize=resize, partitions=partitions
+        )
         blocks = run(raw_table(rows), other, size, folder)
         table = blocks.whole()
         assert table.labels == whole.labels
-        assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(table.codes, whole.codes, strict=True))
+        assert all(
+            np.array_equal(a, b) and a.dtype == b.dtype
+            for a, b in zip(table.codes, whole.codes, strict=True)
+        )
         counted = count_marginals((part.codes for part in blocks), radices, pairs)
         expected = count_marginals([whole.codes], radices, pairs)
         assert all(np.array_equal(a, b) for a, b in zip(counted, expected, strict=True))
@@ -102,7 +121,9 @@ def test_choices_are_made(tmp_path: Path) -> None:
 
 def test_entries_of_a_dictionary_that_no_row_has_are_no_values(tmp_path: Path) -> None:
     """A file may carry values in its dictionary that a slice of it does not have: they are nobody's."""
-    towns = pa.DictionaryArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["a", "gone", "c"]))
+    towns = pa.DictionaryArray.from_arrays(
+        pa.array([0, 2], pa.int32()), pa.array(["a", "gone", "c"])
+    )
     columns = {"town": {"type": "category", "domain": "private"}, "sex": COLUMNS["sex"]}
     raw = pa.table({"town": towns, "sex": ["f", "m"]})
     assert run(raw, configuration(columns=columns), 2, tmp_path).labels[0] == ("a", "c")
@@ -116,7 +137,11 @@ def test_nothing_is_set_aside_for_a_partition_without_rows(
     """Many partitions of few rows cost no more than the rows."""
     sizes: list[int] = []
     put = Spill.put
-    monkeypatch.setattr(Spill, "put", lambda self, shelf, payload: (sizes.append(shelf), put(self, shelf, payload))[1])
+    monkeypatch.setattr(
+        Spill,
+        "put",
+        lambda self, shelf, payload: (sizes.append(shelf), put(self, shelf, payload))[1],
+    )
     rows = [("", "a", "7", "", "c;f;r", "z;y;x", str(i % 5)) for i in range(20)]
     config = configuration(columns=COLUMNS, privacy__unit=UNITS[unit], partitions=4096)
     run(raw_table(rows), config, 7, tmp_path)

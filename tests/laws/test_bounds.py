@@ -53,7 +53,9 @@ def _model(squares: LeastSquares, **changes: Any) -> ModelAnswers:
     return ModelAnswers(**{**given, **changes})
 
 
-def _asked(squares: LeastSquares, rules: AnswerRules = NO_RULES, **changes: Any) -> EstimateInterval:
+def _asked(
+    squares: LeastSquares, rules: AnswerRules = NO_RULES, **changes: Any
+) -> EstimateInterval:
     """The records that have 1 in all four columns, beside that model."""
     return count_unmeasured(squares, _model(squares, **changes), rules, ALL, REACH)
 
@@ -61,7 +63,9 @@ def _asked(squares: LeastSquares, rules: AnswerRules = NO_RULES, **changes: Any)
 def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
     """Answers beside a model in which nothing depends."""
     modelled = _model(squares, spread=lambda: spread)
-    return MarginalAnswers(squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled)
+    return MarginalAnswers(
+        squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled
+    )
 
 
 @pytest.mark.parametrize(("conditions", "known"), [(2, 1), (3, 2), (4, 2), (4, 3)])
@@ -75,17 +79,28 @@ def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -
         table[~possible] = 0.0
         sums = subset_sums(conditions, [s for s in range(cells) if s.bit_count() <= known])
         counts = sums @ table
-        given = KnownSums(sums=sums, low=counts, high=counts, covariance=np.zeros((len(sums),) * 2), possible=possible)
+        given = KnownSums(
+            sums=sums,
+            low=counts,
+            high=counts,
+            covariance=np.zeros((len(sums),) * 2),
+            possible=possible,
+        )
         asked = np.arange(cells) == cells - 1
         limits = [(0, None if there else 0) for there in possible]
         best = [
-            sign * float(linprog(sign * asked.astype(float), A_eq=sums, b_eq=counts, bounds=limits)["fun"])
+            sign
+            * float(
+                linprog(sign * asked.astype(float), A_eq=sums, b_eq=counts, bounds=limits)["fun"]
+            )
             for sign in (1, -1)
         ]
         assert np.allclose(given.bounds(asked.astype(np.float64), REACH), best, atol=1e-6)
 
 
-def test_a_count_unmeasured_is_one_program_and_one_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_unmeasured_is_one_program_and_one_solution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A question may have a thousand groups: each solver call is most of what one takes."""
     calls = list[str]()
 
@@ -97,7 +112,9 @@ def test_a_count_unmeasured_is_one_program_and_one_solution(monkeypatch: pytest.
         return call
 
     monkeypatch.setattr(bounds, "linprog", counted("program", bounds.linprog))
-    monkeypatch.setattr(LeastSquares, "solve_jointly", counted("solution", LeastSquares.solve_jointly))
+    monkeypatch.setattr(
+        LeastSquares, "solve_jointly", counted("solution", LeastSquares.solve_jointly)
+    )
     _asked(TRIPLES.measure(np.full((2, 2, 2, 2), 100.0), np.random.default_rng(1)))
     assert calls.count("program") == 1
     assert calls.count("solution") <= 1 + len(ALL)
@@ -145,13 +162,19 @@ def test_no_bound_is_beyond_the_reach_of_one_measured_count() -> None:
     """
     rng, sums = np.random.default_rng(10), subset_sums(4, range(15))
     shared = Reach(level=1 - 0.05 / 16)
-    deviations = np.array([0.0 if not s else (30.0, 160.0, 160.0)[s.bit_count() - 1] for s in range(15)])
+    deviations = np.array(
+        [0.0 if not s else (30.0, 160.0, 160.0)[s.bit_count() - 1] for s in range(15)]
+    )
     exact = np.array([8000.0 if not s else (80.0, 20.0, 5.0)[s.bit_count() - 1] for s in range(15)])
     asked, within = (np.arange(16) == 15).astype(np.float64), 0
     for _ in range(50):
         counts = exact + rng.normal(0.0, deviations)
         given = KnownSums(
-            sums=sums, low=counts, high=counts, covariance=np.diag(deviations**2), possible=np.ones(16, np.bool_)
+            sums=sums,
+            low=counts,
+            high=counts,
+            covariance=np.diag(deviations**2),
+            possible=np.ones(16, np.bool_),
         )
         _, high = given.bounds(asked, REACH)
         reach = shared.of(1.0) * deviations
@@ -188,7 +211,9 @@ def test_noise_makes_bounds_wider_and_no_more_than_that() -> None:
 
 def test_where_sets_were_chosen_the_model_stands_in_for_those_that_were_not() -> None:
     """Of one pair alone, a quarter of all may be anywhere; other pairs of a model of known misfit leave less."""
-    pair = Survey(sizes=(2, 2, 2, 2), sets=(*TRIPLES.sets[:4], ((0, 1), 10.0, False)), merged=TRIPLES.merged)
+    pair = Survey(
+        sizes=(2, 2, 2, 2), sets=(*TRIPLES.sets[:4], ((0, 1), 10.0, False)), merged=TRIPLES.merged
+    )
     squares = pair.measure(np.full((2, 2, 2, 2), 100.0), np.random.default_rng(6))
     free = _asked(squares)
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
@@ -211,7 +236,9 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     """Of four columns a count has bounds that hold, a share and a median too; a mean is the model's guess, and says so."""
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
     squares = TRIPLES.measure(np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(8))
-    spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}})
+    spread = ModelSpread(
+        stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}}
+    )
     answers = _answers(squares, spread)
     where, numbers = [(axis, np.array([0.0, 1.0])) for axis in range(1, 4)], np.array([3.0, 7.0])
     all_four = [(0, np.array([0.0, 1.0])), *where]
@@ -221,9 +248,15 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     )
     values = ValueRange(place=0, low=numbers, high=numbers)
     median, mean = (
-        answers.answer_group(question, where, [], values) for question in (Question(median="c"), Question(mean="c"))
+        answers.answer_group(question, where, [], values)
+        for question in (Question(median="c"), Question(mean="c"))
     )
-    assert [one.how for one in (count, share, median, mean)] == ["bounds", "bounds", "bounds", "model"]
+    assert [one.how for one in (count, share, median, mean)] == [
+        "bounds",
+        "bounds",
+        "bounds",
+        "model",
+    ]
     assert [one.claimed for one in (count, share, median, mean)] == [True, True, True, False]
     assert "nothing says how often" in mean.flag
     assert count.interval is not None
@@ -233,7 +266,9 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     assert median.flag == "do not use: it may be anything"
 
 
-def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_ones_are_to_be_used() -> None:
+def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_ones_are_to_be_used() -> (
+    None
+):
     """Of 1,600 rows with all triples measured, 0 to 200 where single columns leave 0 to 800; of these alone, 0 to 800."""
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
     spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}})
@@ -259,7 +294,9 @@ def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
     table = np.full((2, 2, 2, 2), 1997.5)
     table[1] = 2.5
     squares = alone.measure(table, np.random.default_rng(11))
-    said = _answers(squares, spread).answer_group(Question(), [(a, np.array([0.0, 1.0])) for a in range(4)], [], None)
+    said = _answers(squares, spread).answer_group(
+        Question(), [(a, np.array([0.0, 1.0])) for a in range(4)], [], None
+    )
     assert said.interval is not None
     assert said.interval.low == 0 < said.interval.high < 100
     assert said.flag.endswith("; there may be none, or as many as its single columns allow")

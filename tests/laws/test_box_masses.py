@@ -39,11 +39,17 @@ def patients() -> tuple[np.ndarray, list[Mask]]:
     age = rng.choice(6, ROWS, p=[0.03, 0.04, 0.2, 0.33, 0.2, 0.2])
     sex, stay = rng.integers(2, size=ROWS), np.minimum(rng.poisson(1 + age / 3), 6)
     ward = np.where(
-        age == 0, 3, np.where((sex == 0) & (age < 4) & (rng.random(ROWS) < 0.08), 2, rng.random(ROWS) < 0.6)
+        age == 0,
+        3,
+        np.where((sex == 0) & (age < 4) & (rng.random(ROWS) < 0.08), 2, rng.random(ROWS) < 0.6),
     )
-    later = [np.where(age == 0, size - 1, rng.binomial(size - 2, 0.2 + age / 12)) for size in SIZES[3:7]]
+    later = [
+        np.where(age == 0, size - 1, rng.binomial(size - 2, 0.2 + age / 12)) for size in SIZES[3:7]
+    ]
     income = np.where(
-        age == 0, SIZES[7] - 1, np.minimum(np.maximum(later[2], later[3]) + rng.poisson(0.7, ROWS), SIZES[7] - 2)
+        age == 0,
+        SIZES[7] - 1,
+        np.minimum(np.maximum(later[2], later[3]) + rng.poisson(0.7, ROWS), SIZES[7] - 2),
     )
     second = rng.integers(1, 8, ROWS)
     first = np.maximum(second - rng.poisson(0.5, ROWS), 0)
@@ -95,9 +101,16 @@ def test_boxes_keep_what_applies_together_however_rules_are_written(unused: int)
     """A column with one code where another has one is in boxes; one that follows from another is in a table of both."""
     _, masks = patients()
     ties, others = tie(SIZES, masks), tie(SIZES, [grouped(mask, unused) for mask in masks])
-    assert [block.attributes for block in ties.blocks if len(block.attributes) > 1] == [(5, 6, 7), (9, 10)]
-    assert [block.attributes for block in others.blocks] == [block.attributes for block in ties.blocks]
+    assert [block.attributes for block in ties.blocks if len(block.attributes) > 1] == [
+        (5, 6, 7),
+        (9, 10),
+    ]
+    assert [block.attributes for block in others.blocks] == [
+        block.attributes for block in ties.blocks
+    ]
     assert np.array_equal(others.boxes, ties.boxes)
     follows = Mask(attributes=(2, 9), allowed=np.arange(9) // 3 == np.arange(4)[:, None])
     for written in (follows, grouped(follows, unused)):
-        assert [b.attributes for b in tie(SIZES, [*masks, written]).blocks if 2 in b.attributes] == [(2, 9)]
+        assert [
+            b.attributes for b in tie(SIZES, [*masks, written]).blocks if 2 in b.attributes
+        ] == [(2, 9)]

@@ -43,14 +43,24 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[CodeType, int]:
     """Calls of each function in one run, in the thread that runs the stages."""
     home: Path = tmp_path_factory.mktemp("home")
     place = home / "ledger" / "ledger.sqlite"
-    account = Account(dataset="people", epsilon=Decimal(2), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(2),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(place, environment={}).accounts.open(account, actor="steward")
     config = people(home, 40, aggregate__reporting_length=2)
     profile = cProfile.Profile()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))
         profile.runcall(run_plainly, home, config, "r")
-    return {entry.code: entry.callcount for entry in profile.getstats() if isinstance(entry.code, CodeType)}
+    return {
+        entry.code: entry.callcount
+        for entry in profile.getstats()
+        if isinstance(entry.code, CodeType)
+    }
 
 
 @pytest.mark.parametrize("what", CALLS)

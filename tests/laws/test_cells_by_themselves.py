@@ -45,7 +45,12 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "number": {"type": "number", "bounds": [-5, 50], "bins": 11, "decimals": 1},
     "date": {"type": "date", "bounds": ["2018-01-01", "2021-12-31"], "bins": "month"},
     "moment": {"type": "datetime", "bounds": ["2018-01-01", "2021-12-31"], "bins": "month"},
-    "compact": {"type": "date", "bounds": ["2018-01-01", "2021-12-31"], "bins": "month", "format": "%Y%m%d"},
+    "compact": {
+        "type": "date",
+        "bounds": ["2018-01-01", "2021-12-31"],
+        "bins": "month",
+        "format": "%Y%m%d",
+    },
 }
 MARK = {"type": "category", "values": ["x"]}  # so that no row is empty, which is none in a sheet
 PERSON = {"column": "who", "max_records": 2}
@@ -57,10 +62,16 @@ DATES = ("date", "moment", "compact")
 
 WHOLE = st.one_of(st.integers(-3, 12), st.just(20190501))
 GAPS = st.one_of(WHOLE, st.none())
-REALS = st.one_of(st.sampled_from([1.0, 2.0, 1.5, 1e17, 0.1, -0.0, float("nan")]), st.floats(width=32))
-WORDS = st.one_of(st.sampled_from([str(value) for value in VALUES]), st.text("ab;1.e- ", max_size=5))
+REALS = st.one_of(
+    st.sampled_from([1.0, 2.0, 1.5, 1e17, 0.1, -0.0, float("nan")]), st.floats(width=32)
+)
+WORDS = st.one_of(
+    st.sampled_from([str(value) for value in VALUES]), st.text("ab;1.e- ", max_size=5)
+)
 FIRST, LAST = datetime.fromisoformat("2018-06-01"), datetime.fromisoformat("2020-06-01")
-MOMENTS = st.datetimes(FIRST, LAST) | st.dates(FIRST.date(), LAST.date()).map(lambda day: datetime.combine(day, time()))
+MOMENTS = st.datetimes(FIRST, LAST) | st.dates(FIRST.date(), LAST.date()).map(
+    lambda day: datetime.combine(day, time())
+)
 ANYTHING = st.one_of(
     WHOLE, REALS, WORDS, st.booleans(), st.none(), MOMENTS, MOMENTS.map(pd.Timestamp), MOMENTS.map(datetime.date),
     st.decimals(-9, 9, places=2), st.sampled_from([time(3), pd.NA, pd.NaT, np.int64(7), 10**20, Decimal("NaN"), b"a"]),
@@ -88,11 +99,21 @@ FRAMES = {
     "str": Case("str", ALL, WORDS | st.none()),
     "string": Case("string", ALL, WORDS | st.none()),
     "object": Case("object", ALL, ANYTHING),
-    "category of texts": Case(pd.CategoricalDtype(["1", "a", "2"]), ALL, st.sampled_from(["1", "a", "2", None])),
-    "category of integers": Case(pd.CategoricalDtype([3, 1, 20190501]), ALL, st.sampled_from([1, 3, 20190501, None])),
-    "category of anything": Case(pd.CategoricalDtype([1, "a", 2.0, FIRST]), ALL, st.sampled_from([1, "a", 2.0, None])),
-    "category of what the rows hold": Case(OBJECTS, ALL, st.none() | st.sampled_from([Decimal("1.00"), FIRST, "a", 2])),
-    "category of floats": Case(pd.CategoricalDtype([1.0, 2.0, 1.5]), FLOATS, st.sampled_from([1.0, 1.5, 2.0, None])),
+    "category of texts": Case(
+        pd.CategoricalDtype(["1", "a", "2"]), ALL, st.sampled_from(["1", "a", "2", None])
+    ),
+    "category of integers": Case(
+        pd.CategoricalDtype([3, 1, 20190501]), ALL, st.sampled_from([1, 3, 20190501, None])
+    ),
+    "category of anything": Case(
+        pd.CategoricalDtype([1, "a", 2.0, FIRST]), ALL, st.sampled_from([1, "a", 2.0, None])
+    ),
+    "category of what the rows hold": Case(
+        OBJECTS, ALL, st.none() | st.sampled_from([Decimal("1.00"), FIRST, "a", 2])
+    ),
+    "category of floats": Case(
+        pd.CategoricalDtype([1.0, 2.0, 1.5]), FLOATS, st.sampled_from([1.0, 1.5, 2.0, None])
+    ),
     "category of moments": Case(
         pd.CategoricalDtype([pd.Timestamp("2019-05-01"), pd.Timestamp("2019-06-01 10:30")]),
         DATES,
@@ -102,9 +123,13 @@ FRAMES = {
     "datetime64[ns]": Case("datetime64[ns]", DATES, MOMENTS | st.none()),
     "datetime64 of a zone": Case("datetime64[us, Europe/Berlin]", DATES, MOMENTS | st.none()),
     "int16[pyarrow]": Case(pd.ArrowDtype(pa.int16()), ALL, st.integers(-3, 12) | st.none()),
-    "date32[pyarrow]": Case(pd.ArrowDtype(pa.date32()), ALL, MOMENTS.map(datetime.date) | st.none()),
+    "date32[pyarrow]": Case(
+        pd.ArrowDtype(pa.date32()), ALL, MOMENTS.map(datetime.date) | st.none()
+    ),
     "timestamp[pyarrow]": Case(pd.ArrowDtype(pa.timestamp("us")), ALL, MOMENTS | st.none()),
-    "decimal[pyarrow]": Case(pd.ArrowDtype(pa.decimal128(9, 2)), ALL, st.decimals(-9, 9, places=2) | st.none()),
+    "decimal[pyarrow]": Case(
+        pd.ArrowDtype(pa.decimal128(9, 2)), ALL, st.decimals(-9, 9, places=2) | st.none()
+    ),
     "string[pyarrow]": Case(pd.ArrowDtype(pa.string()), ALL, WORDS | st.none()),
     "string_view[pyarrow]": Case(pd.ArrowDtype(pa.string_view()), ALL, WORDS | st.none()),
 }
@@ -126,7 +151,9 @@ PARQUET = {
 }  # fmt: skip
 IN_MEMORY = ("categories of Polars", "hundreds")
 """What Parquet has no form for."""
-SHEET = st.one_of(GAPS, REALS.filter(np.isfinite), st.booleans(), MOMENTS, MOMENTS.map(datetime.date), WORDS)
+SHEET = st.one_of(
+    GAPS, REALS.filter(np.isfinite), st.booleans(), MOMENTS, MOMENTS.map(datetime.date), WORDS
+)
 
 
 @cache
@@ -134,7 +161,9 @@ def declared(kinds: tuple[str, ...], source: str = "frame.parquet") -> Configura
     """A column of each kind, and a person where ids are among them."""
     columns = {name: COLUMNS[name] for name in kinds if name != "who"}
     unit: Any = PERSON if "who" in kinds else "row"
-    return configuration(source=source, columns={**columns, "mark": MARK}, missing=["", "-2"], privacy__unit=unit)
+    return configuration(
+        source=source, columns={**columns, "mark": MARK}, missing=["", "-2"], privacy__unit=unit
+    )
 
 
 def read(place: Path, config: Configuration) -> list[dict[str, Any]]:
@@ -143,7 +172,10 @@ def read(place: Path, config: Configuration) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = clean_table(table, config).to_pylist()
     if config.privacy.subject is not None:
         texts, positions = distinct_texts(table.column("who").combine_chunks())
-        rows = [{**row, "who": texts[p].as_py()} for row, p in zip(rows, positions.tolist(), strict=True)]
+        rows = [
+            {**row, "who": texts[p].as_py()}
+            for row, p in zip(rows, positions.tolist(), strict=True)
+        ]
     return rows
 
 
@@ -164,7 +196,9 @@ TABLES = st.integers(0, 5)
 @pytest.mark.parametrize("name", FRAMES)
 @given(data=st.data(), at=TABLES)
 @settings(max_examples=8, deadline=None)
-def test_frames(name: str, data: st.DataObject, at: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_frames(
+    name: str, data: st.DataObject, at: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     case, place = FRAMES[name], tmp_path_factory.mktemp("frame") / "frame.parquet"
     config = declared(case.kinds)
 
@@ -172,7 +206,12 @@ def test_frames(name: str, data: st.DataObject, at: int, tmp_path_factory: pytes
 
     def write(cells: list[Any]) -> Path:
         series = _series(cells, case.dtype)
-        frame = pd.DataFrame({**dict.fromkeys(case.kinds, series), "mark": pd.Series(["x"] * len(cells), dtype="str")})
+        frame = pd.DataFrame(
+            {
+                **dict.fromkeys(case.kinds, series),
+                "mark": pd.Series(["x"] * len(cells), dtype="str"),
+            }
+        )
         content, found = as_parquet(frame, config)
         place.write_bytes(content)
         types.append(found)
@@ -186,17 +225,26 @@ def _series(cells: list[Any], dtype: Any) -> pd.Series[Any]:
     if dtype == OBJECTS:
         return pd.Series(pd.Categorical(pd.Series(cells, dtype=object)))
     if "Berlin" in str(dtype):
-        return pd.Series(pd.to_datetime(pd.Series(cells, dtype="datetime64[us]"))).dt.tz_localize("UTC").astype(dtype)
+        return (
+            pd.Series(pd.to_datetime(pd.Series(cells, dtype="datetime64[us]")))
+            .dt.tz_localize("UTC")
+            .astype(dtype)
+        )
     return pd.Series(cells, dtype=dtype)
 
 
 @pytest.mark.parametrize("name", PARQUET)
 @given(data=st.data(), at=TABLES)
 @settings(max_examples=8, deadline=None)
-def test_parquet(name: str, data: st.DataObject, at: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_parquet(
+    name: str, data: st.DataObject, at: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Also as the table of another library, in memory."""
     case, place = PARQUET[name], tmp_path_factory.mktemp("parquet") / "t.parquet"
-    config, in_memory = declared(case.kinds, "t.parquet"), name in IN_MEMORY or data.draw(st.booleans())
+    config, in_memory = (
+        declared(case.kinds, "t.parquet"),
+        name in IN_MEMORY or data.draw(st.booleans()),
+    )
     types: list[dict[str, str]] = []
 
     def write(cells: list[Any]) -> Path:
@@ -204,8 +252,12 @@ def test_parquet(name: str, data: st.DataObject, at: int, tmp_path_factory: pyte
         if pa.types.is_dictionary(case.dtype) and not in_memory:
             values = values.dictionary_encode()
         elif pa.types.is_dictionary(case.dtype):  # which may have a place for what is missing
-            values = pa.DictionaryArray.from_arrays(pa.array(range(len(cells)), case.dtype.index_type), values)
-        table = pa.table({**dict.fromkeys(case.kinds, values), "mark": pa.array(["x"] * len(cells), pa.string())})
+            values = pa.DictionaryArray.from_arrays(
+                pa.array(range(len(cells)), case.dtype.index_type), values
+            )
+        table = pa.table(
+            {**dict.fromkeys(case.kinds, values), "mark": pa.array(["x"] * len(cells), pa.string())}
+        )
         if in_memory:
             content, found = as_parquet(table, config)
             place.write_bytes(content)
@@ -221,12 +273,16 @@ def test_parquet(name: str, data: st.DataObject, at: int, tmp_path_factory: pyte
 
 @given(st.lists(WORDS, max_size=5), WORDS, TABLES)
 @settings(max_examples=25, deadline=None)
-def test_text_files(tmp_path_factory: pytest.TempPathFactory, cells: list[str], other: str, at: int) -> None:
+def test_text_files(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[str], other: str, at: int
+) -> None:
     place, config = tmp_path_factory.mktemp("text") / "t.csv", declared(ALL, "t.csv")
 
     def write(cells: list[Any]) -> Path:
         with place.open("w", newline="") as file:
-            csv.writer(file).writerows([[*ALL, "mark"], *([cell] * len(ALL) + ["x"] for cell in cells)])
+            csv.writer(file).writerows(
+                [[*ALL, "mark"], *([cell] * len(ALL) + ["x"] for cell in cells)]
+            )
         return place
 
     check(cells, other, at, write, config)
@@ -234,7 +290,9 @@ def test_text_files(tmp_path_factory: pytest.TempPathFactory, cells: list[str], 
 
 @given(st.lists(SHEET, max_size=5), SHEET, TABLES)
 @settings(max_examples=25, deadline=None)
-def test_sheets(tmp_path_factory: pytest.TempPathFactory, cells: list[Any], other: Any, at: int) -> None:
+def test_sheets(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[Any], other: Any, at: int
+) -> None:
     """Each cell has its own type and format there: an integer beside a float, a date beside a moment."""
     place, config = tmp_path_factory.mktemp("sheet") / "t.xlsx", declared(ALL, "t.xlsx")
 
@@ -255,7 +313,11 @@ def test_sheets(tmp_path_factory: pytest.TempPathFactory, cells: list[Any], othe
 MOMENT = pd.Timestamp("2019-05-01 10:30")
 REFUSED: dict[str, tuple[Any, list[Any], tuple[str, ...]]] = {
     "datetime64": ("datetime64[us]", [MOMENT], (*TEXTS, "number")),
-    "datetime64 of a zone": ("datetime64[us, UTC]", [MOMENT.tz_localize("UTC")], (*TEXTS, "number")),
+    "datetime64 of a zone": (
+        "datetime64[us, UTC]",
+        [MOMENT.tz_localize("UTC")],
+        (*TEXTS, "number"),
+    ),
     "timedelta64": ("timedelta64[us]", [pd.Timedelta("1D")], ALL),
     "period": ("period[M]", [pd.Period("2019-05")], ALL),
     "interval": ("interval[int64, right]", [pd.Interval(0, 5)], ALL),
@@ -266,7 +328,11 @@ REFUSED: dict[str, tuple[Any, list[Any], tuple[str, ...]]] = {
     "list[pyarrow]": (pd.ArrowDtype(pa.list_(pa.int8())), [[7]], ALL),
     "category of floats": (pd.CategoricalDtype([7.0, 8.0]), [7.0], ("hidden", "hidden set", "who")),
     "category of moments": (pd.CategoricalDtype([MOMENT]), [MOMENT], TEXTS),
-    "category of intervals": (pd.CategoricalDtype([pd.Interval(0, 5)]), [pd.Interval(0, 5), None], ALL),
+    "category of intervals": (
+        pd.CategoricalDtype([pd.Interval(0, 5)]),
+        [pd.Interval(0, 5), None],
+        ALL,
+    ),
     "Sparse[int64]": (pd.SparseDtype("int64", 0), [7], ALL),
 }
 
@@ -281,7 +347,9 @@ ASKED = [(name, kind) for name, (_, _, kinds) in REFUSED.items() for kind in kin
 
 
 @pytest.mark.parametrize(("name", "kind"), ASKED)
-def test_a_dtype_without_faithful_texts_is_refused_whatever_the_rows_are(name: str, kind: str) -> None:
+def test_a_dtype_without_faithful_texts_is_refused_whatever_the_rows_are(
+    name: str, kind: str
+) -> None:
     """Also without rows; the message has no value, and the line that it says makes a frame that is read."""
     dtype, cells, _ = REFUSED[name]
     config, said = declared((kind,) if kind != "who" else ("number", "who")), set()
@@ -317,7 +385,10 @@ UNFIT: dict[str, tuple[str, pd.Series[Any]]] = {
     "no text": ("public", pd.Series([Silent(), "a"], dtype=object)),
     "a signal": ("public", pd.Series([Decimal("sNaN7"), "a"], dtype=object)),
     "bytes": ("hidden", pd.Series([b"\xff7", "a"], dtype=object)),
-    "categories without a text": ("public", pd.Series(pd.Categorical(pd.Series([Silent(), "a"], dtype=object)))),
+    "categories without a text": (
+        "public",
+        pd.Series(pd.Categorical(pd.Series([Silent(), "a"], dtype=object))),
+    ),
     "a moment": ("date", SECONDS),
     "a moment of a zone": ("moment", SECONDS.dt.tz_localize("UTC")),
 }
@@ -328,7 +399,9 @@ def test_a_cell_without_a_text_or_a_place_is_refused_by_its_column_alone(name: s
     """No value is in the error, nor in one behind it, and the line that it says makes a frame that is read."""
     kind, series = UNFIT[name]
     frame, config = pd.DataFrame({kind: series, "mark": ["x", "x"]}), declared((kind,))
-    with pytest.raises(InputError, match=f"the frame has the column '{kind}' with a cell that ") as refused:
+    with pytest.raises(
+        InputError, match=f"the frame has the column '{kind}' with a cell that "
+    ) as refused:
         as_parquet(frame, config)
     error: BaseException = refused.value
     assert "7" not in str(error)
@@ -349,19 +422,27 @@ def test_a_cell_without_a_text_or_a_place_is_refused_by_its_column_alone(name: s
 
 @pytest.mark.parametrize("what", ["no text", "a signal", "bytes"])
 def test_a_draft_refuses_what_has_no_text_as_fit_does(what: str) -> None:
-    with pytest.raises(InputError, match="the frame has the column 'a' with a cell that ") as refused:
+    with pytest.raises(
+        InputError, match="the frame has the column 'a' with a cell that "
+    ) as refused:
         mw.Configuration.draft(pd.DataFrame({"a": UNFIT[what][1]}), "people")
     assert refused.value.__context__ is None
 
 
 @pytest.mark.parametrize("kind", ["hidden", "hidden set", "who"])
 @pytest.mark.parametrize("rows", [[], [7.0], [7.0, None]])
-def test_floats_of_files_and_other_libraries_are_refused(kind: str, rows: list[Any], tmp_path: Path) -> None:
+def test_floats_of_files_and_other_libraries_are_refused(
+    kind: str, rows: list[Any], tmp_path: Path
+) -> None:
     """By the type alone, before a run begins and where rows are read."""
     config = declared((kind,) if kind != "who" else ("number", "who"), "t.parquet")
     for values in (pa.array(rows, pa.float64()), pa.array(rows, pa.float64()).dictionary_encode()):
         table = pa.table({kind: values, "mark": pa.array(["x"] * len(rows), pa.string())})
-        table = table.append_column("number", pa.nulls(len(rows), pa.int64())) if kind == "who" else table
+        table = (
+            table.append_column("number", pa.nulls(len(rows), pa.int64()))
+            if kind == "who"
+            else table
+        )
         pq.write_table(table, tmp_path / "t.parquet")
         source = str(tmp_path / "t.parquet")
         for refused in (
@@ -370,7 +451,8 @@ def test_floats_of_files_and_other_libraries_are_refused(kind: str, rows: list[A
             lambda: TableSource.of(source, config).table(config.source_names),  # noqa: B023
         ):
             with pytest.raises(
-                InputError, match=f"column '{kind}' with the type double, .*; write the column as integers"
+                InputError,
+                match=f"column '{kind}' with the type double, .*; write the column as integers",
             ):
                 refused()
 
@@ -379,15 +461,20 @@ def test_a_time_of_day_in_one_row_renames_no_date() -> None:
     """A frame of dates, and the same with one moment more, have one dtype: both are refused, with the same words."""
     config = configuration(columns={"wave": {"type": "category", "domain": "private"}, "sex": MARK})
     frame = pd.DataFrame({"wave": pd.to_datetime(["2024-01-01", "2024-06-01"] * 5), "sex": "x"})
-    more = pd.concat([frame, pd.DataFrame({"wave": pd.to_datetime(["2024-01-01 10:30"]), "sex": "x"})])
+    more = pd.concat(
+        [frame, pd.DataFrame({"wave": pd.to_datetime(["2024-01-01 10:30"]), "sex": "x"})]
+    )
     assert (frame.dtypes == more.dtypes).all()
     line = r'frame\["wave"\] = frame\["wave"\]\.dt\.strftime\("%Y-%m-%d"\)$'
     for table in (frame, more):
-        with pytest.raises(InputError, match=rf"column 'wave' with the dtype datetime64\[us\], .*; write {line}"):
+        with pytest.raises(
+            InputError, match=rf"column 'wave' with the dtype datetime64\[us\], .*; write {line}"
+        ):
             as_parquet(table, config)
         table["wave"] = table["wave"].dt.strftime("%Y-%m-%d")
     texts = [
-        pq.read_table(io.BytesIO(as_parquet(table, config)[0])).column("wave").to_pylist() for table in (frame, more)
+        pq.read_table(io.BytesIO(as_parquet(table, config)[0])).column("wave").to_pylist()
+        for table in (frame, more)
     ]
     assert texts[0] == texts[1][:-1] == ["2024-01-01", "2024-06-01"] * 5
 
@@ -395,14 +482,22 @@ def test_a_time_of_day_in_one_row_renames_no_date() -> None:
 def test_a_gap_in_one_row_renames_no_code(tmp_path: Path) -> None:
     """pandas makes floats of codes where one is missing: hidden values are refused then, and declared ones are the same."""
     text = "code,mark\n" + "\n".join(f"{1 + i % 3},x" for i in range(9)) + "\n"
-    hidden = configuration(columns={"code": {"type": "category", "domain": "private"}, "mark": MARK})
-    public = configuration(columns={"code": {"type": "category", "values": [1, 2, 3]}, "mark": MARK})
+    hidden = configuration(
+        columns={"code": {"type": "category", "domain": "private"}, "mark": MARK}
+    )
+    public = configuration(
+        columns={"code": {"type": "category", "values": [1, 2, 3]}, "mark": MARK}
+    )
     whole, gapped = (pd.read_csv(io.StringIO(part)) for part in (text, f"{text},x\n"))
     with pytest.raises(
-        InputError, match=r'column \'code\' with the dtype float64.*astype\("Int64"\), or read it as text'
+        InputError,
+        match=r'column \'code\' with the dtype float64.*astype\("Int64"\), or read it as text',
     ):
         as_parquet(gapped, hidden)
-    for config, frames in ((public, (whole, gapped)), (hidden, (whole, gapped.astype({"code": "Int64"})))):
+    for config, frames in (
+        (public, (whole, gapped)),
+        (hidden, (whole, gapped.astype({"code": "Int64"}))),
+    ):
         found = []
         for number, frame in enumerate(frames):
             place = tmp_path / f"{number}.parquet"
@@ -427,7 +522,11 @@ def test_a_draft_of_floats_is_a_configuration_that_fit_accepts() -> None:
     columns = draft["columns"]
     assert columns["few"]["values"] == ["0", "1", "2"]
     assert columns["zip code"]["values"] == [str(code) for code in range(60)]
-    assert [columns[name]["type"] for name in ("empty", "day", "size")] == ["identifier", "date", "category"]
+    assert [columns[name]["type"] for name in ("empty", "day", "size")] == [
+        "identifier",
+        "date",
+        "category",
+    ]
     for name in [*draft.unconfirmed]:
         draft.confirm(name, "the code book")
     content, _ = as_parquet(frame, draft.resolved)

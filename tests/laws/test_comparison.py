@@ -13,7 +13,15 @@ from scipy.stats import binom
 from marginweave.base.errors import InputError
 from marginweave.publish.comparison import FALSE_ALARM, Change, compare_releases, render_comparison
 from marginweave.publish.reader import PublishedRelease
-from tests.support.changed_releases import COLUMNS, SIZES, Make, Truth, marginals_of, truth, tuples_of
+from tests.support.changed_releases import (
+    COLUMNS,
+    SIZES,
+    Make,
+    Truth,
+    marginals_of,
+    truth,
+    tuples_of,
+)
 from tests.support.configurations import configuration
 
 
@@ -37,14 +45,19 @@ def test_what_changed_is_found_and_its_range_holds(make: Make) -> None:
     rng, counts = np.random.default_rng(9), truth()
     counts[1,][7], counts[1,][3], counts[1, 2][4, 5] = 300, 50, 60
     changed = {**counts, (1,): counts[1,].copy(), (1, 2): counts[1, 2].copy()}
-    changed[1,][7], changed[1,][3], changed[1, 2][4, 5] = 0, counts[1,][3] + 120, counts[1, 2][4, 5] + 120
+    changed[1,][7], changed[1,][3], changed[1, 2][4, 5] = (
+        0,
+        counts[1,][3] + 120,
+        counts[1, 2][4, 5] + 120,
+    )
     found = compare_releases(make(rng, counts), make(rng, changed))
     assert {change.words for change in found.changed} == {"c1 v7", "c1 v3"}
     down, up = sorted(found.changed, key=lambda change: change.low)
     assert down.low <= -300 <= down.high < 0 < up.low <= 120 <= up.high
     assert "c1 v4 and c2 v5" in {change.words for change in found.changed_pairs}
     if make is tuples_of:
-        assert len(found.changed_pairs) == 1  # of marginals a rare value that is merged with others changes, too
+        # of marginals a rare value that is merged with others changes, too
+        assert len(found.changed_pairs) == 1
         assert down.after is None  # it was not released, and is found all the same
     assert f"{len(found.changed)} of {sum(SIZES)} values changed" in str(found.verdict)
 
@@ -63,7 +76,9 @@ def test_page_and_terminal_tell_a_change_in_the_same_words(low: int, high: int, 
     rng, counts = np.random.default_rng(12), truth()
     before, after = tuples_of(rng, counts), tuples_of(rng, counts)
     one = Change(words="c1 v7", before=2000, after=1000, low=low, high=high)
-    page = render_comparison(replace(compare_releases(before, after), values=(one,)), before, after).decode()
+    page = render_comparison(
+        replace(compare_releases(before, after), values=(one,)), before, after
+    ).decode()
     assert f"{said}</td>" in page
     assert str(one.sentence) == f"c1 v7: {said} (from 2,000 to 1,000)"
 
@@ -73,7 +88,9 @@ def test_counts_have_their_shares_and_columns_and_values_their_titles() -> None:
     rng, counts = np.random.default_rng(14), truth()
     before, after = tuples_of(rng, counts), tuples_of(rng, counts)
     titled = {**COLUMNS, "c1": {**COLUMNS["c1"], "label": "Place", "titles": {"v7": "Bern"}}}
-    after = replace(after, configuration=configuration(columns=titled, aggregate__method="k-tuples"))
+    after = replace(
+        after, configuration=configuration(columns=titled, aggregate__method="k-tuples")
+    )
     before = replace(before, aggregates=replace(before.aggregates, record_count=1000))
     after = replace(after, aggregates=replace(after.aggregates, record_count=500))
     found = compare_releases(before, after)
@@ -95,11 +112,16 @@ def test_counts_have_their_shares_and_columns_and_values_their_titles() -> None:
         ("2026-03-02 08:00:00 UTC", "2026-03-02 08:00:01 UTC", False),
     ],
 )
-def test_a_release_that_was_made_before_the_earlier_one_is_told(old: str, new: str, is_told: bool) -> None:
+def test_a_release_that_was_made_before_the_earlier_one_is_told(
+    old: str, new: str, is_told: bool
+) -> None:
     rng, counts = np.random.default_rng(13), truth()
     before, after = (
         replace(made, statement=made.statement.model_copy(update={"begun": begun, "run": run}))
-        for made, begun, run in ((tuples_of(rng, counts), old, "spring"), (tuples_of(rng, counts), new, "summer"))
+        for made, begun, run in (
+            (tuples_of(rng, counts), old, "spring"),
+            (tuples_of(rng, counts), new, "summer"),
+        )
     )
     page = render_comparison(compare_releases(before, after), before, after).decode()
     assert (f"summer ({new}) was made before spring ({old})" in page) == is_told
@@ -108,9 +130,13 @@ def test_a_release_that_was_made_before_the_earlier_one_is_told(old: str, new: s
 def test_the_ranges_hold_all_together() -> None:
     """Every change of a page is inside its range, at the stated rate (false-alarm rate of this test 1e-6)."""
     rng, counts = np.random.default_rng(10), truth()
-    later = {columns: np.maximum(table + rng.integers(-20, 20, table.shape), 0) for columns, table in counts.items()}
+    later = {
+        columns: np.maximum(table + rng.integers(-20, 20, table.shape), 0)
+        for columns, table in counts.items()
+    }
     real = {
-        " and ".join(f"c{a} v{v}" for a, v in zip(columns, cell, strict=True)): later[columns][cell] - table[cell]
+        " and ".join(f"c{a} v{v}" for a, v in zip(columns, cell, strict=True)): later[columns][cell]
+        - table[cell]
         for columns, table in counts.items()
         for cell in np.ndindex(table.shape)
     }
@@ -142,7 +168,10 @@ def _counted(rng: np.random.Generator, by_chance: str) -> Truth:
         codes = ROWS[:, np.arange(SUBJECTS), rng.integers(0, 4, SUBJECTS)]
     else:
         codes[0, : 4 * SUBJECTS // 5] = rng.integers(0, 2, 4 * SUBJECTS // 5)
-    found: Truth = {(j,): np.bincount(own, minlength=n) for j, (own, n) in enumerate(zip(codes, SIZES, strict=True))}
+    found: Truth = {
+        (j,): np.bincount(own, minlength=n)
+        for j, (own, n) in enumerate(zip(codes, SIZES, strict=True))
+    }
     for a, b in itertools.combinations(range(len(SIZES)), 2):
         found[a, b] = np.zeros((SIZES[a], SIZES[b]), np.int64)
         np.add.at(found[a, b], (codes[a], codes[b]), 1)
@@ -152,7 +181,10 @@ def _counted(rng: np.random.Generator, by_chance: str) -> Truth:
 def _declared(release: PublishedRelease, by_chance: str) -> PublishedRelease:
     changes = UNIT if by_chance == "chosen" else IMPUTED
     aggregate = {"method": "marginals", "cliques": {"all": 2}}
-    return replace(release, configuration=configuration(**{"columns": COLUMNS, "aggregate": aggregate, **changes}))
+    return replace(
+        release,
+        configuration=configuration(**{"columns": COLUMNS, "aggregate": aggregate, **changes}),
+    )
 
 
 @pytest.mark.parametrize("by_chance", ["chosen", "imputed"])
@@ -161,7 +193,9 @@ def test_what_chance_decides_before_rows_are_counted_is_no_change(by_chance: str
     rng, pages, alarms = np.random.default_rng(13), 16, 0
 
     def both() -> tuple[PublishedRelease, PublishedRelease]:
-        before, after = (_declared(marginals_of(rng, _counted(rng, by_chance)), by_chance) for _ in range(2))
+        before, after = (
+            _declared(marginals_of(rng, _counted(rng, by_chance)), by_chance) for _ in range(2)
+        )
         return before, after
 
     for _ in range(pages):
@@ -174,7 +208,9 @@ def test_what_chance_decides_before_rows_are_counted_is_no_change(by_chance: str
     assert str(found.drawn_sentence) in render_comparison(found, before, after).decode()
 
 
-def test_a_change_that_chance_cannot_explain_is_found_and_what_it_does_not_decide_is_as_sharp() -> None:
+def test_a_change_that_chance_cannot_explain_is_found_and_what_it_does_not_decide_is_as_sharp() -> (
+    None
+):
     rng = np.random.default_rng(14)
     one, other = (_counted(rng, "imputed") for _ in range(2))
     other[0,] = other[0,] + np.array([4000, -4000])
@@ -188,9 +224,13 @@ def test_a_change_that_chance_cannot_explain_is_found_and_what_it_does_not_decid
 def test_resized_tables_are_not_compared() -> None:
     rng = np.random.default_rng(15)
     release = marginals_of(rng, truth())
-    imputed = {name: {**column, "impute": {"distribution": "uniform"}} for name, column in COLUMNS.items()}
+    imputed = {
+        name: {**column, "impute": {"distribution": "uniform"}} for name, column in COLUMNS.items()
+    }
     resized = configuration(columns=imputed, resize={"records": 6000, "proportion": 0.5})
-    with pytest.raises(InputError, match="is of a resized table, whose records are drawn again in each release"):
+    with pytest.raises(
+        InputError, match="is of a resized table, whose records are drawn again in each release"
+    ):
         compare_releases(release, replace(marginals_of(rng, truth()), configuration=resized))
 
 
@@ -199,7 +239,9 @@ def test_other_values_are_not_compared_and_other_datasets_are_refused() -> None:
     before, after = tuples_of(rng, counts), tuples_of(rng, counts)
     domain = after.aggregates.domain
     other = replace(domain, labels=(("x", "y"), *domain.labels[1:]))
-    found = compare_releases(before, replace(after, aggregates=replace(after.aggregates, domain=other)))
+    found = compare_releases(
+        before, replace(after, aggregates=replace(after.aggregates, domain=other))
+    )
     assert found.apart == ("c0",)
     assert not any("c0" in change.words for change in (*found.values, *found.pairs))
     page = render_comparison(found, before, after).decode()

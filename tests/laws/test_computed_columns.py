@@ -38,7 +38,9 @@ STRUCTURE: dict[str, Any] = {
     "difference": [{"column": "stay", "of": "leaving", "since": "arrival"}],
     "sum": [{"column": "total", "of": ["part", "other"]}],
 }
-CONFIGURATION = configuration(columns=COLUMNS, structure=STRUCTURE, aggregate={"method": "marginals"})
+CONFIGURATION = configuration(
+    columns=COLUMNS, structure=STRUCTURE, aggregate={"method": "marginals"}
+)
 
 
 def changed(name: str, structure: dict[str, Any] = STRUCTURE, **keys: Any) -> Configuration:
@@ -50,7 +52,9 @@ def labels(config: Configuration) -> tuple[tuple[str, ...], ...]:
     return tuple(attribute.labels for attribute in config.attributes)
 
 
-def allowed_codes(config: Configuration, rng: np.random.Generator, rows: int) -> tuple[np.ndarray, ...]:
+def allowed_codes(
+    config: Configuration, rng: np.random.Generator, rows: int
+) -> tuple[np.ndarray, ...]:
     """Random codes that keep what is structural."""
     sizes = zip(config.attributes, map(len, labels(config)), strict=True)
     codes = tuple(rng.integers(0, size + attribute.optional, rows) for attribute, size in sizes)
@@ -69,7 +73,12 @@ def read(table: pa.Table, config: Configuration) -> tuple[np.ndarray, ...]:
 
 def test_a_computed_column_is_no_further_one() -> None:
     """The difference is counted in the place of a date, a sum not at all; the source needs what they are made of."""
-    assert [attribute.name for attribute in CONFIGURATION.attributes] == ["arrival", "stay", "part", "other"]
+    assert [attribute.name for attribute in CONFIGURATION.attributes] == [
+        "arrival",
+        "stay",
+        "part",
+        "other",
+    ]
     assert CONFIGURATION.names == ("arrival", "stay", "part", "other")
     assert CONFIGURATION.source_names == ("leaving", "arrival", "part", "other")
     assert CONFIGURATION.output_names == tuple(COLUMNS)
@@ -97,12 +106,20 @@ def test_differences_and_sums_hold_in_every_record(seed: int, form: str | None, 
         known = None not in (row["arrival"], row["stay"])
         assert (row["leaving"] is not None) == known
         if known:
-            leaving = row["leaving"] if form is None else datetime.datetime.strptime(row["leaving"], form).date()  # noqa: DTZ007
+            leaving = (
+                row["leaving"]
+                if form is None
+                else datetime.datetime.strptime(row["leaving"], form).date()  # noqa: DTZ007
+            )
             assert leaving - row["arrival"] == row["stay"] * DAY
         known = None not in (row["part"], row["other"])
         assert row["total"] == (round(row["part"] + row["other"], 1) if known else None)
-    assert all(np.array_equal(one, other) for one, other in zip(read(table, config), codes, strict=True))
-    assert {(entry.rule, entry.subject): entry.records for entry in broken_rules(table, config)} == {
+    assert all(
+        np.array_equal(one, other) for one, other in zip(read(table, config), codes, strict=True)
+    )
+    assert {
+        (entry.rule, entry.subject): entry.records for entry in broken_rules(table, config)
+    } == {
         ("difference", "leaving"): 0,
         ("sum", "total"): 0,
     }
@@ -115,7 +132,12 @@ def test_differences_of_moments_and_of_numbers(seed: int, decimals: int) -> None
     columns = {
         "b": {"type": "datetime", "bounds": ["2024-01-01", "2024-01-09"], "bins": "week"},
         "a": {"type": "datetime", "bounds": ["2024-01-01", "2024-01-07"], "bins": "weekday"},
-        "c": {"type": "number", "bounds": [0, 100000], "bins": [0, 60, 3600, 100000], "decimals": 0},
+        "c": {
+            "type": "number",
+            "bounds": [0, 100000],
+            "bins": [0, 60, 3600, 100000],
+            "decimals": 0,
+        },
         "z": {"type": "number", "bounds": [-50, 150], "bins": 1, "decimals": decimals},
         "y": {"type": "number", "bounds": [0, 100], "bins": 7, "decimals": decimals},
         "x": {"type": "number", "bounds": [-50, 50], "bins": 3, "decimals": decimals},
@@ -131,7 +153,9 @@ def test_differences_of_moments_and_of_numbers(seed: int, decimals: int) -> None
             assert (row["b"] - row["a"]).total_seconds() == row["c"]
         if None not in (row["x"], row["y"]):
             assert row["z"] == round(row["x"] + row["y"], decimals)
-    assert all(np.array_equal(one, other) for one, other in zip(read(table, config), codes, strict=True))
+    assert all(
+        np.array_equal(one, other) for one, other in zip(read(table, config), codes, strict=True)
+    )
 
 
 ROWS = {
@@ -162,7 +186,9 @@ def test_rows_that_break_a_rule_are_told() -> None:
 
 def test_nothing_has_passed_since_what_is_missing(tmp_path: Path) -> None:
     """Joined rows of a subject can disagree on the date alone: the date stays missing, and so does the difference become."""
-    config = configuration(columns=COLUMNS, structure=STRUCTURE, privacy__unit={"column": "id", "join": True})
+    config = configuration(
+        columns=COLUMNS, structure=STRUCTURE, privacy__unit={"column": "id", "join": True}
+    )
     rows = {
         "leaving": ["2024-01-05", "2024-01-06", "2024-01-07"],
         "arrival": ["2024-01-03", "2024-01-04", "2024-01-06"],
@@ -172,7 +198,10 @@ def test_nothing_has_passed_since_what_is_missing(tmp_path: Path) -> None:
     assert block.table.column("arrival").to_pylist() == [None, datetime.date(2024, 1, 6)]
     assert block.table.column("stay").to_pylist() == [2, 1]
     encoded = encode_table(block.table, config)
-    assert broken_records(encoded.codes, structural_masks(config, labels(config))).tolist() == [True, False]
+    assert broken_records(encoded.codes, structural_masks(config, labels(config))).tolist() == [
+        True,
+        False,
+    ]
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(2))
     repaired = Repair(config, labels(config))(encoded, words)
     assert [code.tolist() for code in repaired.codes] == [[3, 0], [4, 1], [1, 1], [0, 0]]
@@ -180,10 +209,21 @@ def test_nothing_has_passed_since_what_is_missing(tmp_path: Path) -> None:
 
 def test_a_difference_can_be_missing_where_its_columns_can() -> None:
     sure = {"missing": [], "outside": "error"}
-    columns = {**COLUMNS, "arrival": {**COLUMNS["arrival"], **sure}, "leaving": {**COLUMNS["leaving"], **sure}}
+    columns = {
+        **COLUMNS,
+        "arrival": {**COLUMNS["arrival"], **sure},
+        "leaving": {**COLUMNS["leaving"], **sure},
+    }
     config = configuration(columns=columns, structure=STRUCTURE)
     assert config.optional[:2] == (False, False)
-    assert [config.can_be_missing(name) for name in COLUMNS] == [False, False, False, True, True, True]
+    assert [config.can_be_missing(name) for name in COLUMNS] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     assert domain_sizes(config.attributes, labels(config))[:2] == (3, 4)
     assert CONFIGURATION.optional[:2] == (True, True)
     assert CONFIGURATION.can_be_missing("leaving")
@@ -192,16 +232,48 @@ def test_a_difference_can_be_missing_where_its_columns_can() -> None:
 @pytest.mark.parametrize(
     ("name", "keys", "words"),
     [
-        ("leaving", {"bounds": ["2024-01-01", "2024-04-29"]}, "bounds must hold 2024-01-01 to 2024-04-30"),
+        (
+            "leaving",
+            {"bounds": ["2024-01-01", "2024-04-29"]},
+            "bounds must hold 2024-01-01 to 2024-04-30",
+        ),
         ("stay", {"bounds": [-1, 30], "bins": 2}, "bounds must hold 2023-12-31 to 2024-04-30"),
-        ("stay", {"bounds": [0, 10**7], "bins": 2}, "2024-01-01 to a date outside of the years 1 to 9999"),
-        ("total", {"bounds": [0, 60]}, "'total' from part and other; its bounds must hold -5 to 60"),
-        ("stay", {"decimals": 1}, "dates of one type and a number of 0 decimals, or numbers of as many decimals"),
-        ("part", {"decimals": 0}, "structure.sum has total, part, other, which must be numbers of as many decimals"),
+        (
+            "stay",
+            {"bounds": [0, 10**7], "bins": 2},
+            "2024-01-01 to a date outside of the years 1 to 9999",
+        ),
+        (
+            "total",
+            {"bounds": [0, 60]},
+            "'total' from part and other; its bounds must hold -5 to 60",
+        ),
+        (
+            "stay",
+            {"decimals": 1},
+            "dates of one type and a number of 0 decimals, or numbers of as many decimals",
+        ),
+        (
+            "part",
+            {"decimals": 0},
+            "structure.sum has total, part, other, which must be numbers of as many decimals",
+        ),
         ("arrival", {"type": "datetime"}, "must be dates of one type"),
-        ("arrival", {"format": "%Y-%m"}, "'arrival', whose format must write each date in its own way"),
-        ("total", {"missing": ["9"]}, "structure.sum has 'total', whose missing or special codes must lie outside"),
-        ("part", {"codes": {"9": "many"}}, "structure.sum has 'part', which must be a number or date, without codes"),
+        (
+            "arrival",
+            {"format": "%Y-%m"},
+            "'arrival', whose format must write each date in its own way",
+        ),
+        (
+            "total",
+            {"missing": ["9"]},
+            "structure.sum has 'total', whose missing or special codes must lie outside",
+        ),
+        (
+            "part",
+            {"codes": {"9": "many"}},
+            "structure.sum has 'part', which must be a number or date, without codes",
+        ),
         ("leaving", {"impute": {"distribution": "uniform"}}, "must not stand in a computed column"),
         (
             "stay",
@@ -210,7 +282,9 @@ def test_a_difference_can_be_missing_where_its_columns_can() -> None:
         ),
     ],
 )
-def test_columns_that_cannot_be_added_up_are_refused(name: str, keys: dict[str, Any], words: str) -> None:
+def test_columns_that_cannot_be_added_up_are_refused(
+    name: str, keys: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError) as refusal:
         changed(name, **keys)
     assert words in str(refusal.value)
@@ -223,12 +297,21 @@ CHAIN = [{"column": "other", "of": "total", "since": "part"}, {**STAY, "column":
 @pytest.mark.parametrize(
     ("structure", "words"),
     [
-        ({"sum": [{"column": "total", "of": ["part", "part"]}]}, "has a column twice among total, part, part"),
+        (
+            {"sum": [{"column": "total", "of": ["part", "part"]}]},
+            "has a column twice among total, part, part",
+        ),
         ({"sum": [{"column": "total", "of": ["part"]}]}, "structure.sum, entry 1: of"),
         ({"sum": [{**TOTAL, "column": "gone"}]}, "names 'gone', which is not among columns"),
-        ({"sum": [TOTAL, {"column": "part", "of": ["total", "other"]}]}, "'part', which must be a separate column"),
+        (
+            {"sum": [TOTAL, {"column": "part", "of": ["total", "other"]}]},
+            "'part', which must be a separate column",
+        ),
         ({"difference": [STAY, STAY]}, "determined, difference and sum names 'leaving' twice"),
-        ({"difference": [STAY, {**STAY, "of": "total"}]}, "structure.difference names 'stay' twice"),
+        (
+            {"difference": [STAY, {**STAY, "of": "total"}]},
+            "structure.difference names 'stay' twice",
+        ),
         (
             {"difference": [STAY], "ordered": [{"columns": ["arrival", "leaving"]}]},
             "names 'leaving', which rules cannot name",

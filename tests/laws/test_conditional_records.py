@@ -31,7 +31,10 @@ def _mixture(seed: int) -> Mixture:
     rng = np.random.default_rng(seed)
     tied = np.ones((3, 5), bool)
     tied[0, 1:3] = tied[2, 0] = False
-    masks = [Mask(attributes=(1, 2), allowed=tied), Mask(attributes=(3,), allowed=np.array([True, True, False, True]))]
+    masks = [
+        Mask(attributes=(1, 2), allowed=tied),
+        Mask(attributes=(3,), allowed=np.array([True, True, False, True])),
+    ]
     blocks = Mixture.of(np.ones(0), (), SIZES, 900.0, masks).blocks
     shares = [rng.dirichlet(np.full(len(block.cells), 0.4), 6) for block in blocks]
     return Mixture.of(rng.dirichlet(np.ones(6)), shares, SIZES, 900.0, masks)
@@ -48,12 +51,16 @@ def test_a_conditioned_model_is_the_model_given_the_conditions(seed: int, asked:
     rng = np.random.default_rng(seed)
     kept = {a: rng.choice([0.0, 0.3, 1.0], SIZES[a]) for a in asked}
     model = _mixture(seed)
-    whole = model.conditioned().marginal(ALL) * _product([kept.get(a, np.ones(SIZES[a])) for a in ALL])
+    whole = model.conditioned().marginal(ALL) * _product(
+        [kept.get(a, np.ones(SIZES[a])) for a in ALL]
+    )
     if not whole.any():
         with pytest.raises(InputError, match="the conditions must leave some records"):
             model.conditioned(kept)
         return
-    assert np.allclose(model.conditioned(kept).marginal(ALL), whole * (model.total / whole.sum()), atol=1e-9)
+    assert np.allclose(
+        model.conditioned(kept).marginal(ALL), whole * (model.total / whole.sum()), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +72,9 @@ def test_a_conditioned_model_is_the_model_given_the_conditions(seed: int, asked:
     ],
     ids=["merged values", "bins", "missing"],
 )
-def test_records_have_the_distribution_of_the_model_given_the_conditions(where: dict[str, Any]) -> None:
+def test_records_have_the_distribution_of_the_model_given_the_conditions(
+    where: dict[str, Any],
+) -> None:
     """Grades from 4 on were measured together, and so were some ages: conditions ask for a part of these.
 
     Frequencies of n records are within sqrt(log(2 cells / 1e-6) / 2 n) of the probabilities of all cells but once in a million
@@ -87,11 +96,15 @@ def test_records_have_the_distribution_of_the_model_given_the_conditions(where: 
     for a, flags in kept.items():
         assert flags[records[a]].all()
     whole = _expanded(model, compression.codes, compression.counts)
-    whole *= _product([kept.get(a, np.ones(size, bool)).astype(float) for a, size in enumerate(codes.sizes)])
+    whole *= _product(
+        [kept.get(a, np.ones(size, bool)).astype(float) for a, size in enumerate(codes.sizes)]
+    )
     expected = whole / whole.sum()
     found = np.zeros(expected.shape)
     np.add.at(found, tuple(records), 1 / len(records[0]))
-    assert np.abs(found - expected).max() < math.sqrt(math.log(2 * expected.size / ALPHA) / (2 * len(records[0])))
+    assert np.abs(found - expected).max() < math.sqrt(
+        math.log(2 * expected.size / ALPHA) / (2 * len(records[0]))
+    )
     for a in range(len(codes.sizes)):  # nearer where cells are large: one column
         others = tuple(b for b in range(len(codes.sizes)) if b != a)
         assert np.abs(found.sum(others) - expected.sum(others)).max() < 0.02
@@ -104,8 +117,12 @@ def _expanded(model: Mixture, codes: tuple[Any, ...], counts: tuple[Any, ...]) -
         weights = np.maximum(own, 0)
         for code in range(new.max() + 1):
             mine = new == code
-            weights[mine] = weights[mine] / weights[mine].sum() if weights[mine].any() else 1 / mine.sum()
-        table = np.take(table, new, axis=a) * weights.reshape([-1 if b == a else 1 for b in range(len(codes))])
+            weights[mine] = (
+                weights[mine] / weights[mine].sum() if weights[mine].any() else 1 / mine.sum()
+            )
+        table = np.take(table, new, axis=a) * weights.reshape(
+            [-1 if b == a else 1 for b in range(len(codes))]
+        )
     return table
 
 

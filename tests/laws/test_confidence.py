@@ -30,7 +30,12 @@ from marginweave.estimate.intervals import (
     selected_interval,
 )
 from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
-from marginweave.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
+from marginweave.evaluate.bounds import (
+    combination_bounds,
+    distance_bound,
+    marginal_bounds,
+    most_cut_records,
+)
 from marginweave.evaluate.cells import Records
 from marginweave.measurements.levels import LevelMechanism, draw_level, level_noise
 from marginweave.measurements.marginals import measure_marginals
@@ -60,7 +65,10 @@ def covered(intervals: Intervals, truth: NDArray[np.int64] | int) -> NDArray[np.
 
 def assert_nominal(hits: int, trials: int) -> None:
     """Between 93 and 99 %; a coverage of 95 to 98 fails it with probability below FALSE_ALARM over this many trials."""
-    assert binom.cdf(math.floor(0.93 * trials), trials, 0.95) + binom.sf(0.99 * trials, trials, 0.98) < FALSE_ALARM
+    assert (
+        binom.cdf(math.floor(0.93 * trials), trials, 0.95) + binom.sf(0.99 * trials, trials, 0.98)
+        < FALSE_ALARM
+    )
     assert 0.93 <= hits / trials <= 0.99
 
 
@@ -72,8 +80,12 @@ def most_failures(trials: int, rate: float = 0.05) -> int:
 def people(records: int = 3000) -> EncodedTable:
     """Skewed values of four columns, some missing, so that the contribution bound cuts and many combinations are empty."""
     rng = np.random.default_rng(11)
-    codes = tuple(np.minimum(rng.geometric(0.5, records) - 1, size).astype(code_type(size)) for size in SIZES)
-    return EncodedTable(codes=codes, labels=tuple(tuple(f"v{v}" for v in range(size)) for size in SIZES))
+    codes = tuple(
+        np.minimum(rng.geometric(0.5, records) - 1, size).astype(code_type(size)) for size in SIZES
+    )
+    return EncodedTable(
+        codes=codes, labels=tuple(tuple(f"v{v}" for v in range(size)) for size in SIZES)
+    )
 
 
 def every_level(length: int) -> CandidateSet:
@@ -86,7 +98,9 @@ def every_level(length: int) -> CandidateSet:
             values.append(cells)
             columns.append(np.broadcast_to(np.array(c), cells.shape))
         counts = np.ones(sum(len(v) for v in values), np.int64)
-        level = Level(length=k, columns=np.concatenate(columns), values=np.concatenate(values), counts=counts)
+        level = Level(
+            length=k, columns=np.concatenate(columns), values=np.concatenate(values), counts=counts
+        )
         found = CandidateSet.above(level, SIZES)
     return found
 
@@ -114,7 +128,9 @@ def mechanism(length: int, bound: int, sd: Fraction, threshold: int) -> LevelMec
 
 @pytest.mark.parametrize("sd", [Fraction(3, 2), Fraction(30)], ids=str)
 @pytest.mark.parametrize(("length", "bound"), [(1, 2), (2, 3), (3, 2)])
-def test_over_all_candidates_the_nominal_interval_has_its_level(length: int, bound: int, sd: Fraction) -> None:
+def test_over_all_candidates_the_nominal_interval_has_its_level(
+    length: int, bound: int, sd: Fraction
+) -> None:
     """Bounded counts of every candidate before thresholding, over 6,000 cells of simulated releases; false alarm 1e-6.
 
     Intervals with z = 1.645, or at sd 3/2 without the 1/2 of rounding, cover .90.
@@ -122,8 +138,12 @@ def test_over_all_candidates_the_nominal_interval_has_its_level(length: int, bou
     candidates = every_level(length)
     counts, hits, trials = bounded(people(), candidates, bound), 0, 0
     while trials < 6_000:
-        level = draw_level(counts, candidates, mechanism(length, bound, sd, EVERYTHING), SeededBits(length, trials))
-        inside = covered(count_interval(level.counts, float(sd)), true_counts(counts, candidates, level))
+        level = draw_level(
+            counts, candidates, mechanism(length, bound, sd, EVERYTHING), SeededBits(length, trials)
+        )
+        inside = covered(
+            count_interval(level.counts, float(sd)), true_counts(counts, candidates, level)
+        )
         hits, trials = hits + int(inside.sum()), trials + len(level)
     assert_nominal(hits, trials)
 
@@ -140,7 +160,9 @@ def survivors(count: int, eta: float, sd: Fraction, seed: int) -> tuple[NDArray[
     return np.concatenate(kept), least
 
 
-@pytest.mark.parametrize(("sd", "cells"), [(Fraction(1, 2), 2), (Fraction(7), 9), (Fraction(1, 2), 1600)], ids=str)
+@pytest.mark.parametrize(
+    ("sd", "cells"), [(Fraction(1, 2), 2), (Fraction(7), 9), (Fraction(1, 2), 1600)], ids=str
+)
 def test_sums_of_cells_are_covered_at_their_level(sd: Fraction, cells: int) -> None:
     """10,000 sums; false alarm 1e-6. Without the variance of rounding, 1600 cells at sd 1/2 are covered in .917."""
     sums = add_noise(np.full((10_000, cells), 100, np.int64), sd, SeededBits(cells)).sum(axis=1)
@@ -150,13 +172,18 @@ def test_sums_of_cells_are_covered_at_their_level(sd: Fraction, cells: int) -> N
 
 @pytest.mark.parametrize("noise", ["rounded-gaussian", "discrete-laplace"])
 @pytest.mark.parametrize("deviations", [0, 0.3, 1, 1.9, 5])
-def test_a_count_that_noise_made_negative_is_covered_like_any_other(noise: Any, deviations: float) -> None:
+def test_a_count_that_noise_made_negative_is_covered_like_any_other(
+    noise: Any, deviations: float
+) -> None:
     """100,000 counts at sd 20: 95 % are covered (false alarm 1e-6), of those below 0 all up to 1.9 standard deviations.
 
     With both ends clipped at 0, one standard deviation of records is covered in 84 % of the counts that are below 0.
     """
     sd = Fraction(20)
-    truth, bits = np.full(100_000, round(deviations * sd), np.int64), SeededBits(9, noise, str(deviations))
+    truth, bits = (
+        np.full(100_000, round(deviations * sd), np.int64),
+        SeededBits(9, noise, str(deviations)),
+    )
     if noise == "rounded-gaussian":
         noisy = add_noise(truth, sd, bits)
     else:
@@ -173,7 +200,9 @@ def test_a_count_that_noise_made_negative_is_covered_like_any_other(noise: Any, 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 400), st.integers(1, 200), st.sampled_from([0.8, 0.95, 0.99]))
-def test_what_was_not_released_is_at_most_the_censored_bound(tenths: int, threshold: int, level: float) -> None:
+def test_what_was_not_released_is_at_most_the_censored_bound(
+    tenths: int, threshold: int, level: float
+) -> None:
     """By the table of the noise: the bound is the last count whose noisy one is below T more often than 1 - level."""
     sigma = Fraction(tenths, 10)
     most = censored_bound(threshold, float(sigma), level=level)
@@ -209,18 +238,25 @@ def test_among_survivors_the_nominal_interval_fails(eta: float, share: float) ->
 def test_survivors_of_a_whole_release_are_covered() -> None:
     """Pairs of the table at eta .1, counts of all sizes: 12,000 survivors of simulated releases; false alarm 1e-6."""
     sd, candidates = Fraction(30), every_level(2)
-    least = level_threshold(configuration(aggregate={"thresholds": {"adaptive": {2: 0.1}}}).tuples, 2, sd, 10, 10)
+    least = level_threshold(
+        configuration(aggregate={"thresholds": {"adaptive": {2: 0.1}}}).tuples, 2, sd, 10, 10
+    )
     counts, hits, trials = bounded(people(), candidates, 3), 0, 0
     while trials < 12_000:
         level = draw_level(counts, candidates, mechanism(2, 3, sd, least), SeededBits(8, trials))
-        inside = covered(selected_interval(level.counts, least, float(sd)), true_counts(counts, candidates, level))
+        inside = covered(
+            selected_interval(level.counts, least, float(sd)),
+            true_counts(counts, candidates, level),
+        )
         hits, trials = hits + int(inside.sum()), trials + len(level)
     assert_nominal(hits, trials)
 
 
 # --- marginals -------------------------------------------------------------------------------------------------------
 
-SETTINGS = configuration(aggregate={"method": "marginals", "cliques": [["sex", "region"], ["region", "age", "grade"]]})
+SETTINGS = configuration(
+    aggregate={"method": "marginals", "cliques": [["sex", "region"], ["region", "age", "grade"]]}
+)
 CLIQUES = ((0, 1), (1, 2, 3))
 
 
@@ -229,13 +265,21 @@ def measured(table: EncodedTable, seed: int, config: Any = SETTINGS) -> tuple[Ma
     sizes = tuple(size + 1 for size in SIZES)
     alone = tuple((a,) for a in range(len(SIZES)))
     exact = [count_marginal(table.codes, sizes, c) for c in alone]
-    one_way = tuple(measure_marginals(GAUSSIAN, exact, alone, [Fraction(6)] * len(alone), SeededBits(seed, "one-way")))
+    one_way = tuple(
+        measure_marginals(
+            GAUSSIAN, exact, alone, [Fraction(6)] * len(alone), SeededBits(seed, "one-way")
+        )
+    )
     labels = tuple(attribute.labels for attribute in config.attributes)
     domain = Domain(names=tuple(attribute.name for attribute in config.attributes), labels=labels)
     compression = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), config)[1]
     merged = compress_codes(table.codes, compression)
     exact = [count_marginal(merged, compression.sizes, c) for c in CLIQUES]
-    larger = tuple(measure_marginals(GAUSSIAN, exact, CLIQUES, [Fraction(4), Fraction(9)], SeededBits(seed, "larger")))
+    larger = tuple(
+        measure_marginals(
+            GAUSSIAN, exact, CLIQUES, [Fraction(4), Fraction(9)], SeededBits(seed, "larger")
+        )
+    )
     return Marginals(domain=domain, one_way=one_way, larger=larger), compression
 
 
@@ -249,11 +293,15 @@ def test_counts_from_marginals_are_covered_where_they_are_not_too_few_to_tell() 
     for seed in range(60):
         marginals, _ = measured(table, seed)
         told = marginal_counts(normalize_marginals(marginals, SETTINGS), SETTINGS)
-        for level, inside in zip(told.levels, marginal_intervals(told, marginals, SETTINGS), strict=True):
+        for level, inside in zip(
+            told.levels, marginal_intervals(told, marginals, SETTINGS), strict=True
+        ):
             truth = np.empty(len(level), np.int64)
             for columns, rows in level.by_columns():
                 sizes = tuple(size + 1 for size in SIZES)
-                truth[rows] = count_marginal(table.codes, sizes, columns)[tuple(level.values[rows].T)]
+                truth[rows] = count_marginal(table.codes, sizes, columns)[
+                    tuple(level.values[rows].T)
+                ]
             for kind, these in enumerate((truth >= 50, truth < 50)):
                 hits[kind] += int(covered(inside, truth)[these].sum())
                 trials[kind] += int(these.sum())
@@ -285,7 +333,10 @@ def test_the_bound_of_marginals_holds_and_is_not_vacuous() -> None:
         weight = max(0.0, sum(m.total for m in marginals.one_way) / 4) / len(made[0])
         for found in marginal_bounds(marginals, Records([made], marginals.domain), SETTINGS):
             columns = tuple(map(marginals.domain.names.index, found.attributes))
-            both = [compress_codes(codes, compression) if len(columns) > 1 else codes for codes in (table.codes, made)]
+            both = [
+                compress_codes(codes, compression) if len(columns) > 1 else codes
+                for codes in (table.codes, made)
+            ]
             sizes = compression.sizes if len(columns) > 1 else tuple(size + 1 for size in SIZES)
             real, synthetic = (count_marginal(codes, sizes, columns) for codes in both)
             distance = float(np.abs(real - weight * synthetic).sum())
@@ -298,9 +349,13 @@ def test_the_bound_of_marginals_holds_and_is_not_vacuous() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sd", "cells", "times"), [(Fraction(1, 2), 6, 4.0), (Fraction(4), 40, 2.0), (Fraction(30), 500, 1.7)], ids=str
+    ("sd", "cells", "times"),
+    [(Fraction(1, 2), 6, 4.0), (Fraction(4), 40, 2.0), (Fraction(30), 500, 1.7)],
+    ids=str,
 )
-def test_the_noise_term_bounds_the_noise_and_is_near_it(sd: Fraction, cells: int, times: float) -> None:
+def test_the_noise_term_bounds_the_noise_and_is_near_it(
+    sd: Fraction, cells: int, times: float
+) -> None:
     """||N||_1 of 2,000 marginals: at most 5 % above (false alarm 1e-6), and the bound within `times` the median.
 
     For many cells the factor tends to sqrt(2 ln 2)/sqrt(2/pi) = 1.48.
@@ -335,7 +390,10 @@ def test_the_bound_of_released_combinations_holds_whatever_was_selected() -> Non
     for release in range(60):
         plans = [mechanism(1, 2, sd, EVERYTHING), mechanism(2, 3, sd, 39)]
         pairs = [(counts[0], first), (counts[1], second)]
-        levels = [draw_level(c, v, m, SeededBits(6, release, m.length)) for (c, v), m in zip(pairs, plans, strict=True)]
+        levels = [
+            draw_level(c, v, m, SeededBits(6, release, m.length))
+            for (c, v), m in zip(pairs, plans, strict=True)
+        ]
         labels = tuple(attribute.labels for attribute in config.attributes)
         drawn = Aggregates(
             domain=Domain(names=("sex", "region", "age", "grade"), labels=labels),
@@ -351,7 +409,9 @@ def test_the_bound_of_released_combinations_holds_whatever_was_selected() -> Non
             rows = dict(levels[k].by_columns())[columns]
             truth = true_counts(*pairs[k], levels[k])[rows]
             sizes = tuple(size + 1 for size in SIZES)
-            synthetic = count_marginal([m.astype(np.uint8) for m in made], sizes, columns) * (3000 / 2500)
+            synthetic = count_marginal([m.astype(np.uint8) for m in made], sizes, columns) * (
+                3000 / 2500
+            )
             kept = synthetic[tuple(levels[k].values[rows].T)]
             assert found.distance == pytest.approx(np.abs(levels[k].counts[rows] - kept).sum())
             assert found.bound is not None
@@ -371,7 +431,8 @@ SPREAD = (50, 450, 1000, 1500, 1300, 600, 100)
         (99, 0.07, SPREAD),
         (99, 0.005, SPREAD),  # chosen far off: the share beyond the percentile alone is exceeded
         (95.5, 0.5, SPREAD),
-        (90, 0.07, (0, 0, 0, 0, 1, 4500, 499)),  # chosen well: the error of the rank alone is exceeded
+        # chosen well: the error of the rank alone is exceeded
+        (90, 0.07, (0, 0, 0, 0, 1, 4500, 499)),
     ],
 )
 def test_no_more_records_are_cut_than_the_bound_says(
@@ -388,7 +449,11 @@ def test_no_more_records_are_cut_than_the_bound_says(
     for error in noise.tolist():
         chosen = select_percentile(records, percentile, epsilon, ROW, fresh_bits())
         aggregates = Aggregates(
-            domain=Domain(names=(), labels=()), record_count=5000 + error, record_deviation=30.0, levels=(), noise=()
+            domain=Domain(names=(), labels=()),
+            record_count=5000 + error,
+            record_deviation=30.0,
+            levels=(),
+            noise=(),
         )
         bounds.append(most_cut_records(config, epsilon, aggregates, 2))
         failures += int(records[chosen + 1 :].sum()) > bounds[-1]
@@ -398,7 +463,9 @@ def test_no_more_records_are_cut_than_the_bound_says(
 
 
 @given(st.floats(0.3, 200.0), st.sampled_from([0.5, 0.9, 0.95, 0.999]))
-def test_the_interval_of_laplace_noise_is_the_shortest_that_covers(scale: float, level: float) -> None:
+def test_the_interval_of_laplace_noise_is_the_shortest_that_covers(
+    scale: float, level: float
+) -> None:
     """Summed from the exact probabilities (1 - p)/(1 + p) p^|x|: within the reach at least `level`, one less would miss it."""
     deviation = 1 / (math.sqrt(2) * math.sinh(1 / (2 * scale)))
     inside = count_interval(np.array([10**6]), deviation, noise="discrete-laplace", level=level)

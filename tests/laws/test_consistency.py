@@ -40,17 +40,25 @@ def noisy(cliques: Sequence[tuple[int, ...]], seed: int, level: float = 60.0) ->
     for i, clique in enumerate(cliques):
         exact = joint.sum(axis=tuple(a for a in range(4) if a not in clique))
         sd = level / (i + 1)
-        measured.append(Observation(attributes=clique, counts=exact + rng.normal(0, sd, exact.shape), deviation=sd))
+        measured.append(
+            Observation(
+                attributes=clique, counts=exact + rng.normal(0, sd, exact.shape), deviation=sd
+            )
+        )
     return measured
 
 
 def onto(measurement: Observation, shared: set[int]) -> np.ndarray:
-    return measurement.counts.sum(axis=tuple(i for i, a in enumerate(measurement.attributes) if a not in shared))
+    return measurement.counts.sum(
+        axis=tuple(i for i, a in enumerate(measurement.attributes) if a not in shared)
+    )
 
 
 @pytest.mark.parametrize("cliques", SETS.values(), ids=SETS)
 @pytest.mark.parametrize("seed", range(3))
-def test_shared_sums_agree_and_nothing_is_negative(cliques: list[tuple[int, ...]], seed: int) -> None:
+def test_shared_sums_agree_and_nothing_is_negative(
+    cliques: list[tuple[int, ...]], seed: int
+) -> None:
     """Whatever two marginals share has one sum, to a hundredth of a record; totals and signs are exact."""
     measured = noisy(cliques, seed)
     result = make_consistent(measured, rounds=3000)
@@ -72,12 +80,18 @@ def test_consistent_marginals_stay_as_they_are(cliques: list[tuple[int, ...]]) -
     assert max(np.abs(a.counts - b.counts).max() for a, b in zip(once, measured, strict=True)) > 10
 
 
-@pytest.mark.parametrize("cliques", [SETS["chain"], SETS["triples"], SETS["repeated"]], ids=["chain", "triples", "rep"])
-def test_where_nothing_is_negative_it_is_weighted_least_squares(cliques: list[tuple[int, ...]]) -> None:
+@pytest.mark.parametrize(
+    "cliques", [SETS["chain"], SETS["triples"], SETS["repeated"]], ids=["chain", "triples", "rep"]
+)
+def test_where_nothing_is_negative_it_is_weighted_least_squares(
+    cliques: list[tuple[int, ...]],
+) -> None:
     """min sum_i |x_i - m_i|^2 / sd_i^2 over x_i that are marginals of one signed table, solved directly."""
     measured = [
         Observation(
-            attributes=m.attributes, counts=m.counts.astype(np.float64) + 1e5 / m.counts.size, deviation=m.deviation
+            attributes=m.attributes,
+            counts=m.counts.astype(np.float64) + 1e5 / m.counts.size,
+            deviation=m.deviation,
         )
         for m in noisy(cliques, 3)
     ]
@@ -90,7 +104,9 @@ def test_where_nothing_is_negative_it_is_weighted_least_squares(cliques: list[tu
         blocks.append(block)
     weights = np.concatenate([np.full(m.counts.size, 1 / m.deviation) for m in measured])
     values = np.concatenate([m.counts.ravel() for m in measured])
-    table = np.linalg.lstsq(np.concatenate(blocks) * weights[:, None], values * weights, rcond=None)[0]
+    table = np.linalg.lstsq(
+        np.concatenate(blocks) * weights[:, None], values * weights, rcond=None
+    )[0]
     for m, block in zip(make_consistent(measured), blocks, strict=True):
         assert np.allclose(m.counts.ravel(), block @ table, atol=1e-5)
 
@@ -126,7 +142,12 @@ def test_turns_end_at_the_nearest_point_of_both_sets(seed: int) -> None:
     point, nearest, found = tables.values.copy(), Nearest.to(tables.values), tables.values
     for _ in range(300):
         for subset, target in zip(shared, targets, strict=True):
-            average(tables, subset, np.array([[6.0], [15.0]]).repeat(subset.cells, axis=1) / subset.cells, target)
+            average(
+                tables,
+                subset,
+                np.array([[6.0], [15.0]]).repeat(subset.cells, axis=1) / subset.cells,
+                target,
+            )
         found = tables.values.copy()
         nearest.approach(tables, 2000.0)
     cell = np.eye(21)
@@ -146,16 +167,23 @@ def test_the_total_weighs_by_variance_and_leaves_out_what_is_incomplete() -> Non
     """sd 1 over 2 cells against sd 2 over 3: variances 2 and 12, weights 6 to 1. A bounded marginal has no say."""
     exact = Observation(attributes=(0,), counts=np.array([60.0, 47.0]), deviation=1.0)
     rough = Observation(attributes=(1,), counts=np.array([50.0, 30.0, 20.0]), deviation=2.0)
-    bounded = Observation(attributes=(0, 1), counts=np.full((2, 3), 10.0), deviation=0.1, complete=False)
+    bounded = Observation(
+        attributes=(0, 1), counts=np.full((2, 3), 10.0), deviation=0.1, complete=False
+    )
     assert estimate_total([exact, rough, bounded]) == pytest.approx((6 * 107 + 100) / 7)
     assert estimate_total([bounded]) == pytest.approx(60)
-    assert all(m.total == pytest.approx((6 * 107 + 100) / 7) for m in make_consistent([exact, rough, bounded]))
+    assert all(
+        m.total == pytest.approx((6 * 107 + 100) / 7)
+        for m in make_consistent([exact, rough, bounded])
+    )
 
 
 def test_incomplete_marginals_keep_their_proportions() -> None:
     """Counts that fall short by bounded contributions are scaled to the record count, not lifted by equal amounts."""
     full = Observation(attributes=(0,), counts=np.array([70.0, 50.0]), deviation=1.0)
-    bounded = Observation(attributes=(1,), counts=np.array([10.0, 20.0, 30.0]), deviation=1.0, complete=False)
+    bounded = Observation(
+        attributes=(1,), counts=np.array([10.0, 20.0, 30.0]), deviation=1.0, complete=False
+    )
     assert make_consistent([full, bounded])[1].counts == pytest.approx([20, 40, 60])
 
 
@@ -201,7 +229,9 @@ def apart(measurements: Sequence[Observation]) -> float:
     """The largest difference between two marginals in what they share, in records."""
     pairs = itertools.combinations(measurements, 2)
     shared = ((one, other, {*one.attributes} & {*other.attributes}) for one, other in pairs)
-    return max(float(np.abs(onto(one, both) - onto(other, both)).max()) for one, other, both in shared)
+    return max(
+        float(np.abs(onto(one, both) - onto(other, both)).max()) for one, other, both in shared
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -216,7 +246,10 @@ def test_with_structural_zeros_marginals_agree_and_stay_as_they_are(
     assert apart(once) <= 1e-6 * total
     assert all(m.counts.min() >= 0 for m in once)
     twice = make_consistent(once, masks)
-    assert max(np.abs(a.counts - b.counts).max() for a, b in zip(once, twice, strict=True)) <= 1e-6 * total
+    assert (
+        max(np.abs(a.counts - b.counts).max() for a, b in zip(once, twice, strict=True))
+        <= 1e-6 * total
+    )
 
 
 def test_an_empty_table_becomes_empty() -> None:
@@ -230,13 +263,21 @@ def test_an_empty_table_becomes_empty() -> None:
     [
         ([], [], r"measurements \(0\) must be at least 1"),
         ([((0,), (2,)), ((0, 1), (3, 2))], [], "attribute 0 must have the same size"),
-        ([((0,), (2,))], [((0,), [True, False]), ((0,), [False, True])], "masks must allow at least one record"),
+        (
+            [((0,), (2,))],
+            [((0,), [True, False]), ((0,), [False, True])],
+            "masks must allow at least one record",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(measurements: list, masks: list, message: str) -> None:
-    measured = [Observation(attributes=a, counts=np.ones(shape), deviation=1.0) for a, shape in measurements]
+    measured = [
+        Observation(attributes=a, counts=np.ones(shape), deviation=1.0) for a, shape in measurements
+    ]
     with pytest.raises(InputError, match=message):
-        make_consistent(measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks])
+        make_consistent(
+            measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks]
+        )
 
 
 @settings(max_examples=20, deadline=None)
@@ -281,12 +322,19 @@ def test_many_sparse_marginals_leave_the_counts_of_rare_values_alone() -> None:
 
 
 @settings(max_examples=40)
-@given(st.lists(st.frozensets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s))), max_size=12), st.data())
+@given(
+    st.lists(
+        st.frozensets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s))), max_size=12
+    ),
+    st.data(),
+)
 def test_holders_are_all_sets_with_these_attributes_in_order(
     cliques: list[tuple[int, ...]], data: st.DataObject
 ) -> None:
     wanted = tuple(sorted(data.draw(st.frozensets(st.integers(0, 6), max_size=3))))
-    assert Holders(cliques).of(wanted) == [i for i, clique in enumerate(cliques) if set(wanted) <= set(clique)]
+    assert Holders(cliques).of(wanted) == [
+        i for i, clique in enumerate(cliques) if set(wanted) <= set(clique)
+    ]
 
 
 @settings(max_examples=25, deadline=None)
@@ -296,7 +344,9 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
 ) -> None:
     """By numpy's own sums: all members get the weighted mean (of no attributes: the total), in even steps."""
     rng = np.random.default_rng(seed)
-    axes = itertools.chain.from_iterable(itertools.combinations(range(4), length) for length in (1, 2, 3, 4))
+    axes = itertools.chain.from_iterable(
+        itertools.combinations(range(4), length) for length in (1, 2, 3, 4)
+    )
     cliques = [c for c in axes if shared <= set(c)]
     cliques = [cliques[i] for i in rng.permutation(len(cliques))]
     values = [rng.normal(20, 30, [SIZES[a] for a in clique]) for clique in cliques]
@@ -308,12 +358,17 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
         Observation(attributes=clique, counts=np.where(kept, value, 0.0), deviation=weight**-0.5)
         for clique, kept, value, weight in zip(cliques, allowed, values, weights, strict=True)
     ]
-    tables = Tables.of(measured, [], 700.0)._replace(allowed=np.concatenate([kept.ravel() for kept in allowed]))
+    tables = Tables.of(measured, [], 700.0)._replace(
+        allowed=np.concatenate([kept.ravel() for kept in allowed])
+    )
     target = np.zeros(0) if shared else np.array([700.0])
     members = Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, dict(enumerate(SIZES)))
     others = [tuple(axis for axis, a in enumerate(clique) if a not in shared) for clique in cliques]
     numbers = np.array(
-        [np.sum(kept, axis=away, dtype=float).ravel() for kept, away in zip(allowed, others, strict=True)]
+        [
+            np.sum(kept, axis=away, dtype=float).ravel()
+            for kept, away in zip(allowed, others, strict=True)
+        ]
     )
     average(tables, members, numbers, target)
     averaged = np.split(tables.values, tables.starts[1:-1])

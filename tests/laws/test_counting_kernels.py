@@ -53,8 +53,14 @@ def tables(draw: st.DrawFn) -> EncodedTable:
     few = [st.integers(0, size) for size in (2, 3, 5)]
     # of 300 values, those at the ends, so that combinations are shared
     many = st.sampled_from([0, 1, 298, 299, 300])
-    rows = draw(st.lists(st.tuples(few[0], st.sets(st.integers(0, 2), max_size=2), few[2], many), max_size=40))
-    sets = np.array([[*sorted(s), *[3] * (2 - len(s))] for _, s, _, _ in rows], np.uint8).reshape(-1, 2)
+    rows = draw(
+        st.lists(
+            st.tuples(few[0], st.sets(st.integers(0, 2), max_size=2), few[2], many), max_size=40
+        )
+    )
+    sets = np.array([[*sorted(s), *[3] * (2 - len(s))] for _, s, _, _ in rows], np.uint8).reshape(
+        -1, 2
+    )
     plain = [np.array([row[j] for row in rows]).astype(code_type(SIZES[j])) for j in (0, 2, 3)]
     labels = tuple(tuple(f"{j}.{v}" for v in range(size)) for j, size in enumerate(SIZES))
     return EncodedTable(codes=(plain[0], sets, plain[1], plain[2]), labels=labels)
@@ -110,8 +116,12 @@ def test_the_compiled_counts_are_those_of_the_slow_reference(
         found = as_counter(count_bounded(table, candidates, bound, words()), SIZES)
         plan = lay_out(blocks_of(table), candidates, AMPLE)
         held = histogram(table, candidates, 30)
-    assert (found == reference_counts(table, candidates, bound, words(), plan.dense + plan.sparse)) is True
-    assert held.tolist() == np.bincount(contributions(table.codes, candidates), minlength=31).tolist()
+    assert (
+        found == reference_counts(table, candidates, bound, words(), plan.dense + plan.sparse)
+    ) is True
+    assert (
+        held.tolist() == np.bincount(contributions(table.codes, candidates), minlength=31).tolist()
+    )
 
 
 @dataclass(frozen=True)
@@ -133,12 +143,18 @@ def test_a_record_in_the_middle_changes_at_most_bound_counts_by_one(
     """The coupling of the proof: the words behind the record are moved along with the records they belong to."""
     assume(table.records > 0)
     place = data.draw(st.integers(0, table.records - 1))
-    drawn = np.random.default_rng(data.draw(st.integers(0, 2**32))).integers(0, 2**64, table.records, np.uint64)
+    drawn = np.random.default_rng(data.draw(st.integers(0, 2**32))).integers(
+        0, 2**64, table.records, np.uint64
+    )
     candidates = data.draw(candidate_sets(length))
-    fewer = EncodedTable(codes=tuple(np.delete(codes, place, axis=0) for codes in table.codes), labels=table.labels)
+    fewer = EncodedTable(
+        codes=tuple(np.delete(codes, place, axis=0) for codes in table.codes), labels=table.labels
+    )
     with counted_by(dense_cells=dense_cells, tile=None):
         one = as_counter(count_bounded(table, candidates, bound, Listed(drawn)), SIZES)
-        other = as_counter(count_bounded(fewer, candidates, bound, Listed(np.delete(drawn, place))), SIZES)
+        other = as_counter(
+            count_bounded(fewer, candidates, bound, Listed(np.delete(drawn, place))), SIZES
+        )
     assert not other - one
     assert set((one - other).values()) <= {1}
     assert (one - other).total() == min(bound, contributions(table.codes, candidates)[place])
@@ -191,7 +207,9 @@ def people(records: int, seed: int = 5) -> EncodedTable:
     """Five attributes without a missing value."""
     rng = np.random.default_rng(seed)
     codes = tuple(rng.integers(0, size, records).astype(np.uint8) for size in (2, 3, 4, 5, 6))
-    return EncodedTable(codes=codes, labels=tuple(tuple("abcdef"[:size]) for size in (2, 3, 4, 5, 6)))
+    return EncodedTable(
+        codes=codes, labels=tuple(tuple("abcdef"[:size]) for size in (2, 3, 4, 5, 6))
+    )
 
 
 def pairs(table: EncodedTable) -> CandidateSet:
@@ -209,7 +227,9 @@ def test_every_subset_is_as_likely(bound: int, dense_cells: int | None) -> None:
     (needed / (left + 1)), or the same word for every candidate fails.
     """
     table = people(6000)
-    one = EncodedTable(codes=tuple(np.zeros_like(codes) for codes in table.codes), labels=table.labels)
+    one = EncodedTable(
+        codes=tuple(np.zeros_like(codes) for codes in table.codes), labels=table.labels
+    )
     candidates = pairs(one)
     with counted_by(dense_cells=dense_cells, tile=None):
         plan = lay_out(blocks_of(one), candidates, AMPLE)
@@ -225,7 +245,10 @@ def test_every_subset_is_as_likely(bound: int, dense_cells: int | None) -> None:
     expected = one.records / subsets
     assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(FALSE_ALARM, subsets - 1)
     assert sum(shipped.values()) == total == bound * one.records
-    singles = {columns: sum(n for kept, n in seen.items() if columns in kept) for columns in plan.dense + plan.sparse}
+    singles = {
+        columns: sum(n for kept, n in seen.items() if columns in kept)
+        for columns in plan.dense + plan.sparse
+    }
     assert singles == {columns: n for (columns, _), n in shipped.items()}
 
 
@@ -302,7 +325,12 @@ def test_blocks_over_the_released_domain() -> None:
     assert codes.tolist() == [{1: 0, 4: 1}.get(v, 2) for v in table.codes[4].tolist()]
     candidates = CandidateSet(length=1, sizes=released.sizes)
     assert (
-        sum(1 for i in range(50) for _ in held_candidates(table, CandidateSet(length=1, sizes=table.sizes), i)) == 250
+        sum(
+            1
+            for i in range(50)
+            for _ in held_candidates(table, CandidateSet(length=1, sizes=table.sizes), i)
+        )
+        == 250
     )
     held = histogram_of(released, candidates, 5, LocalEngine(2))
     assert held.tolist() == [0, 0, 0, 0, (codes == 2).sum(), (codes < 2).sum()]

@@ -42,7 +42,9 @@ def config_of(theta: int, columns: int, neighbors: Any) -> Configuration:
     )
 
 
-def exposed(config: Configuration, theta: int, columns: int, *, alike: bool) -> tuple[int, Fraction]:
+def exposed(
+    config: Configuration, theta: int, columns: int, *, alike: bool
+) -> tuple[int, Fraction]:
     """How many of the subjects have a value of their own published, and the exact probability for one."""
     plan = plan_budget(config)
     draw = plan.draw(PrivateValues)
@@ -50,7 +52,9 @@ def exposed(config: Configuration, theta: int, columns: int, *, alike: bool) -> 
     owner = np.repeat(np.arange(SUBJECTS), theta)
     own = owner if alike else np.arange(SUBJECTS * theta)
     table = table_of([own.tolist()] * columns, [int(own.max()) + 1] * columns)
-    found = discover_labels(count_values([table], range(columns)), table.labels, sd, threshold, fresh_bits())
+    found = discover_labels(
+        count_values([table], range(columns)), table.labels, sd, threshold, fresh_bits()
+    )
     rows = [int(label[1:]) for labels in found.values() for label in labels]
     shown = {value if alike else int(owner[value]) for value in rows}
     count, values = (theta, columns) if alike else (1, theta * columns)
@@ -58,7 +62,9 @@ def exposed(config: Configuration, theta: int, columns: int, *, alike: bool) -> 
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("alike", [False, True], ids=["theta p values of count 1", "p values of count theta"])
+@pytest.mark.parametrize(
+    "alike", [False, True], ids=["theta p values of count 1", "p values of count theta"]
+)
 @pytest.mark.parametrize(("theta", "columns"), [(1, 1), (1, 3), (3, 2)])
 def test_own_values_are_published_with_probability_delta_at_most(
     theta: int, columns: int, alike: bool, neighbors: str

@@ -30,12 +30,37 @@ from tests.support.configurations import configuration
 ROWS = 120
 CODES = {"few values": np.arange(ROWS) % 3, "many values": np.arange(ROWS) % 60}
 DAY = pd.Timestamp("2019-05-01")
-HIDDEN = configuration(columns={"x": {"type": "category", "domain": "private"}, "mark": {"type": "boolean"}})
+HIDDEN = configuration(
+    columns={"x": {"type": "category", "domain": "private"}, "mark": {"type": "boolean"}}
+)
 Codes = Any
 Make = Callable[[Codes], Any]
 
-_NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-_OWN = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64")
+_NUMBERS = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
+_OWN = (
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "Float32",
+    "Float64",
+)
 DTYPES: dict[str, Make] = {
     **{name: lambda codes, name=name: pd.Series(codes).astype(name) for name in (*_NUMBERS, *_OWN)},
     **{name: lambda codes, name=name: pd.Series(codes % 2).astype(name) for name in ("bool", "boolean")},
@@ -49,7 +74,16 @@ DTYPES: dict[str, Make] = {
     "Sparse[int64]": lambda codes: pd.Series(pd.arrays.SparseArray(codes)),
     "Sparse[float64]": lambda codes: pd.Series(pd.arrays.SparseArray(codes.astype(float))),
 }  # fmt: skip
-CATEGORIES = ("int64", "float64", "str", "bool", "datetime64[ns]", "timedelta64", "period", "interval")
+CATEGORIES = (
+    "int64",
+    "float64",
+    "str",
+    "bool",
+    "datetime64[ns]",
+    "timedelta64",
+    "period",
+    "interval",
+)
 
 
 def _each(make: Callable[[int], Any], kind: pa.DataType) -> Make:
@@ -57,7 +91,19 @@ def _each(make: Callable[[int], Any], kind: pa.DataType) -> Make:
 
 
 _ARROW: list[tuple[Callable[[int], Any], Sequence[pa.DataType]]] = [
-    (int, [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]),
+    (
+        int,
+        [
+            pa.int8(),
+            pa.int16(),
+            pa.int32(),
+            pa.int64(),
+            pa.uint8(),
+            pa.uint16(),
+            pa.uint32(),
+            pa.uint64(),
+        ],
+    ),
     (np.float16, [pa.float16()]),
     (float, [pa.float32(), pa.float64()]),
     (lambda code: code % 2 == 0, [pa.bool_()]),
@@ -103,7 +149,10 @@ def test_all_types_are_here() -> None:
 
 FRAMES: dict[str, Make] = {
     **DTYPES,
-    **{f"category of {name}": lambda codes, name=name: DTYPES[name](codes).astype("category") for name in CATEGORIES},
+    **{
+        f"category of {name}": lambda codes, name=name: DTYPES[name](codes).astype("category")
+        for name in CATEGORIES
+    },
     **{
         f"{name}[pyarrow]": lambda codes, name=name: pd.Series(
             TYPES[name](codes), dtype=pd.ArrowDtype(TYPES[name](codes).type)
@@ -122,7 +171,11 @@ FRAMES: dict[str, Make] = {
     ],
 )
 def test_a_draft_refuses_what_fit_refuses_in_the_same_words(
-    table: Callable[[Any], Any], make: Make, values: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Callable[[Any], Any],
+    make: Make,
+    values: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     frame = table({"x": make(CODES[values]), "mark": ["yes", "no"] * (ROWS // 2)})
     drafted = refusal(lambda: mw.Configuration.draft(frame, "types", tmp_path))
@@ -162,7 +215,11 @@ def fit(frame: Any, config: Configuration, place: Path) -> None:
 @pytest.mark.parametrize("is_arrow", [False, True])
 def test_a_draft_refuses_persons_that_are_floats(is_arrow: bool, tmp_path: Path) -> None:
     """As `fit` does: a float rounds long ids, so that two persons become one."""
-    persons = pd.DataFrame({"patient_id": np.repeat(np.arange(60.0), 2), "mark": ["yes", "no"] * 60})
+    persons = pd.DataFrame(
+        {"patient_id": np.repeat(np.arange(60.0), 2), "mark": ["yes", "no"] * 60}
+    )
     frame = pa.Table.from_pandas(persons) if is_arrow else persons
-    with pytest.raises(InputError, match=r"the column 'patient_id' with the (type double|dtype float64)"):
+    with pytest.raises(
+        InputError, match=r"the column 'patient_id' with the (type double|dtype float64)"
+    ):
         mw.Configuration.draft(frame, "persons", tmp_path)

@@ -36,7 +36,10 @@ def _independent_records() -> np.ndarray:
     return np.stack([rng.choice(len(p), RECORDS, p=p) for p in columns], axis=1).astype(np.int32)
 
 
-CONTRASTS = (((0, 2), np.outer([-1, -1, 1, 1], [-1, 1])), ((0, 1), np.outer([1, 0, 0, -1], [1, 0, -1])))
+CONTRASTS = (
+    ((0, 2), np.outer([-1, -1, 1, 1], [-1, 1])),
+    ((0, 1), np.outer([1, 0, 0, -1], [1, 0, -1])),
+)
 
 
 @pytest.mark.parametrize("sampling", [0.0, 1.0, 4.0])
@@ -51,10 +54,16 @@ def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(sampling: f
     sets = [*drawn.draw(SETS, np.random.default_rng(2), sampling=sampling)]
     for (a, b), contrast in CONTRASTS:
         found = [contrast[one[:, a], one[:, b]].mean() * ROWS for one in sets]
-        weights = {a: np.eye(SIZES[a]).repeat(SIZES[b], axis=0), b: np.tile(np.eye(SIZES[b]), (SIZES[a], 1))}
+        weights = {
+            a: np.eye(SIZES[a]).repeat(SIZES[b], axis=0),
+            b: np.tile(np.eye(SIZES[b]), (SIZES[a], 1)),
+        }
         known = squares.solve(weights)
         flat = contrast.ravel()
-        center, p = flat @ known.values * ROWS / squares.total[0], shares.sum(axis=3 - a - b).ravel()
+        center, p = (
+            flat @ known.values * ROWS / squares.total[0],
+            shares.sum(axis=3 - a - b).ravel(),
+        )
         of_rows = ROWS * (p @ flat**2 - (p @ flat) ** 2)
         variance = flat @ known.covariance @ flat + of_rows / LARGER + sampling * of_rows
         assert abs(np.mean(found) - center) < norm.isf(FALSE_ALARM / 2) * math.sqrt(variance / SETS)
@@ -83,7 +92,9 @@ def test_codes_of_a_measured_table_in_another_order() -> None:
     found = DrawnTables.of(squares, other, [Part(axis=0, blocks=turned), COLUMNS[1]])
     back = np.argsort(turned)[found.records[:, 0]] * 3 + found.records[:, 1]
     pairs = straight.records[:, 0] * 3 + straight.records[:, 1]
-    assert np.allclose(np.bincount(pairs, straight.weights), np.bincount(back, found.weights), atol=1e-4)
+    assert np.allclose(
+        np.bincount(pairs, straight.weights), np.bincount(back, found.weights), atol=1e-4
+    )
 
 
 def test_columns_that_were_not_measured_together_are_refused() -> None:
@@ -101,7 +112,10 @@ def test_cells_below_their_noise_are_given_their_sum_alone() -> None:
     table = np.array([[5000.0, 3000, 10], [12, 4000, 3], [2000, 6, 900], [5, 2500, 2]])
     survey = Survey(sizes=(4, 3), sets=(*ALONE[:2], PAIRS[0]), merged=SURVEY.merged[:2])
     squares = survey.measure(table, np.random.default_rng(1))
-    records = np.stack(np.unravel_index(np.arange(12).repeat(np.rint(table.ravel() / 2).astype(int)), (4, 3)), axis=1)
+    records = np.stack(
+        np.unravel_index(np.arange(12).repeat(np.rint(table.ravel() / 2).astype(int)), (4, 3)),
+        axis=1,
+    )
     drawn = DrawnTables.of(squares, records.astype(np.int32), COLUMNS[:2])
     (pair,) = (one for one in drawn.margins if len(one.places) == 2)
     small = table.ravel() < SIGMA
@@ -122,7 +136,11 @@ def test_combined_intervals_cover_a_population(noise: float, sampling: float) ->
         found, half = combined(estimates, np.full((sets, 1, 1), sampling / LARGER), level)
         hits += bool(abs(found.values[0]) <= half[0])
     # What t leaves open of so skewed a variance is at most 1.5 %.
-    assert binom.ppf(FALSE_ALARM, trials, level - 0.015) <= hits <= binom.isf(FALSE_ALARM, trials, level + 0.015)
+    assert (
+        binom.ppf(FALSE_ALARM, trials, level - 0.015)
+        <= hits
+        <= binom.isf(FALSE_ALARM, trials, level + 0.015)
+    )
 
 
 def test_little_between_the_sets_gives_no_endless_interval() -> None:
@@ -146,5 +164,7 @@ def test_a_variance_that_is_less_than_inside_the_sets_is_that() -> None:
     assert np.allclose(np.diagonal(found.covariance), [1.0, 16 * 4 / 3 - 2])
     total = 16 * 4 / 3
     freedom = 2 * (1 - 2 / total) ** 2
-    assert np.allclose(half, [student.ppf(0.975, 1), student.ppf(0.975, freedom) * math.sqrt(total - 2)])
+    assert np.allclose(
+        half, [student.ppf(0.975, 1), student.ppf(0.975, freedom) * math.sqrt(total - 2)]
+    )
     assert np.array_equal(found.covariance, found.covariance.T)

@@ -24,7 +24,9 @@ from tests.support import noisy_marginals
 SIZES = (3, 5, 4)
 COUNTS = (np.array([50.0, 30, 20]), np.array([40.0, 40, 10, 6, 4]), np.array([70.0, 20, 5, 5]))
 APART = Compression(codes=tuple(np.arange(size) for size in SIZES), counts=COUNTS)
-MERGED = Compression(codes=(np.arange(3), np.array([0, 1, 2, 2, 2]), np.array([0, 1, 2, 2])), counts=COUNTS)
+MERGED = Compression(
+    codes=(np.arange(3), np.array([0, 1, 2, 2, 2]), np.array([0, 1, 2, 2])), counts=COUNTS
+)
 
 
 def measured(attributes: Clique, truth: NDArray[Any], sd: float, seed: int) -> Observation:
@@ -40,7 +42,9 @@ def earlier(m: Observation, codes: Compression = APART) -> Observation:
 def test_two_measurements_have_the_noise_of_both_precisions(now: float, then: float) -> None:
     """The deviation is (1/s^2 + 1/t^2)^(-1/2), and the counts have it: chi^2 of 2,000 cells, false alarms 1e-6."""
     truth = np.outer(np.arange(1, 41), np.arange(3, 53)).astype(np.float64)
-    compression = Compression(codes=(np.arange(40), np.arange(50)), counts=(truth.sum(axis=1), truth.sum(axis=0)))
+    compression = Compression(
+        codes=(np.arange(40), np.arange(50)), counts=(truth.sum(axis=1), truth.sum(axis=0))
+    )
     table = earlier(measured((0, 1), truth, then, 1), compression)
     (found,) = pool([measured((0, 1), truth, now, 2)], [table], compression)
     assert found.deviation == pytest.approx(1 / math.hypot(1 / now, 1 / then))
@@ -49,7 +53,10 @@ def test_two_measurements_have_the_noise_of_both_precisions(now: float, then: fl
 
 
 def test_three_releases_and_sets_that_only_one_has_measured() -> None:
-    singles = [Observation(attributes=(1,), counts=np.full(5, count), deviation=6.0) for count in (10.0, 20.0, 60.0)]
+    singles = [
+        Observation(attributes=(1,), counts=np.full(5, count), deviation=6.0)
+        for count in (10.0, 20.0, 60.0)
+    ]
     alone = Observation(attributes=(0, 2), counts=np.ones((3, 4)), deviation=7.0)
     found = pool(singles[:1], [*map(earlier, singles[1:]), earlier(alone)], APART)
     assert [(m.attributes, m.deviation) for m in found] == [
@@ -61,16 +68,21 @@ def test_three_releases_and_sets_that_only_one_has_measured() -> None:
 
 
 @pytest.mark.parametrize(("then", "now"), list(itertools.product((APART, MERGED), repeat=2)))
-def test_merged_values_are_added_or_shared_as_in_the_records(then: Compression, now: Compression) -> None:
+def test_merged_values_are_added_or_shared_as_in_the_records(
+    then: Compression, now: Compression
+) -> None:
     """By brute force over the codes; no cell counts for more exact than a measured one, and a sum of n is n times as noisy."""
     counts = np.random.default_rng(3).normal(20, 9, [then.sizes[1], then.sizes[2]])
-    (found,) = pool([], [earlier(Observation(attributes=(1, 2), counts=counts, deviation=2.0), then)], now)
+    (found,) = pool(
+        [], [earlier(Observation(attributes=(1, 2), counts=counts, deviation=2.0), then)], now
+    )
     wanted, parts = np.zeros([now.sizes[1], now.sizes[2]]), np.zeros([now.sizes[1], now.sizes[2]])
     for cell in itertools.product(range(SIZES[1]), range(SIZES[2])):
         old = tuple(int(then.codes[a][v]) for a, v in zip((1, 2), cell, strict=True))
         new = tuple(int(now.codes[a][v]) for a, v in zip((1, 2), cell, strict=True))
         share = math.prod(
-            COUNTS[a][v] / COUNTS[a][then.codes[a] == o].sum() for a, v, o in zip((1, 2), cell, old, strict=True)
+            COUNTS[a][v] / COUNTS[a][then.codes[a] == o].sum()
+            for a, v, o in zip((1, 2), cell, old, strict=True)
         )
         wanted[new] += share * counts[old]
         parts[new] += 1
@@ -96,11 +108,17 @@ def test_merged_values_of_records_have_the_shares_of_both_releases() -> None:
     exact = Observation(attributes=(merged,), counts=counts, deviation=1e-4)
     pooled = replace(drawn, pooled=(*pool(drawn.one_way, [exact]), *drawn.larger))
     compression = compression_of(pooled, settings)[1]
-    assert all(np.array_equal(one, other) for one, other in zip(compression.codes, alone.codes, strict=True))
+    assert all(
+        np.array_equal(one, other)
+        for one, other in zip(compression.codes, alone.codes, strict=True)
+    )
     shares = counts[rare] / counts[rare].sum()
     assert np.allclose(Spread.of(compression).shares[merged][rare], shares, atol=1e-6)
     records = np.tile([codes.max() for codes in alone.codes], (20_000, 1))
-    made = np.bincount(expand_records(records, compression, np.random.default_rng(5))[:, merged], minlength=len(rare))
+    made = np.bincount(
+        expand_records(records, compression, np.random.default_rng(5))[:, merged],
+        minlength=len(rare),
+    )
     apart = float(((made[rare] - 20_000 * shares) ** 2 / (20_000 * shares)).sum())
     assert apart < chi2.isf(1e-6, rare.sum() - 1)  # false alarms: 1e-6, of a fixed seed
 
@@ -124,4 +142,7 @@ def test_an_earlier_release_of_other_rows_is_noticed(now: float, then: float) ->
     rare = Observation(attributes=(0,), counts=truth, deviation=now)
     apart = np.array([8 * math.hypot(now, then), 0.0, 0.0])
     pooled = pool([rare], [Observation(attributes=(0,), counts=truth + apart, deviation=then)])
-    assert contradicted_attributes(Marginals(domain=domain, one_way=(rare,), larger=(), pooled=pooled)) == ()
+    assert (
+        contradicted_attributes(Marginals(domain=domain, one_way=(rare,), larger=(), pooled=pooled))
+        == ()
+    )

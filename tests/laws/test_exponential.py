@@ -32,7 +32,9 @@ FALSE_ALARM = 1e-6
 TELLING = [3, 3, 2, 0], Fraction(1, 2)
 BITS = 128
 RATES = st.fractions(Fraction(1, 10**6), 40)
-SCORES = st.lists(st.one_of(st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=9)
+SCORES = st.lists(
+    st.one_of(st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=9
+)
 
 
 def exact(scores: Sequence[int], rate: Fraction) -> dict[int, Any]:
@@ -58,14 +60,20 @@ def test_the_exponential_is_rounded_down_by_less_than_two_units(x: Fraction, bit
         assert 0 <= off < 2
 
 
-@given(RATES, st.lists(st.integers(0, 2**40), min_size=1, max_size=6), st.sampled_from([16, 128, 256]))
+@given(
+    RATES, st.lists(st.integers(0, 2**40), min_size=1, max_size=6), st.sampled_from([16, 128, 256])
+)
 @settings(max_examples=50, deadline=None)
-def test_every_weight_is_bounded_as_the_proof_says(rate: Fraction, far: list[int], precision: int) -> None:
+def test_every_weight_is_bounded_as_the_proof_says(
+    rate: Fraction, far: list[int], precision: int
+) -> None:
     """A_i <= 2^F C_i <= A_i + 2 N_i, and what is left out has less than one unit for each candidate."""
     levels = _Levels.near(np.array([0, *far], np.uint64), rate, precision)
     with mpmath.workprec(precision + 400):
         slope = mpmath.mpf(rate.numerator) / rate.denominator
-        for distance, below in zip(levels.distances.tolist(), levels.powers_below(levels.distances), strict=True):
+        for distance, below in zip(
+            levels.distances.tolist(), levels.powers_below(levels.distances), strict=True
+        ):
             assert below <= mpmath.exp(-slope * distance) * 2**precision < below + 2
         for distance in set(far) - set(levels.distances.tolist()):
             assert mpmath.exp(-slope * distance) * 2**precision < 1
@@ -80,8 +88,12 @@ def test_a_choice_is_certain_only_where_the_infinite_number_makes_it(
     probabilities = exact(scores, rate)
     with mpmath.workprec(400):
         ends = list(itertools.accumulate(probabilities.values()))
-    near = int(mpmath.ldexp(data.draw(st.sampled_from(ends)), BITS)) + data.draw(st.integers(-50, 50))
-    uniform = data.draw(st.one_of(st.just(min(max(near, 0), 2**BITS - 1)), st.integers(0, 2**BITS - 1)))
+    near = int(mpmath.ldexp(data.draw(st.sampled_from(ends)), BITS)) + data.draw(
+        st.integers(-50, 50)
+    )
+    uniform = data.draw(
+        st.one_of(st.just(min(max(near, 0), 2**BITS - 1)), st.integers(0, 2**BITS - 1))
+    )
     chosen = _certain_distance(_Levels.near(distances(scores), rate, BITS), uniform, BITS)
     if chosen is None:
         assert min(abs(mpmath.ldexp(end, BITS) - uniform) for end in ends) < 50 * len(scores)
@@ -89,20 +101,29 @@ def test_a_choice_is_certain_only_where_the_infinite_number_makes_it(
     place = list(probabilities).index(chosen)
     with mpmath.workprec(400):
         assert place == 0 or ends[place - 1] * 2**BITS <= uniform + mpmath.mpf(2) ** -200
-        assert place == len(ends) - 1 or uniform + 1 <= ends[place] * 2**BITS + mpmath.mpf(2) ** -200
+        assert (
+            place == len(ends) - 1 or uniform + 1 <= ends[place] * 2**BITS + mpmath.mpf(2) ** -200
+        )
 
 
 def p_value(scores: Sequence[int], rate: Fraction, trials: int = 1500) -> float:
     """Chi-square of choices among all candidates, those of one level apart, against the exact probabilities."""
     values = np.array(scores, np.int64)
     members = {d: scores.count(max(scores) - d) for d in exact(scores, rate)}
-    chances = np.array([float(exact(scores, rate)[max(scores) - s] / members[max(scores) - s]) for s in scores])
-    drawn = np.bincount([choose(values, rate, SeededBits(8, i)) for i in range(trials)], minlength=len(scores))
+    chances = np.array(
+        [float(exact(scores, rate)[max(scores) - s] / members[max(scores) - s]) for s in scores]
+    )
+    drawn = np.bincount(
+        [choose(values, rate, SeededBits(8, i)) for i in range(trials)], minlength=len(scores)
+    )
     kept = chances * trials >= 8
     observed = np.append(drawn[kept], drawn[~kept].sum())
     expected = np.append(chances[kept], chances[~kept].sum()) * trials
     if expected[-1] < 8:
-        observed, expected = observed[:-1], expected[:-1] * observed[:-1].sum() / expected[:-1].sum()
+        observed, expected = (
+            observed[:-1],
+            expected[:-1] * observed[:-1].sum() / expected[:-1].sum(),
+        )
     return float(stats.chisquare(observed, expected).pvalue)
 
 
@@ -124,7 +145,9 @@ def test_choices_have_the_exact_probabilities(scores: list[int], rate: Fraction)
 
 
 @pytest.mark.parametrize("precision", [1, 3, 8])
-def test_choices_that_are_refined_have_the_same_probabilities(precision: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_that_are_refined_have_the_same_probabilities(
+    precision: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From so few bits nearly every choice is open at first, and F doubles several times."""
     monkeypatch.setattr(exponential_module, "_PRECISION", precision)
     assert p_value(*TELLING) > FALSE_ALARM
@@ -138,11 +161,15 @@ def test_chunks_of_levels_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(whole)) > 20
 
 
-@pytest.mark.parametrize("factor", every(3, [Fraction(1, 2), Fraction(2), Fraction(7, 4)], first=2), ids=str)
+@pytest.mark.parametrize(
+    "factor", every(3, [Fraction(1, 2), Fraction(2), Fraction(7, 4)], first=2), ids=str
+)
 def test_another_rate_would_be_found(factor: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     """The statistic has power: a sensitivity that is not doubled, or is twice over, fails it."""
     real = _Levels.near
-    monkeypatch.setattr(_Levels, "near", lambda found, rate, precision: real(found, rate * factor, precision))
+    monkeypatch.setattr(
+        _Levels, "near", lambda found, rate, precision: real(found, rate * factor, precision)
+    )
     assert p_value(*TELLING) < FALSE_ALARM
 
 
@@ -161,7 +188,9 @@ def oracle(scale: float) -> Callable[[NDArray[np.int64]], int]:
 def test_opendp_chooses_alike() -> None:
     """2,000 choices of each at epsilon 2 and sensitivity 3, by a test of homogeneity; at twice the scale it fails."""
     scores = np.array([0, 4, 9, 12, 12, -20], np.int64)
-    ours = np.bincount([select_candidate(scores, 3, 2.0, SeededBits(4, i)) for i in range(2000)], minlength=6)
+    ours = np.bincount(
+        [select_candidate(scores, 3, 2.0, SeededBits(4, i)) for i in range(2000)], minlength=6
+    )
 
     def alike(scale: float) -> float:
         chosen_by_opendp = oracle(scale)
@@ -189,7 +218,9 @@ class Extreme(SeededBits):
         if place == (0,):
             left = iter(range(12))
             drawn = real.integer
-            real.integer = lambda bits: (1 << bits) - 1 if next(left, None) is not None else drawn(bits)
+            real.integer = lambda bits: (
+                (1 << bits) - 1 if next(left, None) is not None else drawn(bits)
+            )
         return real
 
 

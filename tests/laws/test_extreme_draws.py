@@ -48,7 +48,11 @@ _SET = {"type": "set", "domain": "private", "max_values": 2}
 # Nothing of the towns that the table has goes with the region that comes first.
 _RULE = {"forbidden": [{"region": "moon", "town": f"T{number}"} for number in range(10)]}
 HIDDEN: dict[str, dict[str, Any]] = {
-    f"{method['method']} of {name}": {"columns__town": _TOWN, "aggregate": aggregate, "synthesize": method}
+    f"{method['method']} of {name}": {
+        "columns__town": _TOWN,
+        "aggregate": aggregate,
+        "synthesize": method,
+    }
     for name, aggregate, methods in (
         ("marginals", _MARGINALS, (_MIXTURE, _GUM)),
         ("k-tuples", _TUPLES, (_MIXTURE, _GUM, _SEEDED)),
@@ -86,7 +90,10 @@ COUNTED: dict[str, dict[str, Any]] = {
     for way, aggregate in {
         "all pairs": _MARGINALS,
         "unmerged pairs": {**_MARGINALS, "compress": "none"},
-        "named sets": {"method": "marginals", "cliques": [["sex", "region"], ["region", "age", "grade"]]},
+        "named sets": {
+            "method": "marginals",
+            "cliques": [["sex", "region"], ["region", "age", "grade"]],
+        },
         "selected sets": {"method": "marginals"},
         "rounds": _ROUNDS,
         "k-tuples": _TUPLES,
@@ -125,7 +132,9 @@ def drawn(outcome: Outcome, names: list[str]) -> Iterator[None]:
         yield
 
 
-def released(home: Path, shape: str, outcome: Outcome) -> tuple[dict[str, list[str]], list[dict[str, str]]]:
+def released(
+    home: Path, shape: str, outcome: Outcome
+) -> tuple[dict[str, list[str]], list[dict[str, str]]]:
     """The released domain and the records of a release of `shape`, whose draws have this outcome."""
     with mock.patch.dict(SHAPES, ALL):
         path = write_people(home, shape)
@@ -172,7 +181,9 @@ def test_a_column_of_which_no_value_is_released_is_empty(tmp_path: Path, shape: 
 
 
 @pytest.mark.parametrize("shape", every(2, RULED))
-def test_rules_that_leave_no_record_of_released_values_leave_gaps(tmp_path: Path, shape: str) -> None:
+def test_rules_that_leave_no_record_of_released_values_leave_gaps(
+    tmp_path: Path, shape: str
+) -> None:
     domain, records = released(tmp_path, shape, one_hidden)
     assert (domain["region"], domain["town"]) == (["moon"], ["T0"])
     assert records
@@ -190,13 +201,17 @@ def test_every_way_of_counting_meets_rules(tmp_path: Path, shape: str, outcome: 
     """Where a code that the rules know nothing of is counted, and is not kept, or is; no record breaks a rule."""
     _, records = released(tmp_path, shape, outcome)
     assert records
-    assert not any(record["sex"] == "f" and (record["region"] == "west" or record["grade"]) for record in records)
+    assert not any(
+        record["sex"] == "f" and (record["region"] == "west" or record["grade"])
+        for record in records
+    )
 
 
 AMOUNTS = st.lists(st.sampled_from([-LARGE, -60, -1, 0, 1, 60, LARGE]), min_size=1, max_size=3)
 
 
-@example("mixture by rules", [[-LARGE], [-LARGE, -LARGE, 60]])  # the only value of a column has a count of 0
+# the only value of a column has a count of 0
+@example("mixture by rules", [[-LARGE], [-LARGE, -LARGE, 60]])
 @settings(max_examples=4)
 @given(st.sampled_from(sorted(ALL)), st.lists(AMOUNTS, min_size=1, max_size=4))
 def test_every_outcome_of_noise_ends_in_a_release(shape: str, patterns: list[Pattern]) -> None:

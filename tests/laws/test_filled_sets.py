@@ -38,7 +38,10 @@ DIAGNOSES: dict[str, Any] = {
 
 
 def declared(aggregate: dict[str, Any] = MARGINALS, **changes: Any) -> Configuration:
-    columns = {"dx": DIAGNOSES | changes, "sex": {"type": "category", "values": ["f", "m"], "outside": "error"}}
+    columns = {
+        "dx": DIAGNOSES | changes,
+        "sex": {"type": "category", "values": ["f", "m"], "outside": "error"},
+    }
     return configuration(columns=columns, missing=[], aggregate=aggregate)
 
 
@@ -64,7 +67,8 @@ def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
     contract = source_contract(declared())
     contract.check(pa.table({"dx": ["a", "a;b;c"], "sex": ["f", "m"]}))
     with pytest.raises(
-        InputError, match="column 'dx' breaks the rule 'every cell has a value, and every value is declared'"
+        InputError,
+        match="column 'dx' breaks the rule 'every cell has a value, and every value is declared'",
     ):
         contract.check(pa.table({"dx": ["a", cell], "sex": ["f", "m"]}))
 
@@ -78,7 +82,9 @@ def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
         ({"min_values": 2}, "min_values"),
     ],
 )
-def test_where_a_set_may_be_empty_all_the_same_it_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_where_a_set_may_be_empty_all_the_same_it_is_refused(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         declared(**changes)
 
@@ -133,12 +139,15 @@ def test_a_rule_on_many_attributes_says_what_a_table_of_it_would() -> None:
     listed = Mask(attributes=attributes, allowed=never.table())
     cells = np.indices((2,) * 9).reshape(9, -1)
     assert np.array_equal(never.allow(list(cells)), (cells == 0).any(axis=0))
-    assert np.array_equal(broken_records(tuple(cells), [never]), broken_records(tuple(cells), [listed]))
+    assert np.array_equal(
+        broken_records(tuple(cells), [never]), broken_records(tuple(cells), [listed])
+    )
     boxes = [allowed_boxes((2,) * 9, [mask], 512) for mask in (never, listed)]
     for found in boxes:
         assert found is not None
         inside = np.stack([found[:, 2 * a + cells[a]] for a in attributes]).all(axis=0)
-        assert np.array_equal(inside.sum(axis=0), (cells == 0).any(axis=0))  # in one box, or forbidden
+        # in one box, or forbidden
+        assert np.array_equal(inside.sum(axis=0), (cells == 0).any(axis=0))
     for some in (attributes, attributes[2:5], ()):
         assert np.array_equal(never.project(some), listed.project(some))
     both = [np.arange(2)] * 9
@@ -173,7 +182,10 @@ def test_a_model_is_the_same_after_it_was_kept() -> None:
 def test_a_rule_that_takes_the_only_one_of_many_values_gives_another() -> None:
     """Men do not have v7: a man who has it alone becomes a man with another value."""
     structure = {"forbidden": [{"sex": "m", "dx": ["v7"]}]}
-    columns = {"sex": {"type": "category", "values": ["f", "m"]}, "dx": DIAGNOSES | {"values": MANY}}
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "dx": DIAGNOSES | {"values": MANY},
+    }
     config = configuration(columns=columns, missing=[], aggregate=MARGINALS, structure=structure)
     labels = tuple(attribute.labels for attribute in config.attributes)
     codes = np.ones((200, 21), np.uint8)

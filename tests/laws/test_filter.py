@@ -34,7 +34,9 @@ from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6
 CAP = BasicAmount(epsilon=Decimal(1), delta=Decimal("1e-6"))
-ACCOUNT = Account(dataset="people", epsilon=CAP.epsilon, delta=CAP.delta, unit="row", neighbors="add-remove")
+ACCOUNT = Account(
+    dataset="people", epsilon=CAP.epsilon, delta=CAP.delta, unit="row", neighbors="add-remove"
+)
 MU2 = gdp_mu(EPSILON, DELTA) ** 2
 _STEP = 5e-4
 _LOSSES = np.arange(-2.5, 3.5, _STEP)
@@ -50,7 +52,9 @@ def _moved(values: np.ndarray, mu2: float) -> np.ndarray:
     return np.convolve(np.pad(values, reach, mode="edge"), masses[::-1], mode="valid")
 
 
-def best_gain(moves: tuple[Cost, ...], admits: Admits, start: Spent, statement: BasicAmount) -> float:
+def best_gain(
+    moves: tuple[Cost, ...], admits: Admits, start: Spent, statement: BasicAmount
+) -> float:
     """The largest delta at EPSILON that any strategy of at most eight admitted `moves` reaches."""
     end = np.maximum(0.0, -np.expm1(EPSILON - _LOSSES))
 
@@ -63,7 +67,9 @@ def best_gain(moves: tuple[Cost, ...], admits: Admits, start: Spent, statement: 
         found = end
         for index, move in enumerate(moves):
             if sum(taken) < 8 and admits(spent, move):
-                after = np.frombuffer(value((*taken[:index], taken[index] + 1, *taken[index + 1 :])))
+                after = np.frombuffer(
+                    value((*taken[:index], taken[index] + 1, *taken[index + 1 :]))
+                )
                 moved = _moved(after, float(move.mu2)) if move.mu2 else after
                 found = np.maximum(found, float(move.delta) + (1 - float(move.delta)) * moved)
         return found.tobytes()
@@ -142,10 +148,14 @@ def test_a_first_release_by_its_statement_leaves_nothing_to_choose() -> None:
 EPSILONS = st.floats(0.05, 20).map(lambda value: Decimal(repr(value)))
 DELTAS = st.floats(1e-12, 1e-4).map(lambda value: Decimal(repr(value)))
 CAPS = st.builds(
-    lambda epsilon, delta: BasicAmount(epsilon=epsilon, delta=delta), EPSILONS, DELTAS | st.just(Decimal(0))
+    lambda epsilon, delta: BasicAmount(epsilon=epsilon, delta=delta),
+    EPSILONS,
+    DELTAS | st.just(Decimal(0)),
 )
 PLANS = st.none() | st.builds(
-    lambda mu2, delta, epsilon: replace(gaussian(mu2, delta), plain=BasicAmount(epsilon=amount(epsilon))),
+    lambda mu2, delta, epsilon: replace(
+        gaussian(mu2, delta), plain=BasicAmount(epsilon=amount(epsilon))
+    ),
     st.floats(1e-6, 1) | st.just(0.0),
     st.floats(1e-14, 1e-6) | st.just(0.0),
     st.floats(0.01, 2) | st.just(0.0),
@@ -159,19 +169,25 @@ def _within(one: Box, other: Box) -> bool:
 
 @given(cap=CAPS, plan=PLANS, more=st.floats(1, 5), wider=st.floats(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_a_box_keeps_its_cap_and_grows_with_it(cap: BasicAmount, plan: Cost | None, more: float, wider: float) -> None:
+def test_a_box_keeps_its_cap_and_grows_with_it(
+    cap: BasicAmount, plan: Cost | None, more: float, wider: float
+) -> None:
     """It promises no more than (epsilon, delta), and a raised cap makes no coordinate smaller."""
     box = box_for(cap, plan)
     account = replace(ACCOUNT, epsilon=cap.epsilon, delta=cap.delta, kind_of_plan=plan, box=box)
     assert box_fault(box, cap) is None
-    larger = BasicAmount(epsilon=cap.epsilon * Decimal(repr(more)), delta=cap.delta * Decimal(repr(wider)))
+    larger = BasicAmount(
+        epsilon=cap.epsilon * Decimal(repr(more)), delta=cap.delta * Decimal(repr(wider))
+    )
     raised = box_of_cap(account, larger)
     assert box_fault(raised, larger) is None
     assert _within(box, raised)
 
 
 COSTS = st.builds(
-    lambda mu2, delta, epsilon: replace(gaussian(mu2, delta), plain=BasicAmount(epsilon=amount(epsilon))),
+    lambda mu2, delta, epsilon: replace(
+        gaussian(mu2, delta), plain=BasicAmount(epsilon=amount(epsilon))
+    ),
     st.sampled_from([0.0, 0.005, 0.02, 0.05]),
     st.sampled_from([0.0, 2e-8, 6e-8, 3e-7]),
     st.sampled_from([0.0, 0.1, 0.4]),
@@ -180,7 +196,9 @@ COSTS = st.builds(
 
 @given(spent=COSTS, asked=COSTS, less=COSTS, plan=PLANS)
 @settings(max_examples=50, deadline=None)
-def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost, plan: Cost | None) -> None:
+def test_who_asks_for_less_is_admitted_too(
+    spent: Cost, asked: Cost, less: Cost, plan: Cost | None
+) -> None:
     """Admission is monotone in every coordinate, and what is admitted is held by the box."""
     box = box_for(CAP, plan)
     account = replace(ACCOUNT, box=box)
@@ -193,7 +211,9 @@ def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost,
 
 
 def _plan(cost: Cost) -> ChargedPlan:
-    multiplier = float("inf") if not cost.mu2 else float(np.nextafter(float(cost.mu2) ** -0.5, np.inf))
+    multiplier = (
+        float("inf") if not cost.mu2 else float(np.nextafter(float(cost.mu2) ** -0.5, np.inf))
+    )
     draws = tuple(
         Charge(name=name, mechanism="rounded-gaussian", parameter=multiplier, cost=cost)
         for name in ("count", "level-1")
@@ -209,7 +229,10 @@ def _plan(cost: Cost) -> ChargedPlan:
 
 
 STEPS = st.one_of(
-    st.tuples(st.just("reserve"), st.sampled_from([(0.0005, 0.0), (0.004, 1e-8), (0.01, 4e-8), (0.0279, 0.0)])),
+    st.tuples(
+        st.just("reserve"),
+        st.sampled_from([(0.0005, 0.0), (0.004, 1e-8), (0.01, 4e-8), (0.0279, 0.0)]),
+    ),
     st.tuples(st.just("give back"), st.integers(0, 6)),
     st.tuples(st.just("lose"), st.integers(0, 6)),
     st.tuples(st.just("raise"), st.sampled_from([(1.1, 1.0), (1.0, 2.0), (1.5, 1.5)])),
@@ -228,9 +251,13 @@ def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float] | 
             total = ledger.accounts.total("people")
             box = total.account.box
             assert box is not None
-            by_statement = [record for record in ledger.releases.of("people") if record.by_statement]
+            by_statement = [
+                record for record in ledger.releases.of("people") if record.by_statement
+            ]
             if by_statement and not box.holds(by_statement[0].reserved):
-                assert [record.release for record in ledger.releases.of("people")] == [by_statement[0].release]
+                assert [record.release for record in ledger.releases.of("people")] == [
+                    by_statement[0].release
+                ]
             else:
                 charged = sum((record.charged for record in ledger.releases.of("people")), Cost())
                 assert box.holds(charged)
@@ -262,7 +289,8 @@ def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float] | i
         assert isinstance(value, tuple)
         cap = ledger.accounts.total("people").account.cap
         epsilon, delta = (
-            float(amount_) * factor for amount_, factor in zip((cap.epsilon, cap.delta), value, strict=True)
+            float(amount_) * factor
+            for amount_, factor in zip((cap.epsilon, cap.delta), value, strict=True)
         )
         if epsilon < 10 and delta < 1e-4:
             ledger.accounts.change_cap("people", epsilon, delta, "more", "steward")

@@ -15,7 +15,16 @@ from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.domain.masks import Mask
 from marginweave.estimate.consistency import make_consistent
 from marginweave.observations.tables import Observation
-from marginweave.records.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
+from marginweave.records.gum.kernel import (
+    Pace,
+    Target,
+    Zeros,
+    _cap,
+    _choose,
+    _rounded,
+    residual,
+    update,
+)
 from tests.support.synthesized import synthesize_gum
 
 SIZES = (2, 3, 5, 7)
@@ -42,13 +51,17 @@ def random_rows(seed: int, rows: int, skew: float = 0.3) -> np.ndarray:
     return np.ascontiguousarray(np.stack(columns, axis=1), np.int32)
 
 
-def marginal(rows: np.ndarray, clique: tuple[int, ...], sizes: tuple[int, ...] = SIZES) -> np.ndarray:
+def marginal(
+    rows: np.ndarray, clique: tuple[int, ...], sizes: tuple[int, ...] = SIZES
+) -> np.ndarray:
     counts = np.zeros([sizes[a] for a in clique])
     np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
     return counts
 
 
-def measured(rows: np.ndarray, cliques: list[tuple[int, ...]], level: float, seed: int = 0) -> list[Observation]:
+def measured(
+    rows: np.ndarray, cliques: list[tuple[int, ...]], level: float, seed: int = 0
+) -> list[Observation]:
     """Marginals with noise, made consistent; exact ones at level 0."""
     rng = np.random.default_rng(seed)
     noisy = [
@@ -192,7 +205,9 @@ def test_exactly_as_many_records_as_asked_with_declared_values(
     seed: int, records: int, cliques: set[tuple[int, int]], preset: GumSynthesis
 ) -> None:
     """Whatever the marginals: the shape, the type, every code inside its size; the same seed, the same records."""
-    marginals = measured(random_rows(seed, 300), [*((a,) for a in range(4)), *sorted(cliques)], 20.0, seed)
+    marginals = measured(
+        random_rows(seed, 300), [*((a,) for a in range(4)), *sorted(cliques)], 20.0, seed
+    )
     made = synthesize_gum(marginals, SIZES, records, preset)
     assert made.shape == (records, 4)
     assert made.dtype == np.int32
@@ -235,7 +250,11 @@ def test_updates_go_on_under_a_mask() -> None:
     distance = []
     for rounds in (0, 30):
         made = synthesize_gum(
-            marginals, SIZES, 4000, GumSynthesis(start="one-way", rounds=rounds, tolerance=0.0), [mask]
+            marginals,
+            SIZES,
+            4000,
+            GumSynthesis(start="one-way", rounds=rounds, tolerance=0.0),
+            [mask],
         )
         assert (made[:, 0] == made[:, 1] % 2).all()
         distance.append(np.abs(marginal(made, (1, 2)) - marginal(rows, (1, 2))).sum())
@@ -297,7 +316,9 @@ def test_cells_of_less_than_half_a_record_are_not_lost() -> None:
     """
     equal = Observation(attributes=(0, 1), counts=np.eye(20) * 100, deviation=1e-6)
     mask = Mask(attributes=(0, 1), allowed=np.ones((20, 20), np.bool_))
-    made = synthesize_gum([equal], (20, 20), 8, GumSynthesis(start="one-way", tolerance=0.0, rounds=60), [mask])
+    made = synthesize_gum(
+        [equal], (20, 20), 8, GumSynthesis(start="one-way", tolerance=0.0, rounds=60), [mask]
+    )
     assert (made[:, 0] == made[:, 1]).all()
 
 
@@ -320,9 +341,14 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
     rng = np.random.default_rng(11)
     pairs = list(itertools.combinations(range(3), 2))
     truth = {c: np.full([sizes[a] for a in c], 2000 / (sizes[c[0]] * sizes[c[1]])) for c in pairs}
-    noisy = [Observation(attributes=c, counts=t + rng.normal(0, 15, t.shape), deviation=15.0) for c, t in truth.items()]
+    noisy = [
+        Observation(attributes=c, counts=t + rng.normal(0, 15, t.shape), deviation=15.0)
+        for c, t in truth.items()
+    ]
     singles = [
-        Observation(attributes=(a,), counts=np.full(n, 2000 / n) + rng.normal(0, 3, n), deviation=3.0)
+        Observation(
+            attributes=(a,), counts=np.full(n, 2000 / n) + rng.normal(0, 3, n), deviation=3.0
+        )
         for a, n in enumerate(sizes)
     ]
     consistent = make_consistent([*singles, *noisy])
@@ -330,7 +356,9 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
     for tolerance in (0.0, 1.0):
         settings_ = GumSynthesis(start="one-way", tolerance=tolerance)
         made = synthesize_gum(consistent, sizes, 2000, settings_)
-        distance[tolerance] = sum(float(np.abs(marginal(made, c, sizes) - t).sum()) for c, t in truth.items())
+        distance[tolerance] = sum(
+            float(np.abs(marginal(made, c, sizes) - t).sum()) for c, t in truth.items()
+        )
     assert distance[1.0] < 0.8 * distance[0.0]
 
 
@@ -338,10 +366,17 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
     ("cliques", "sizes", "records", "message"),
     [
         ([(0, 1)], SIZES, 10, "attribute 2 must be in at least one marginal"),
-        ([(0, 1), (2, 3)], (2, 3, 5, 8), 10, r"attributes \(2, 3\) must have the shape that sizes say"),
+        (
+            [(0, 1), (2, 3)],
+            (2, 3, 5, 8),
+            10,
+            r"attributes \(2, 3\) must have the shape that sizes say",
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused(cliques: list, sizes: tuple, records: int, message: str) -> None:
+def test_what_does_not_fit_is_refused(
+    cliques: list, sizes: tuple, records: int, message: str
+) -> None:
     marginals = measured(random_rows(1, 50), cliques, 1.0)
     with pytest.raises(InputError, match=message):
         synthesize_gum(marginals, sizes, records, GumSynthesis())

@@ -18,7 +18,14 @@ from marginweave.estimate.normalize import normalize
 from marginweave.estimate.tuples import tuple_marginals
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import SIZES, aggregates_of, noisy_counts
-from tests.support.released_tuples import WITH_MISSING, four_columns, marginal, random_rows, released, with_noise
+from tests.support.released_tuples import (
+    WITH_MISSING,
+    four_columns,
+    marginal,
+    random_rows,
+    released,
+    with_noise,
+)
 from tests.support.synthesized import synthesize_codes
 
 
@@ -41,7 +48,10 @@ def test_exact_counts_give_every_pair() -> None:
     table, config = random_rows(4, 4000), four_columns(seed=3, tolerance=0, rounds=100)
     made = np.stack(synthesize_codes(released(table), config, config.synthesize), axis=1)
     for pair in itertools.combinations(range(4), 2):
-        moved = np.abs(marginal(made, pair, WITH_MISSING) - marginal(table, pair, WITH_MISSING)).sum() / 2
+        moved = (
+            np.abs(marginal(made, pair, WITH_MISSING) - marginal(table, pair, WITH_MISSING)).sum()
+            / 2
+        )
         assert moved <= 30
 
 
@@ -50,7 +60,10 @@ def test_a_mixture_has_nearly_every_pair_of_exact_counts() -> None:
     table, config = random_rows(4, 4000), four_columns("mixture")
     made = np.stack(synthesize_codes(released(table, sd=5.0), config, config.synthesize), axis=1)
     for pair in itertools.combinations(range(4), 2):
-        moved = np.abs(marginal(made, pair, WITH_MISSING) - marginal(table, pair, WITH_MISSING)).sum() / 2
+        moved = (
+            np.abs(marginal(made, pair, WITH_MISSING) - marginal(table, pair, WITH_MISSING)).sum()
+            / 2
+        )
         assert moved <= 350
 
 
@@ -60,7 +73,9 @@ def test_suppressed_counts_are_not_zero() -> None:
     Both are suppressed records: their cells together have half the table, and so they must have in the records.
     """
     sizes, rng = (7, 7, 2), np.random.default_rng(1)
-    even = np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2).repeat(36, axis=0)
+    even = (
+        np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2).repeat(36, axis=0)
+    )
     equal = np.repeat(np.arange(7), 250)[:, None].repeat(2, axis=1)
     pairs = np.concatenate([even, equal])
     table = np.column_stack([pairs, rng.integers(0, 2, len(pairs))])
@@ -71,7 +86,10 @@ def test_suppressed_counts_are_not_zero() -> None:
     off = ~np.eye(7, dtype=np.bool_)
     assert found[0, 1][off].sum() == pytest.approx(42 * 36, rel=0.1)
     assert found[0, 1][off].min() > 20
-    columns = {f"c{j}": {"type": "category", "values": list(range(n)), "outside": "error"} for j, n in enumerate(sizes)}
+    columns = {
+        f"c{j}": {"type": "category", "values": list(range(n)), "outside": "error"}
+        for j, n in enumerate(sizes)
+    }
     for method in ("gum", "mixture"):
         config = configuration(columns=columns, missing=[], synthesize={"method": method})
         made = synthesize_codes(aggregates, config, config.synthesize)
@@ -93,12 +111,20 @@ def test_pure_noise_is_not_followed() -> None:
 
 
 @settings(max_examples=8, deadline=None)
-@given(noisy_counts(), st.integers(0, 200), st.sampled_from([0.5, 20.0]), st.integers(1, 30), st.integers(0, 60))
+@given(
+    noisy_counts(),
+    st.integers(0, 200),
+    st.sampled_from([0.5, 20.0]),
+    st.integers(1, 30),
+    st.integers(0, 60),
+)
 def test_whatever_was_released_makes_as_many_records_as_asked(
     counts: dict[Any, int], record_count: int, sd: float, threshold: int, records: int
 ) -> None:
     """Marginals are finite, nonnegative and have one total; records have declared codes; the same seed, the same records."""
-    aggregates = normalize(aggregates_of({t: n for t, n in counts.items() if n >= threshold}, record_count))
+    aggregates = normalize(
+        aggregates_of({t: n for t, n in counts.items() if n >= threshold}, record_count)
+    )
     aggregates = with_noise(aggregates, sd, (threshold,) * 3)
     for m in tuple_marginals(aggregates, WITH_MISSING):
         assert (m.counts >= 0).all()
@@ -119,19 +145,27 @@ def test_what_cannot_be_stays_out() -> None:
     rng = np.random.default_rng(2)
     table = random_rows(2, 3000, missing=0.0)
     table = table[(table[:, 1] != 0) | (table[:, 2] > 1)]
-    table[:, 3] = np.where(rng.random(len(table)) < 0.3, 7, table[:, 3])  # suppressed: missing among the k-tuples
+    # suppressed: missing among the k-tuples
+    table[:, 3] = np.where(rng.random(len(table)) < 0.3, 7, table[:, 3])
     private = {"type": "category", "domain": "private", "impute": {"weights": {"a": 1}}}
-    columns = {f"c{j}": {"type": "category", "values": list(range(n)), "outside": "error"} for j, n in enumerate(SIZES)}
+    columns = {
+        f"c{j}": {"type": "category", "values": list(range(n)), "outside": "error"}
+        for j, n in enumerate(SIZES)
+    }
     structure = {"forbidden": [{"c1": 0, "c2": [0, 1]}]}
     configurations = [
         configuration(
-            columns={**columns, "c3": private}, missing=[], structure=structure, synthesize={"method": method}
+            columns={**columns, "c3": private},
+            missing=[],
+            structure=structure,
+            synthesize={"method": method},
         )
         for method in ("gum", "mixture")
     ]
     aggregates = released(table, sd=20.0)
     aggregates = replace(
-        aggregates, domain=replace(aggregates.domain, labels=tuple(tuple(map(str, range(n))) for n in SIZES))
+        aggregates,
+        domain=replace(aggregates.domain, labels=tuple(tuple(map(str, range(n))) for n in SIZES)),
     )
     masks = structural_masks(configurations[0], aggregates.domain.labels)
     found = {m.attributes: m.counts for m in tuple_marginals(aggregates, (*SIZES[:3], 8), masks)}
@@ -158,7 +192,9 @@ def test_a_suppressed_count_is_expected_where_it_can_be(cut: float) -> None:
     found = expected_below(means, 10.0, cut)
     assert (found <= cut).all()
     near = np.abs(means - cut) < 300  # scipy is not exact beyond
-    assert found[near] == pytest.approx(stats.truncnorm(-np.inf, (cut - means[near]) / 10, means[near], 10).mean())
+    assert found[near] == pytest.approx(
+        stats.truncnorm(-np.inf, (cut - means[near]) / 10, means[near], 10).mean()
+    )
 
 
 @pytest.mark.parametrize("cut", [-1e6, 0.5, 10.0, 1e6])

@@ -61,7 +61,9 @@ def level_noise_of(length: int) -> NDArray[np.int64]:
     """The noise of as many empty candidates of length 1 as there are of length 2, in order."""
     sizes = (PAIRS,) if length == 1 else SIZES
     candidates = (
-        CandidateSet(length=1, sizes=sizes) if length == 1 else CandidateSet.above(surviving_values(sizes), sizes)
+        CandidateSet(length=1, sizes=sizes)
+        if length == 1
+        else CandidateSet.above(surviving_values(sizes), sizes)
     )
     mechanism = LevelMechanism(length=length, contribution_bound=1, sigma=WIDE, threshold=-(10**6))
     nothing = table_of([[]] * len(sizes), sizes)
@@ -82,7 +84,9 @@ def test_releases_of_one_table() -> None:
     other = table_of([[3], [5]], SIZES)
     mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=WIDE, threshold=-(10**6))
     drawn = [level_noise_of(2), level_noise_of(2)]
-    drawn.append(draw_level(bounded(other, candidates, 1), candidates, mechanism, fresh_bits()).counts)
+    drawn.append(
+        draw_level(bounded(other, candidates, 1), candidates, mechanism, fresh_bits()).counts
+    )
     assert_uncorrelated(drawn)
     for left, right in itertools.combinations(drawn, 2):
         assert (left == right).sum() <= 60
@@ -91,16 +95,28 @@ def test_releases_of_one_table() -> None:
 
 def test_cells_that_are_visited_and_those_that_are_not() -> None:
     """The noise of cells that occur and of zero cells that pass, of one draw, and of marginals that share cells."""
-    exact = [np.zeros((40, 50), np.int64), np.zeros((50, 40), np.int64), np.zeros((2000,), np.int64)]
+    exact = [
+        np.zeros((40, 50), np.int64),
+        np.zeros((50, 40), np.int64),
+        np.zeros((2000,), np.int64),
+    ]
     cliques = [(0, 1), (1, 2), (3,)]
     measured = [
-        m.counts.ravel() for m in measure_marginals(GAUSSIAN, exact, cliques, [WIDE, Fraction(20), WIDE], fresh_bits())
+        m.counts.ravel()
+        for m in measure_marginals(
+            GAUSSIAN, exact, cliques, [WIDE, Fraction(20), WIDE], fresh_bits()
+        )
     ]
     assert_uncorrelated(measured)
     mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=WIDE, threshold=1)
     candidates = CandidateSet.above(surviving_values(SIZES), SIZES)
     table = table_of([list(range(130)) * 20, list(range(130)) * 20], SIZES)
-    level = draw_level(bounded(table, candidates, 1), candidates, replace(mechanism, threshold=-(10**6)), fresh_bits())
+    level = draw_level(
+        bounded(table, candidates, 1),
+        candidates,
+        replace(mechanism, threshold=-(10**6)),
+        fresh_bits(),
+    )
     occurs = level.values[:, 0] == level.values[:, 1]
     zeros = level.counts[~occurs][: occurs.sum()]
     assert_uncorrelated([level.counts[occurs] - 20, zeros])
@@ -182,7 +198,10 @@ def kinds_of_noise(seen: Sequence[Draws]) -> list[list[Draws]]:
 
 @pytest.mark.parametrize(
     "workers",
-    [pytest.param(make, id=name, marks=pytest.mark.long if name in SLOW else ()) for name, make in WORKERS.items()],
+    [
+        pytest.param(make, id=name, marks=pytest.mark.long if name in SLOW else ())
+        for name, make in WORKERS.items()
+    ],
 )
 def test_no_two_workers_draw_the_same(workers: Callable[[], Iterator[Draws]]) -> None:
     """All first draws are pairwise distinct, whoever makes them, after the parent has drawn."""
@@ -237,6 +256,8 @@ def test_marginals_that_share_attributes() -> None:
     assert_uncorrelated(
         [
             m.counts.ravel()[:600]
-            for m in measure_marginals(GAUSSIAN, exact, cliques, [WIDE] * len(cliques), fresh_bits())
+            for m in measure_marginals(
+                GAUSSIAN, exact, cliques, [WIDE] * len(cliques), fresh_bits()
+            )
         ]
     )

@@ -68,7 +68,9 @@ def test_what_does_not_know_noise_or_persons_rejects_independent_columns() -> No
         counts = np.maximum(drawn + np.rint(rng.normal(0, 30, drawn.shape)), 1).reshape(EVEN.shape)
         naive += bool(chi2_contingency(counts).pvalue < 0.05)
     assert naive > 95
-    assert (_tests(EVEN, 3.0, alike=4, sampling=1.0) < 0.05).sum() > binom.isf(FALSE_ALARM, RELEASES, 0.05)
+    assert (_tests(EVEN, 3.0, alike=4, sampling=1.0) < 0.05).sum() > binom.isf(
+        FALSE_ALARM, RELEASES, 0.05
+    )
 
 
 def test_dependent_columns_are_found() -> None:
@@ -97,4 +99,6 @@ def test_all_tables_with_both_columns_count_in_the_order_that_was_asked() -> Non
     assert np.abs(away.mean(axis=0)).max() < 5.5 / np.sqrt(300)
     assert np.mean(away**2) == pytest.approx(1, abs=0.12)  # 5 standard deviations
     with pytest.raises(NotMeasuredError):
-        Survey(sizes=(4, 3, 2), sets=sets[:4], merged=survey.merged).measure(table, rng).pooled([0, 2])
+        Survey(sizes=(4, 3, 2), sets=sets[:4], merged=survey.merged).measure(table, rng).pooled(
+            [0, 2]
+        )

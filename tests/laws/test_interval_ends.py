@@ -13,7 +13,13 @@ from scipy.stats import binom
 
 from marginweave.answers.bounds import KnownSums, subset_sums
 from marginweave.answers.codes import ValueRange
-from marginweave.answers.intervals import EstimateInterval, Reach, between_bounds, count_ends, count_interval_of
+from marginweave.answers.intervals import (
+    EstimateInterval,
+    Reach,
+    between_bounds,
+    count_ends,
+    count_interval_of,
+)
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.merged import between
 from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
@@ -40,7 +46,9 @@ ASKED: tuple[dict[str, Any], ...] = (
 def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
     """Answers from noisy tables of so many records, beside a model in which nothing depends."""
     rng = np.random.default_rng(seed)
-    table = rng.multinomial(records, rng.dirichlet(np.full(int(np.prod(SIZES)), 0.2))).reshape(SIZES)
+    table = rng.multinomial(records, rng.dirichlet(np.full(int(np.prod(SIZES)), 0.2))).reshape(
+        SIZES
+    )
     squares = survey.measure(table.astype(np.float64), rng)
     shares = [np.full((1, size), 1 / size) for size in SIZES]
     model = Mixture.of(np.ones(1), shares, SIZES, float(max(records, 1)), [])
@@ -50,9 +58,13 @@ def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
         codes=[np.arange(size) for size in SIZES],
         inside=[],
         chosen=False,
-        spread=lambda: ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}}),
+        spread=lambda: ModelSpread(
+            stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}}
+        ),
     )
-    return MarginalAnswers(squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled)
+    return MarginalAnswers(
+        squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled
+    )
 
 
 @given(
@@ -66,16 +78,30 @@ def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
 )
 @settings(max_examples=150, deadline=None)
 def test_no_answer_has_its_ends_reversed(
-    *, records: int, sigma: float, length: int, merges: bool, asked: dict[str, Any], level: float, seed: int
+    *,
+    records: int,
+    sigma: float,
+    length: int,
+    merges: bool,
+    asked: dict[str, Any],
+    level: float,
+    seed: int,
 ) -> None:
     """Small tables, much noise, and conditions on one to three columns that were measured together or not."""
     sets = [((a,), sigma, False) for a in range(4)]
     sets += [(own, sigma, merges) for own in itertools.combinations(range(4), length)]
     survey = Survey(sizes=SIZES, sets=tuple(sets), merged=((0, 1, 1), (0, 1, 1, 2), (0, 1), (0, 1)))
     rng, answers = np.random.default_rng(seed), _answers(survey, records, seed)
-    where = [(axis, (rng.random(SIZES[axis]) < 0.6).astype(np.float64)) for axis in rng.permutation([0, 2, 3]).tolist()]
+    where = [
+        (axis, (rng.random(SIZES[axis]) < 0.6).astype(np.float64))
+        for axis in rng.permutation([0, 2, 3]).tolist()
+    ]
     where = [(axis, codes) for axis, codes in where if codes.any()][: int(rng.integers(1, 4))]
-    numbers = ValueRange(place=1, **NUMBERS) if asked.keys() & {"mean", "sum", "median", "quantile"} else None
+    numbers = (
+        ValueRange(place=1, **NUMBERS)
+        if asked.keys() & {"mean", "sum", "median", "quantile"}
+        else None
+    )
     found = answers.answer_group(
         Question.model_validate({**asked, "level": level}), where[:1], where[1:], numbers
     ).interval
@@ -87,7 +113,9 @@ def test_no_answer_has_its_ends_reversed(
 
 
 @given(
-    estimate=st.floats(-50, 50), variance=st.sampled_from([0.0, 1e-12, 0.1, 40.0]), level=st.sampled_from([0.01, 0.95])
+    estimate=st.floats(-50, 50),
+    variance=st.sampled_from([0.0, 1e-12, 0.1, 40.0]),
+    level=st.sampled_from([0.01, 0.95]),
 )
 def test_a_count_is_inside_its_interval(estimate: float, variance: float, level: float) -> None:
     """Also one without noise that is not whole, as a model has."""
@@ -98,7 +126,11 @@ def test_a_count_is_inside_its_interval(estimate: float, variance: float, level:
 
 
 def test_what_is_reversed_is_no_interval() -> None:
-    for wrong in ({"low": 761, "high": 376}, {"low": 400, "high": 500}, {"low": float("nan"), "high": 500}):
+    for wrong in (
+        {"low": 761, "high": 376},
+        {"low": 400, "high": 500},
+        {"low": float("nan"), "high": 500},
+    ):
         with pytest.raises(AssertionError):
             EstimateInterval(**{"estimate": 376, **wrong})
 
@@ -114,7 +146,11 @@ def test_contradicting_bounds_are_both_inside() -> None:
     sums = subset_sums(2, [0, 1, 3])
     counts = np.array([100.0, 10, 60])
     given_counts = KnownSums(
-        sums=sums, low=counts, high=counts, covariance=np.diag([0.0, 25, 25]), possible=np.ones(4, np.bool_)
+        sums=sums,
+        low=counts,
+        high=counts,
+        covariance=np.diag([0.0, 25, 25]),
+        possible=np.ones(4, np.bool_),
     )
     low, high = given_counts.bounds(np.array([0.0, 0, 0, 1]), REACH)
     assert low < 10 < 60 < high
@@ -135,12 +171,17 @@ def test_no_bound_of_a_count_is_below_what_noise_reaches_from_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("smaller", "larger", "apart"), [(10.0, 10.0, 0.0), (30.0, 5.0, 0.0), (30.0, 5.0, 20.0), (5.0, 30.0, 20.0)]
+    ("smaller", "larger", "apart"),
+    [(10.0, 10.0, 0.0), (30.0, 5.0, 0.0), (30.0, 5.0, 20.0), (5.0, 30.0, 20.0)],
 )
-def test_contradictions_are_covered_as_often_as_is_said(smaller: float, larger: float, apart: float) -> None:
+def test_contradictions_are_covered_as_often_as_is_said(
+    smaller: float, larger: float, apart: float
+) -> None:
     """Of x and y with these deviations, so far apart: draws that contradict each other; false alarms 1e-6."""
     rng, number = np.random.default_rng(12), 1_000_000
-    noisy = rng.normal(0.0, 1.0, (2, number)) * np.array([[smaller], [larger]]) + np.array([[0.0], [apart]])
+    noisy = rng.normal(0.0, 1.0, (2, number)) * np.array([[smaller], [larger]]) + np.array(
+        [[0.0], [apart]]
+    )
     reach = np.array([[REACH.of(smaller)], [REACH.of(larger)]])
     ends = np.stack([noisy - reach, noisy + reach], axis=1)
     contradict = ends[0][0] > ends[1][1]
@@ -164,7 +205,9 @@ def test_a_sum_is_what_its_values_and_public_numbers_allow(records: float | None
     most = np.inf if records is None else records
     numbers = ValueRange(place=1, low=np.array([0.0, 2, 4, 8]), high=np.array([2.0, 4, 8, 10]))
     survey = Survey(
-        sizes=SIZES, sets=(*(((a,), 300.0, False) for a in range(4)), ((0, 1), 300.0, False)), merged=((0, 1),) * 4
+        sizes=SIZES,
+        sets=(*(((a,), 300.0, False) for a in range(4)), ((0, 1), 300.0, False)),
+        merged=((0, 1),) * 4,
     )
     below = 0
     for seed in range(40):

@@ -46,7 +46,10 @@ def test_the_signs_of_the_lemma() -> None:
 def pmf(table: NoiseTable, count: int, reach: int) -> np.ndarray:
     """Distribution of count + X over -reach … reach; what is beyond is left out, on both sides alike."""
     return np.array(
-        [float(table.upper_tail(v - count) - table.upper_tail(v + 1 - count)) for v in range(-reach, reach + 1)]
+        [
+            float(table.upper_tail(v - count) - table.upper_tail(v + 1 - count))
+            for v in range(-reach, reach + 1)
+        ]
     )
 
 
@@ -54,14 +57,20 @@ def shown(table: NoiseTable, count: int, threshold: int, reach: int) -> np.ndarr
     """Distribution of a private cell's output: not published, or its noisy count; a cell that does not occur is not drawn."""
     if not count:
         return np.array([1.0, *np.zeros(reach + 1)])
-    noisy = [float(table.upper_tail(v - count) - table.upper_tail(v + 1 - count)) for v in range(reach + 1)]
+    noisy = [
+        float(table.upper_tail(v - count) - table.upper_tail(v + 1 - count))
+        for v in range(reach + 1)
+    ]
     noisy = [p if v >= threshold else 0.0 for v, p in enumerate(noisy)]
     return np.array([1 - float(table.upper_tail(threshold - count)), *noisy])
 
 
 def hockey_stick(parts: list[tuple[np.ndarray, np.ndarray]], epsilon: float) -> float:
     """sum over all outputs of (P - e^epsilon Q)_+ for independent parts."""
-    p, q = (reduce(lambda a, b: np.multiply.outer(a, b).ravel(), side) for side in zip(*parts, strict=True))
+    p, q = (
+        reduce(lambda a, b: np.multiply.outer(a, b).ravel(), side)
+        for side in zip(*parts, strict=True)
+    )
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
@@ -71,7 +80,12 @@ LONGEST = (Fraction(3), 1, 2, "replace-one")  # as long as all others together
 @pytest.mark.parametrize(
     ("spread", "theta", "private", "neighbors"),
     [
-        pytest.param(spread, *rows, neighbors, marks=pytest.mark.long if (spread, *rows, neighbors) == LONGEST else ())
+        pytest.param(
+            spread,
+            *rows,
+            neighbors,
+            marks=pytest.mark.long if (spread, *rows, neighbors) == LONGEST else (),
+        )
         for spread in (Fraction(3, 2), Fraction(3))
         for rows in ((1, 1), (1, 2), (2, 1))
         for neighbors in RELATIONS
@@ -86,7 +100,9 @@ def test_no_small_release_loses_more_than_the_theorem_says(
     second draw of the whole unit's mu. The worst way is at least 0.8 of the bound, so that no weaker theorem is tested.
     """
     reach, epsilon, cap = 12 if spread == 3 else 7, 0.4, 1 + private
-    sd = noise_sigma(float(spread) / math.sqrt(cap) / theta, cap, people(privacy__neighbors=neighbors).stability)
+    sd = noise_sigma(
+        float(spread) / math.sqrt(cap) / theta, cap, people(privacy__neighbors=neighbors).stability
+    )
     sd = sd * theta
     table = noise_table(sd)
     least = private_threshold(sd, private, theta, 0.06)
@@ -109,7 +125,9 @@ def test_no_small_release_loses_more_than_the_theorem_says(
             rest = noise_table(Fraction(10, 3))
             found.append((pmf(rest, one[0], reach), pmf(rest, one[0] - 1, reach)))
         place = 0 if neighbors == "add-remove" else 1  # a replaced unit is in another public cell
-        found.append((pmf(table, theta * one[0], reach), pmf(table, theta * other[0] * (1 - place), reach)))
+        found.append(
+            (pmf(table, theta * one[0], reach), pmf(table, theta * other[0] * (1 - place), reach))
+        )
         if place:
             found.append((pmf(table, 0, reach), pmf(table, theta * other[0], reach)))
         for new, side in ((one[1], 0), (other[1], 1)):
@@ -154,7 +172,10 @@ def played(loss: JointLoss, epsilon: float, *, outside: bool) -> float:
     if loss.neighbors == "replace-one":
         families = [sparse_delta(left, at, x * log_all, log_all)]
     else:
-        families = [sparse_delta(left, at, x * log_all, 0.0), sparse_delta(left, at, 0.0, x * log_all)]
+        families = [
+            sparse_delta(left, at, x * log_all, 0.0),
+            sparse_delta(left, at, 0.0, x * log_all),
+        ]
     if outside:
         return max(float((family @ weights).max()) for family in families)
     return float(np.maximum.reduce([family.max(axis=0) for family in families]) @ weights)
@@ -179,7 +200,11 @@ def test_the_bound_covers_a_unit_whose_values_are_chosen_late(
         neighbors=neighbors,
     )
     bound = joint_delta(loss, epsilon)
-    assert played(loss, epsilon, outside=False) * (1 - 1e-6) <= bound <= played(loss, epsilon, outside=False) * 1.02
+    assert (
+        played(loss, epsilon, outside=False) * (1 - 1e-6)
+        <= bound
+        <= played(loss, epsilon, outside=False) * 1.02
+    )
     assert played(loss, epsilon, outside=True) < bound
     fixed = replace(loss, before=0.0, others=loss.before + loss.others)
     assert joint_delta(fixed, epsilon) <= bound
@@ -227,21 +252,30 @@ def exact_delta(loss: JointLoss, epsilon: float) -> mpmath.mpf:
 
     def lemma(mu: mpmath.mpf, p: mpmath.mpf, q: mpmath.mpf) -> mpmath.mpf:
         e = epsilon + mpmath.log(q / p)
-        return 1 - p + p * (mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
+        return (
+            1
+            - p
+            + p * (mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
+        )
 
     with mpmath.workdps(60):
         worst, hidden = mpmath.mpf(0), 1 - mpmath.mpf(loss.delta_threshold)
         for x in (mpmath.mpf(j) / 64 for j in range(65)):
-            mu = mpmath.sqrt(mpmath.mpf(loss.discovery) * (1 - x * mpmath.mpf(loss.saved)) + loss.others)
+            mu = mpmath.sqrt(
+                mpmath.mpf(loss.discovery) * (1 - x * mpmath.mpf(loss.saved)) + loss.others
+            )
             if loss.neighbors == "replace-one":
                 worst = max(worst, lemma(mu, hidden**x, hidden))
             else:
-                worst = max(worst, lemma(mu, hidden**x, mpmath.mpf(1)), lemma(mu, mpmath.mpf(1), hidden**x))
+                worst = max(
+                    worst, lemma(mu, hidden**x, mpmath.mpf(1)), lemma(mu, mpmath.mpf(1), hidden**x)
+                )
         return +worst
 
 
 @pytest.mark.parametrize(
-    ("delta", "neighbors"), every(3, itertools.product([1e-20, 3e-17, 1e-13, 5e-9, 1e-4], RELATIONS))
+    ("delta", "neighbors"),
+    every(3, itertools.product([1e-20, 3e-17, 1e-13, 5e-9, 1e-4], RELATIONS)),
 )
 def test_no_small_delta_is_lost_to_rounding(delta: float, neighbors: Neighbors) -> None:
     """Relatively: never below sixty digits of the theorem, at most 3 % above, however small the threshold's delta is."""

@@ -50,14 +50,23 @@ CELLS = 40_000
 LAST = 2**21  # words of a key
 
 
-@given(st.integers(0, 3), st.sampled_from([0, 5, LAST - 50, 3 * LAST - 1]), st.lists(st.integers(0, 60), max_size=5))
+@given(
+    st.integers(0, 3),
+    st.sampled_from([0, 5, LAST - 50, 3 * LAST - 1]),
+    st.lists(st.integers(0, 60), max_size=5),
+)
 @settings(max_examples=25, deadline=None)
 def test_words_do_not_depend_on_chunks_or_order(table: int, start: int, sizes: list[int]) -> None:
     """Any cutting, in any order and from new objects, across the edge of a key as well; streams in any portions."""
     whole = BITS.words(table, start, sum(sizes))
     edges = [start, *(start + done for done in itertools.accumulate(sizes))]
-    parts = [DrawBits(seed=SEED, context=BITS.context).words(table, a, b - a) for a, b in itertools.pairwise(edges)]
-    backwards = [BITS.words(table, a, b - a) for a, b in list(itertools.pairwise(edges))[::-1]][::-1]
+    parts = [
+        DrawBits(seed=SEED, context=BITS.context).words(table, a, b - a)
+        for a, b in itertools.pairwise(edges)
+    ]
+    backwards = [BITS.words(table, a, b - a) for a, b in list(itertools.pairwise(edges))[::-1]][
+        ::-1
+    ]
     for some in (parts, backwards):
         assert np.concatenate([np.zeros(0, np.uint64), *some]).tolist() == whole.tolist()
     stream = BITS.stream(table, start)
@@ -76,17 +85,23 @@ def test_noise_does_not_depend_on_chunks(chunk: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(mechanisms, "_CHUNK", chunk)
     assert np.array_equal(add_noise(counts, Fraction(20), BITS, table=4, start=9), whole)
     pieces = [
-        add_noise(counts[a : a + 77], Fraction(20), BITS, table=4, start=9 + a) for a in range(0, len(counts), 77)
+        add_noise(counts[a : a + 77], Fraction(20), BITS, table=4, start=9 + a)
+        for a in range(0, len(counts), 77)
     ]
     assert np.array_equal(np.concatenate(pieces), whole)
 
 
 def test_threads_make_the_same_noise() -> None:
     """Forty tables by eight threads that share one source, in whatever order they come to it."""
-    alone = [add_noise(np.zeros(500, np.int64), Fraction(300), SeededBits(1), table=i).tolist() for i in range(40)]
+    alone = [
+        add_noise(np.zeros(500, np.int64), Fraction(300), SeededBits(1), table=i).tolist()
+        for i in range(40)
+    ]
     shared = SeededBits(1)
     with ThreadPoolExecutor(8) as pool:
-        together = pool.map(lambda i: add_noise(np.zeros(500, np.int64), Fraction(300), shared, table=i), range(40))
+        together = pool.map(
+            lambda i: add_noise(np.zeros(500, np.int64), Fraction(300), shared, table=i), range(40)
+        )
     assert [noise.tolist() for noise in together] == alone
 
 
@@ -94,7 +109,10 @@ def test_threads_make_the_same_noise() -> None:
 
 SIZES = (40, 50, 60)
 MECHANISM = LevelMechanism(length=2, contribution_bound=2, sigma=Fraction(3), threshold=4)
-TABLE = table_of([np.random.default_rng(j).integers(0, size, 5000).tolist() for j, size in enumerate(SIZES)], SIZES)
+TABLE = table_of(
+    [np.random.default_rng(j).integers(0, size, 5000).tolist() for j, size in enumerate(SIZES)],
+    SIZES,
+)
 PAIRS = CandidateSet.above(surviving_values(SIZES), SIZES)
 WORDS = KeyedBits(key=SEED, purpose="test")
 
@@ -102,7 +120,9 @@ WORDS = KeyedBits(key=SEED, purpose="test")
 def counted(place: Path, memory: int, cores: int = 1, records: int | None = None) -> BoundedCounts:
     """The bounded counts of the pairs of the table, by so much memory, on so many cores, in blocks of so many records."""
     place.mkdir(exist_ok=True)
-    return bounded_counts(blocks_of(TABLE, records), PAIRS, 2, WORDS, LocalEngine(cores), MemoryBudget(memory, place))
+    return bounded_counts(
+        blocks_of(TABLE, records), PAIRS, 2, WORDS, LocalEngine(cores), MemoryBudget(memory, place)
+    )
 
 
 def told(level: Level) -> tuple[Any, ...]:
@@ -134,11 +154,17 @@ def test_a_level_does_not_depend_on_memory_cores_and_blocks(
     monkeypatch.setattr(level_module, "_RARE", Fraction(1))
     mechanism = replace(MECHANISM, **changes)
     assert level_module.visits_all(PAIRS, mechanism) == (visited > 3 or bool(changes))
-    levels = {name: told(draw_level(bounded, PAIRS, mechanism, SeededBits(6))) for name, bounded in ways.items()}
+    levels = {
+        name: told(draw_level(bounded, PAIRS, mechanism, SeededBits(6)))
+        for name, bounded in ways.items()
+    }
     assert len(levels["ample"][2]) > 100
     assert all(level == levels["ample"] for level in levels.values())
     assert len({level_digest(bounded, PAIRS, mechanism) for bounded in ways.values()}) == 1
-    assert told(draw_level(ways["ample"], PAIRS, mechanism, SeededBits(6, "another draw"))) != levels["ample"]
+    assert (
+        told(draw_level(ways["ample"], PAIRS, mechanism, SeededBits(6, "another draw")))
+        != levels["ample"]
+    )
 
 
 def test_the_noise_of_a_set_of_columns_has_its_number_and_places(ways: dict[str, Any]) -> None:
@@ -185,8 +211,12 @@ def test_other_draws_have_tables_too() -> None:
 OTHERS: dict[str, Callable[[], NDArray[np.uint64]]] = {
     "the words": lambda: BITS.words(0, 0, CELLS),
     "another seed": lambda: DrawBits(seed=SEED[::-1], context=BITS.context).words(0, 0, CELLS),
-    "a seed of one bit more": lambda: DrawBits(seed=b"\1" + SEED[1:], context=BITS.context).words(0, 0, CELLS),
-    "another context": lambda: DrawBits(seed=SEED, context=("release", 2, "level-2")).words(0, 0, CELLS),
+    "a seed of one bit more": lambda: DrawBits(seed=b"\1" + SEED[1:], context=BITS.context).words(
+        0, 0, CELLS
+    ),
+    "another context": lambda: DrawBits(seed=SEED, context=("release", 2, "level-2")).words(
+        0, 0, CELLS
+    ),
     "no context": lambda: DrawBits(seed=SEED).words(0, 0, CELLS),
     "another table": lambda: BITS.words(1, 0, CELLS),
     "later cells": lambda: BITS.words(0, CELLS, CELLS),
@@ -194,8 +224,12 @@ OTHERS: dict[str, Callable[[], NDArray[np.uint64]]] = {
     "a stream": lambda: BITS.stream(0).words(CELLS),
     "another stream": lambda: BITS.stream(1).words(CELLS),
     "a stream of the stream": lambda: BITS.stream(0, 0).words(CELLS),
-    "ties": lambda: np.array([BITS.rest(0, cell) & (2**64 - 1) for cell in range(CELLS)], np.uint64),
-    "ties of another table": lambda: np.array([BITS.rest(1, cell) >> 1 for cell in range(CELLS)], np.uint64),
+    "ties": lambda: np.array(
+        [BITS.rest(0, cell) & (2**64 - 1) for cell in range(CELLS)], np.uint64
+    ),
+    "ties of another table": lambda: np.array(
+        [BITS.rest(1, cell) >> 1 for cell in range(CELLS)], np.uint64
+    ),
 }
 
 
@@ -204,7 +238,12 @@ def agreements(series: list[NDArray[np.uint64]]) -> float:
     bits = [np.unpackbits(words.view(np.uint8)).reshape(-1, 64) for words in series]
     widest = 0.0
     for one, other in itertools.combinations(bits, 2):
-        for left, right in ((one, other), (one[1:], other[:-1]), (one[:-1], other[1:]), (one[:, 1:], other[:, :-1])):
+        for left, right in (
+            (one, other),
+            (one[1:], other[:-1]),
+            (one[:-1], other[1:]),
+            (one[:, 1:], other[:, :-1]),
+        ):
             same = np.count_nonzero(left == right)
             widest = max(widest, abs(same - left.size / 2) / (math.sqrt(left.size) / 2))
     return widest
@@ -220,9 +259,16 @@ def test_words_of_other_addresses_are_independent() -> None:
 
 
 @pytest.mark.parametrize("damage", ["table", "context", "position", "ties"])
-def test_addresses_that_share_words_would_be_found(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_that_share_words_would_be_found(
+    damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The statistic has power, over one part of the address at a time."""
-    names = {"table": "another table", "context": "another context", "position": "later cells", "ties": "a stream"}
+    names = {
+        "table": "another table",
+        "context": "another context",
+        "position": "later cells",
+        "ties": "a stream",
+    }
     broken = {**OTHERS, names[damage]: OTHERS["the words"]}
     assert agreements([make() for make in broken.values()]) > 100
 
@@ -234,11 +280,18 @@ def test_a_level_that_is_another_has_another_digest(ways: dict[str, Any]) -> Non
     """Counts, cells, candidates and every number of the mechanism, and the texts of private values."""
     bounded, seen = WholeCounts.of(ways["ample"]), []
     moved = replace(bounded, counts=(bounded.counts[0] + 1, *bounded.counts[1:]))
-    shifted = replace(bounded, cells=(np.append(bounded.cells[0][:-1], bounded.cells[0][-1] + 1), *bounded.cells[1:]))
+    shifted = replace(
+        bounded,
+        cells=(np.append(bounded.cells[0][:-1], bounded.cells[0][-1] + 1), *bounded.cells[1:]),
+    )
     fewer = {**PAIRS.survivors, (0,): PAIRS.survivors[(0,)][:-1]}
     never = {(0, 1): np.array([3, 7])}
     seen += [level_digest(counts, PAIRS, MECHANISM) for counts in (bounded, moved, shifted)]
-    others = (replace(PAIRS, survivors=fewer), replace(PAIRS, forbidden=never), replace(PAIRS, sizes=(40, 50, 61)))
+    others = (
+        replace(PAIRS, survivors=fewer),
+        replace(PAIRS, forbidden=never),
+        replace(PAIRS, sizes=(40, 50, 61)),
+    )
     seen += [level_digest(bounded, candidates, MECHANISM) for candidates in others]
     changes: list[dict[str, Any]] = [
         {"sigma": Fraction(3073, 1024)}, {"threshold": 5}, {"private_threshold": 6}, {"contribution_bound": 3},
@@ -258,12 +311,17 @@ def test_a_level_that_is_another_has_another_digest(ways: dict[str, Any]) -> Non
 
 
 ARRAYS = st.lists(
-    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6).map(lambda values: np.array(values, np.int64)), max_size=4
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6).map(
+        lambda values: np.array(values, np.int64)
+    ),
+    max_size=4,
 )
 
 
 @given(ARRAYS, ARRAYS)
-def test_counts_that_are_others_have_another_digest(one: list[NDArray[Any]], other: list[NDArray[Any]]) -> None:
+def test_counts_that_are_others_have_another_digest(
+    one: list[NDArray[Any]], other: list[NDArray[Any]]
+) -> None:
     """However they are divided among arrays; whether they come as a list or one by one does not matter."""
     equal = len(one) == len(other) and all(map(np.array_equal, one, other))
     assert (counts_digest(one) == counts_digest(iter(other))) == equal
@@ -271,12 +329,21 @@ def test_counts_that_are_others_have_another_digest(one: list[NDArray[Any]], oth
 
 def test_shapes_types_and_labels_count() -> None:
     six = np.arange(6)
-    assert counts_digest([six]) != counts_digest([six.reshape(2, 3)]) != counts_digest([six.reshape(3, 2)])
+    assert (
+        counts_digest([six])
+        != counts_digest([six.reshape(2, 3)])
+        != counts_digest([six.reshape(3, 2)])
+    )
     assert counts_digest([six.reshape(2, 3).T]) == counts_digest([six.reshape(2, 3).T.copy()])
     with pytest.raises(InputError, match="must be int64"):
         counts_digest([cast("Any", six.astype(np.float64))])
     counts, labels = {1: six}, [("x",), tuple("abcdef")]
     seen = {values_digest(counts, labels), values_digest({0: six}, [labels[1], ("x",)])}
-    seen |= {values_digest({1: six[::-1].copy()}, labels), values_digest(counts, [("x",), tuple("abcdeg")])}
+    seen |= {
+        values_digest({1: six[::-1].copy()}, labels),
+        values_digest(counts, [("x",), tuple("abcdeg")]),
+    }
     assert len(seen) == 4
-    assert values_digest({1: six, 0: six[:1]}, labels) == values_digest({0: six[:1], 1: six}, labels)
+    assert values_digest({1: six, 0: six[:1]}, labels) == values_digest(
+        {0: six[:1], 1: six}, labels
+    )

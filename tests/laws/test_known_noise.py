@@ -58,13 +58,17 @@ def test_known_words() -> None:
 def test_known_noise() -> None:
     """What is released is fixed by seed and context, to the last bit: by the tables and the sampler as well."""
     for deviation, known in KNOWN_NOISE.items():
-        assert add_noise(np.zeros(8, np.int64), Fraction(deviation), BITS, table=2).tolist() == known
+        assert (
+            add_noise(np.zeros(8, np.int64), Fraction(deviation), BITS, table=2).tolist() == known
+        )
     for deviation, digest in KNOWN_TABLES.items():
         assert noise_table(Fraction(deviation)).digest == digest
 
 
 def test_known_zeros_and_choices() -> None:
-    found = [(begin, offsets.tolist()) for begin, offsets in passing_zeros(1000, 10, Fraction(4), BITS)]
+    found = [
+        (begin, offsets.tolist()) for begin, offsets in passing_zeros(1000, 10, Fraction(4), BITS)
+    ]
     assert found == [(0, KNOWN_ZEROS)]
     assert passing_noise(8, 10, Fraction(4), BITS, 3).tolist() == KNOWN_TAIL
     scores = (np.arange(1000) * 7919) % 1009
@@ -75,5 +79,7 @@ def test_known_digests() -> None:
     """As the ledger has them."""
     assert counts_digest([np.arange(5), np.array([[-1]])]) == KNOWN_COUNTS
     candidates = CandidateSet.above(surviving_values((2, 3)), (2, 3))
-    counts = WholeCounts(column_sets=((0, 1),), cells=(np.array([1, 4]),), counts=(np.array([2, 9]),))
+    counts = WholeCounts(
+        column_sets=((0, 1),), cells=(np.array([1, 4]),), counts=(np.array([2, 9]),)
+    )
     assert level_digest(counts, candidates, MECHANISM) == KNOWN_LEVEL

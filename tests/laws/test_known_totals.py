@@ -46,7 +46,15 @@ RULES: list[dict[str, Any]] = [
     {"region": "west", "job": "c", "sex": "f"},
 ]
 TABLES = [
-    *(["sex"], ["age"], ["job"], ["sex", "region"], ["region", "job"], ["job", "sex"], ["age", "job"]),
+    *(
+        ["sex"],
+        ["age"],
+        ["job"],
+        ["sex", "region"],
+        ["region", "job"],
+        ["job", "sex"],
+        ["age", "job"],
+    ),
     *(["grade", "age"], ["region", "sex", "age"]),
 ]
 METHODS: dict[str, dict[str, Any]] = {
@@ -54,7 +62,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "mixture": {"method": "mixture", "components": 4, "fits": 1, "iterations": 3},
     "aggregate-seeded": {"method": "aggregate-seeded"},
 }
-MARGINALS = {"aggregate__method": "marginals", "aggregate__cliques": [["sex", "job"], ["region", "age"]]}
+MARGINALS = {
+    "aggregate__method": "marginals",
+    "aggregate__cliques": [["sex", "job"], ["region", "age"]],
+}
 
 
 def codes_of(config: Configuration, records: int, seed: int) -> Records:
@@ -62,13 +73,17 @@ def codes_of(config: Configuration, records: int, seed: int) -> Records:
     rng = np.random.default_rng(seed)
     labels = [attribute.labels for attribute in config.attributes]
     sizes = domain_sizes(config.attributes, labels)
-    made = np.stack([np.minimum(rng.geometric(0.4, 4 * records + 40) - 1, n - 1) for n in sizes], axis=1)
+    made = np.stack(
+        [np.minimum(rng.geometric(0.4, 4 * records + 40) - 1, n - 1) for n in sizes], axis=1
+    )
     for rule in forbidden_codes(config.forbidden, labels):
         made = made[~np.logical_and.reduce([np.isin(made[:, a], code) for a, code in rule])]
     return made[:records]
 
 
-def table_of(config: Configuration, columns: list[str], records: Records, **more: Any) -> dict[str, Any]:
+def table_of(
+    config: Configuration, columns: list[str], records: Records, **more: Any
+) -> dict[str, Any]:
     """What a steward would write of these records."""
     names = [attribute.name for attribute in config.attributes]
     places = [names.index(name) for name in columns]
@@ -78,7 +93,13 @@ def table_of(config: Configuration, columns: list[str], records: Records, **more
         [*(own[v] for own, v in zip(labels, cell, strict=True)), int(n)]
         for cell, n in zip(cells.tolist(), counts, strict=True)
     ]
-    return {"columns": columns, "table": rows, "others": 0, "from": "other-source", "public": "a census"} | more
+    return {
+        "columns": columns,
+        "table": rows,
+        "others": 0,
+        "from": "other-source",
+        "public": "a census",
+    } | more
 
 
 def noisy(config: Configuration, records: Records, seed: int, sd: float = 3.0) -> Marginals:
@@ -87,7 +108,9 @@ def noisy(config: Configuration, records: Records, seed: int, sd: float = 3.0) -
     labels = tuple(attribute.labels for attribute in config.attributes)
     sizes = domain_sizes(config.attributes, labels)
 
-    def measured(clique: tuple[int, ...], columns: list[NDArray[Any]], shape: tuple[int, ...]) -> Observation:
+    def measured(
+        clique: tuple[int, ...], columns: list[NDArray[Any]], shape: tuple[int, ...]
+    ) -> Observation:
         counts = rng.normal(0, sd, shape).round().astype(np.int64)
         np.add.at(counts, tuple(columns[a] for a in clique), 1)
         return Observation(attributes=clique, counts=counts, deviation=sd)
@@ -98,7 +121,9 @@ def noisy(config: Configuration, records: Records, seed: int, sd: float = 3.0) -
     drawn = Marginals(domain=domain, one_way=one_way, larger=())
     merged = compression_of(drawn, config)[1]
     columns = [new[old] for new, old in zip(merged.codes, columns, strict=True)]
-    larger = tuple(measured(c, columns, tuple(merged.sizes[a] for a in c)) for c in ((0, 3), (1, 2)))
+    larger = tuple(
+        measured(c, columns, tuple(merged.sizes[a] for a in c)) for c in ((0, 3), (1, 2))
+    )
     return normalize_marginals(Marginals(domain=domain, one_way=one_way, larger=larger), config)
 
 
@@ -132,22 +157,33 @@ def test_exact_tables_hold_in_every_release(method: str, case: Any) -> None:
     changes = {"columns": COLUMNS, "synthesize": METHODS[method], **MARGINALS, **structure}
     plain = configuration(**changes)
     published = codes_of(plain, number, seed)
-    config = configuration(**changes, known=[table_of(plain, names, published) for names in columns])
+    config = configuration(
+        **changes, known=[table_of(plain, names, published) for names in columns]
+    )
     check_size(config)
-    made = synthesize_codes(noisy(config, codes_of(plain, 40, seed + 1), seed + 2), config, config.synthesize)
+    made = synthesize_codes(
+        noisy(config, codes_of(plain, 40, seed + 1), seed + 2), config, config.synthesize
+    )
     assert {len(codes) for codes in made} == {len(published)}
     assert_kept(config, made)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 60), st.integers(0, 2**32), st.sampled_from(["k-tuples", "marginals"]))
-def test_values_of_sets_that_rules_tie_to_a_table_follow(number: int, seed: int, method: str) -> None:
+def test_values_of_sets_that_rules_tie_to_a_table_follow(
+    number: int, seed: int, method: str
+) -> None:
     """Of k-tuples a set is one attribute of several slots, of marginals each value is one; the cap holds as well."""
     signs = {"type": "set", "values": ["x", "y", "z"], "max_values": 2}
     sex = {"type": "category", "values": ["f", "m"], "missing": []}
     rng = np.random.default_rng(seed)
     men = int(rng.integers(0, number + 1))
-    known = {"columns": ["sex"], "table": [["f", number - men], ["m", men]], "from": "other-source", "public": "-"}
+    known = {
+        "columns": ["sex"],
+        "table": [["f", number - men], ["m", men]],
+        "from": "other-source",
+        "public": "-",
+    }
     changes: dict[str, Any] = {
         "columns": {"sex": sex, "signs": signs},
         "structure": {"forbidden": [{"sex": "m", "signs": ["x", "y"]}]},
@@ -160,14 +196,19 @@ def test_values_of_sets_that_rules_tie_to_a_table_follow(number: int, seed: int,
         one = {((0, 0),): 30, ((1, 0),): 20, ((1, 1),): 25, ((1, 2),): 9}
         pairs = {((0, 0), (1, v)): 9 for v in range(3)}
         levels = [level_from(one, 1), level_from(pairs, 2)]
-        counts = normalize(collect(("sex", "signs"), (("f", "m"), ("x", "y", "z")), 30, 0.0, levels, ()))
+        counts = normalize(
+            collect(("sex", "signs"), (("f", "m"), ("x", "y", "z")), 30, 0.0, levels, ())
+        )
     else:
         labels = tuple(attribute.labels for attribute in config.attributes)
         one_way = [
-            Observation(attributes=(a,), counts=rng.integers(0, 30, 2), deviation=2.0) for a in range(len(labels))
+            Observation(attributes=(a,), counts=rng.integers(0, 30, 2), deviation=2.0)
+            for a in range(len(labels))
         ]
         domain = Domain(names=tuple(a.name for a in config.attributes), labels=labels)
-        counts = normalize_marginals(Marginals(domain=domain, one_way=tuple(one_way), larger=()), config)
+        counts = normalize_marginals(
+            Marginals(domain=domain, one_way=tuple(one_way), larger=()), config
+        )
     made = synthesize_codes(counts, config, config.synthesize)
     assert_kept(config, made)
     if method == "marginals":
@@ -181,7 +222,9 @@ def test_shards_add_up(counts: list[int], shards: int) -> None:
     exact = ExactCounts(part=mock.Mock(), counts=np.array(counts))
     parts = [exact.in_shard(shard, shards) for shard in range(shards)]
     plan = ShardPlan(shards=shards, parts=1)
-    assert [part.sum() for part in parts] == [plan.records(sum(counts), shard) for shard in range(shards)]
+    assert [part.sum() for part in parts] == [
+        plan.records(sum(counts), shard) for shard in range(shards)
+    ]
     assert (np.sum(parts, axis=0) == counts).all()
     assert min(part.min() for part in parts) >= 0
 
@@ -191,7 +234,9 @@ def test_tables_hold_over_many_shards(names: list[list[str]]) -> None:
     changes = {"columns": COLUMNS, "synthesize": METHODS["gum"], **MARGINALS}
     plain = configuration(**changes)
     published = codes_of(plain, 211, 5)
-    config = configuration(**changes, known=[table_of(plain, columns, published) for columns in names])
+    config = configuration(
+        **changes, known=[table_of(plain, columns, published) for columns in names]
+    )
     with mock.patch.object(release, "RecordSampler", partial(RecordSampler, most=40)):
         made = synthesize_codes(noisy(config, codes_of(plain, 90, 6), 7), config, config.synthesize)
     assert_kept(config, made)
@@ -201,7 +246,9 @@ def test_another_number_of_records_has_each_count_in_shares() -> None:
     """500 of a table of 211: every cell is within one of its share, also in sums over the last columns."""
     changes = {"columns": COLUMNS, "synthesize": {**METHODS["gum"], "records": 500}, **MARGINALS}
     plain = configuration(**changes)
-    config = configuration(**changes, known=[table_of(plain, ["sex", "region"], codes_of(plain, 211, 5))])
+    config = configuration(
+        **changes, known=[table_of(plain, ["sex", "region"], codes_of(plain, 211, 5))]
+    )
     made = synthesize_codes(noisy(config, codes_of(plain, 90, 6), 7), config, config.synthesize)
     (known,) = config.totals
     found = np.zeros(known.sizes)
@@ -214,7 +261,9 @@ def test_another_number_of_records_has_each_count_in_shares() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.integers(1, 80), st.integers(0, 2**32), st.sampled_from([["job"], ["sex", "region"], ["region", "sex", "age"]])
+    st.integers(1, 80),
+    st.integers(0, 2**32),
+    st.sampled_from([["job"], ["sex", "region"], ["region", "sex", "age"]]),
 )
 def test_no_more_records_change_than_have_to(number: int, seed: int, names: list[str]) -> None:
     """Half of the L1 distance of the counts; a record that stays in its combination, and any other column, stays as it was."""
@@ -225,7 +274,12 @@ def test_no_more_records_change_than_have_to(number: int, seed: int, names: list
     codes = [column.copy() for column in records.T]
     exact = ExactCounts.of(part, codes, number)
     before = np.bincount(cells_of(part, codes), minlength=len(exact.counts))
-    exact.hold(codes, exact.counts, lambda some: np.ones(len(some[0]), np.bool_), np.random.default_rng(seed))
+    exact.hold(
+        codes,
+        exact.counts,
+        lambda some: np.ones(len(some[0]), np.bool_),
+        np.random.default_rng(seed),
+    )
     changed = (np.stack(codes, axis=1) != records).any(axis=1)
     assert changed.sum() == np.abs(before - exact.counts).sum() / 2
     assert all((codes[a] == records[:, a]).all() for a in set(range(5)) - {*part.attributes})
@@ -235,13 +289,21 @@ def test_several_tables_are_kept_by_the_nearest_counts() -> None:
     """Against all whole tables of 2 x 3 cells that keep both margins: none is nearer (L1) to what there was."""
     plain = configuration(columns=COLUMNS)
     published = codes_of(plain, 9, 3)
-    config = configuration(columns=COLUMNS, known=[table_of(plain, [name], published) for name in ("sex", "age")])
+    config = configuration(
+        columns=COLUMNS, known=[table_of(plain, [name], published) for name in ("sex", "age")]
+    )
     labels = [attribute.labels for attribute in config.attributes]
-    assert [part.attributes for part in exact_parts(config, labels)] == [(0,), (2,)]  # nothing ties them
+    # nothing ties them
+    assert [part.attributes for part in exact_parts(config, labels)] == [(0,), (2,)]
     tied = configuration(
         columns=COLUMNS,
         known=[table_of(plain, names, published) for names in (["sex"], ["age"])],
-        structure={"forbidden": [{"sex": "m", "age": "[50, 100]"}, {"sex": "f", "age": "[50, 100]", "job": "a"}]},
+        structure={
+            "forbidden": [
+                {"sex": "m", "age": "[50, 100]"},
+                {"sex": "f", "age": "[50, 100]", "job": "a"},
+            ]
+        },
     )
     (part,) = exact_parts(tied, labels)
     sex, age = (dense(known) for known in tied.totals)
@@ -267,7 +329,16 @@ YOUNG_MEN = {"sex": "m", "age": "[0, 15)"}
     [
         ([SEX], [{"sex": "m", "age": ["[0, 15)", "[15, 50)", "[50, 100]"]}]),
         ([SEX, {**AGES, "table": [["[0, 15)", 5], ["[15, 50)", 5]]}], [YOUNG_MEN]),
-        ([{**AGES, "columns": ["sex", "age"], "table": [["m", "[0, 15)", 1], ["f", "[0, 15)", 9]]}], [YOUNG_MEN]),
+        (
+            [
+                {
+                    **AGES,
+                    "columns": ["sex", "age"],
+                    "table": [["m", "[0, 15)", 1], ["f", "[0, 15)", 9]],
+                }
+            ],
+            [YOUNG_MEN],
+        ),
     ],
 )
 def test_what_structural_zeros_leave_no_room_for_is_refused_before_anything_is_charged(
@@ -275,20 +346,30 @@ def test_what_structural_zeros_leave_no_room_for_is_refused_before_anything_is_c
 ) -> None:
     known = [{**table, "from": "other-source", "public": "-"} for table in tables]
     config = configuration(columns=COLUMNS, known=known, structure={"forbidden": rules})
-    with pytest.raises(InputError, match="known: no whole numbers of records keep the exact tables of"):
+    with pytest.raises(
+        InputError, match="known: no whole numbers of records keep the exact tables of"
+    ):
         check_size(config)
 
 
 def test_tables_of_too_many_combinations_together_are_refused() -> None:
-    columns = {name: {"type": "category", "values": list(range(200)), "missing": []} for name in "abc"}
+    columns = {
+        name: {"type": "category", "values": list(range(200)), "missing": []} for name in "abc"
+    }
     table = {"table": [[1, 1, 5]], "others": 0, "from": "other-source", "public": "-"}
-    config = configuration(columns=columns, known=[{**table, "columns": pair} for pair in (["a", "b"], ["b", "c"])])
-    with pytest.raises(InputError, match="together over a, b, c, which have 8000000 combinations, more than 32768"):
+    config = configuration(
+        columns=columns, known=[{**table, "columns": pair} for pair in (["a", "b"], ["b", "c"])]
+    )
+    with pytest.raises(
+        InputError, match="together over a, b, c, which have 8000000 combinations, more than 32768"
+    ):
         check_size(config)
 
 
 CODES = dict(zip("abcd", (4, 5, 6, 3), strict=True))
-CHAIN = {name: {"type": "category", "values": list(range(n)), "missing": []} for name, n in CODES.items()}
+CHAIN = {
+    name: {"type": "category", "values": list(range(n)), "missing": []} for name, n in CODES.items()
+}
 PAIRS = ((0, 1), (0, 2), (1, 2), (1, 3), (2, 3))
 
 
@@ -297,18 +378,24 @@ def chain(records: int) -> NDArray[Any]:
     rng = np.random.default_rng(0)
     made = [rng.choice(4, records, p=[0.4, 0.3, 0.2, 0.1])]
     for size in (5, 6, 3):
-        made.append(np.where(rng.random(records) < 0.7, made[-1] % size, rng.integers(0, size, records)))
+        made.append(
+            np.where(rng.random(records) < 0.7, made[-1] % size, rng.integers(0, size, records))
+        )
     return np.stack(made, axis=1)
 
 
-def chain_marginals(config: Configuration, records: NDArray[Any], seed: int, sd: float = 30.0) -> Marginals:
+def chain_marginals(
+    config: Configuration, records: NDArray[Any], seed: int, sd: float = 30.0
+) -> Marginals:
     rng, sizes = np.random.default_rng(seed), [*CODES.values()]
     measured = []
     for clique in (*((a,) for a in range(4)), *PAIRS):
         counts = rng.normal(0, sd, [sizes[a] for a in clique]).round().astype(np.int64)
         np.add.at(counts, tuple(records[:, a] for a in clique), 1)
         measured.append(Observation(attributes=clique, counts=counts, deviation=sd))
-    domain = Domain(names=tuple(CODES), labels=tuple(attribute.labels for attribute in config.attributes))
+    domain = Domain(
+        names=tuple(CODES), labels=tuple(attribute.labels for attribute in config.attributes)
+    )
     return normalize_marginals(
         Marginals(domain=domain, one_way=tuple(measured[:4]), larger=tuple(measured[4:])), config
     )
@@ -333,13 +420,19 @@ def distance(records: NDArray[Any], made: tuple[NDArray[Any], ...]) -> float:
         pytest.param({"method": "mixture", "components": 100, "fits": 2}, 80, None, marks=pytest.mark.long),
     ],
 )  # fmt: skip
-def test_a_known_pair_improves_the_others(method: dict[str, Any], draws: int, sd: float | None) -> None:
+def test_a_known_pair_improves_the_others(
+    method: dict[str, Any], draws: int, sd: float | None
+) -> None:
     """Mean distance of the other pairs with the same noise, with and without: t of the paired differences is above 6.
 
     Were a known pair no help, that would have probability 2.6e-7 at most (39 degrees of freedom). The seeds are fixed.
     """
     records = chain(2000)
-    changes = {"columns": CHAIN, "aggregate": {"method": "marginals", "compress": "none"}, "synthesize": method}
+    changes = {
+        "columns": CHAIN,
+        "aggregate": {"method": "marginals", "compress": "none"},
+        "synthesize": method,
+    }
     plain = configuration(**changes)
     known = table_of(plain, ["a", "b"], records) | ({} if sd is None else {"sd": sd})
     gains = []
@@ -347,7 +440,12 @@ def test_a_known_pair_improves_the_others(method: dict[str, Any], draws: int, sd
         found = []
         for config in (plain, configuration(**changes, known=[known])):
             settings_ = config.synthesize.model_copy(update={"records": len(records)})
-            found.append(distance(records, synthesize_codes(chain_marginals(config, records, seed), config, settings_)))
+            found.append(
+                distance(
+                    records,
+                    synthesize_codes(chain_marginals(config, records, seed), config, settings_),
+                )
+            )
         gains.append(found[0] - found[1])
     assert np.mean(gains) > 6 * np.std(gains, ddof=1) / np.sqrt(draws)
 
@@ -360,7 +458,12 @@ def test_a_known_total_has_records_whatever_values_a_private_domain_releases(
 ) -> None:
     """Also beside a value whose other values were not released: there it is missing, though a cell without one is imputed."""
     town: dict[str, Any] = {"type": "category", "domain": "private"}
-    known = {"table": [["f", 500], ["m", 400]], "columns": ["sex"], "from": "other-source", "public": "census"}
+    known = {
+        "table": [["f", 500], ["m", 400]],
+        "columns": ["sex"],
+        "from": "other-source",
+        "public": "census",
+    }
     config = configuration(
         columns={
             "sex": {"type": "category", "values": ["f", "m"]},
@@ -375,5 +478,7 @@ def test_a_known_total_has_records_whatever_values_a_private_domain_releases(
     assert part.counts().tolist() == [500, 400]
     for sex, left in enumerate([{*released} - {*forbidden}, {*released}]):
         for code in (part.witness(sex) or {}).values():  # none where no rule ties them
-            assert not broken_records([np.array([sex]), np.array([code])], structural_masks(config, labels)).any()
+            assert not broken_records(
+                [np.array([sex]), np.array([code])], structural_masks(config, labels)
+            ).any()
             assert code < len(released) or not (left and imputed)

@@ -34,7 +34,9 @@ from tests.oracles.zcdp import zcdp_rho
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")
-STABILITIES = [Stability(records=r, neighbors=n) for r in (1, 2, 3) for n in ("add-remove", "replace-one")]
+STABILITIES = [
+    Stability(records=r, neighbors=n) for r in (1, 2, 3) for n in ("add-remove", "replace-one")
+]
 DRAWS = 100_000
 FALSE_ALARM = 1e-6
 
@@ -56,7 +58,9 @@ def observed(epsilon: Fraction, reach: int) -> np.ndarray:
     return np.bincount(np.clip(drawn, -reach, reach) + reach, minlength=2 * reach + 1)
 
 
-@pytest.mark.parametrize(("epsilon", "reach"), [(Fraction(3), 2), (Fraction(1, 2), 10), (Fraction(1, 10), 40)], ids=str)
+@pytest.mark.parametrize(
+    ("epsilon", "reach"), [(Fraction(3), 2), (Fraction(1, 2), 10), (Fraction(1, 10), 40)], ids=str
+)
 def test_the_noise_has_its_exact_distribution(epsilon: Fraction, reach: int) -> None:
     """Chi-square of 1e5 draws against the printed mass, every value and sign apart: false alarm 1e-6 each."""
     expected = cells_of(laplace_scale(epsilon, ONE), reach) * DRAWS
@@ -98,12 +102,16 @@ def test_the_loss_of_neighbors_is_at_most_epsilon(epsilon: Fraction, unit: Stabi
     loss = mechanisms._discrete_laplace(float(scale)).map(l1_sensitivity(unit))
     assert Fraction(l1_sensitivity(unit)) / scale <= Fraction(loss) <= epsilon
     if scale > Fraction(1, 1024):
-        assert l1_sensitivity(unit) / (scale - Fraction(1, 1024)) > epsilon * (1 - Fraction(1, 2**39))
+        assert l1_sensitivity(unit) / (scale - Fraction(1, 1024)) > epsilon * (
+            1 - Fraction(1, 2**39)
+        )
 
 
 def test_a_loss_above_the_planned_one_is_never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scale that is too small, wherever it came from, stops the draw."""
-    monkeypatch.setattr(mechanisms, "laplace_scale", lambda epsilon, _: 1 / epsilon * Fraction(9, 10))
+    monkeypatch.setattr(
+        mechanisms, "laplace_scale", lambda epsilon, _: 1 / epsilon * Fraction(9, 10)
+    )
     with pytest.raises(StageError, match="the measured privacy loss is above the planned one"):
         draw_laplace_noise(3, Fraction(1), ONE)
 
@@ -117,7 +125,13 @@ def test_what_is_no_noise_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "noise",
-    [np.zeros(5, np.int64), np.zeros(7, np.int64), np.zeros((2, 3), np.int64), np.zeros(6), np.zeros(1, np.int64)],
+    [
+        np.zeros(5, np.int64),
+        np.zeros(7, np.int64),
+        np.zeros((2, 3), np.int64),
+        np.zeros(6),
+        np.zeros(1, np.int64),
+    ],
 )
 def test_noise_that_was_drawn_for_another_marginal_is_refused(noise: Any) -> None:
     """Nothing is broadcast, cut or cast: each cell has the noise that was made for it."""
@@ -128,7 +142,10 @@ def test_noise_that_was_drawn_for_another_marginal_is_refused(noise: Any) -> Non
 def test_drawn_noise_is_added_in_place_and_in_64_bits() -> None:
     """Cell i of the flattened marginal has noise i; a sum that could leave 64 bits is refused, whatever its sign."""
     counts = np.arange(6).reshape(2, 3)
-    assert add_drawn_noise(counts, np.array([5, 0, -9, 1, 2, 3])).tolist() == [[5, 1, -7], [4, 6, 8]]
+    assert add_drawn_noise(counts, np.array([5, 0, -9, 1, 2, 3])).tolist() == [
+        [5, 1, -7],
+        [4, 6, 8],
+    ]
     for extreme in (np.iinfo(np.int64).max, -np.iinfo(np.int64).max):
         with pytest.raises(StageError, match="must fit 64 bits"):
             add_drawn_noise(np.array([0, extreme]), np.array([-1, 0]))
@@ -146,14 +163,18 @@ def test_the_epsilons_of_a_draw_add_up_to_what_is_charged(
     """Exactly to the decimal that the joint epsilon prints as; the losses of the noise to no more."""
     epsilons = split_noise(DiscreteLaplace(unit), epsilon, all_cliques(SIZES, length), SIZES, split)
     assert sum(epsilons) == Fraction(repr(epsilon))
-    assert sum(l1_sensitivity(unit) / laplace_scale(part, unit) for part in epsilons) <= Fraction(repr(epsilon))
+    assert sum(l1_sensitivity(unit) / laplace_scale(part, unit) for part in epsilons) <= Fraction(
+        repr(epsilon)
+    )
 
 
 def test_the_split_by_cells_has_the_least_error() -> None:
     """sum c_i / epsilon_i at epsilon_i proportional to sqrt(c_i), against 200 other splits and the equal one."""
     cliques = all_cliques(SIZES, 2)
     sizes = np.array([SIZES[a] * SIZES[b] for a, b in cliques], float)
-    best = float((sizes / budget_shares(cliques, SIZES, "cells", DiscreteLaplace.share_power)).sum())
+    best = float(
+        (sizes / budget_shares(cliques, SIZES, "cells", DiscreteLaplace.share_power)).sum()
+    )
     assert best == pytest.approx(np.sqrt(sizes).sum() ** 2)
     for seed in range(200):
         other = np.random.default_rng(seed).dirichlet(np.full(len(sizes), 20.0))
@@ -191,7 +212,9 @@ def most_marginals(epsilon: float, rho: float) -> int:
     ("delta", "seed", "exact"),
     [(1e-6, [13, 14, 14, 14], [7, 9, 10, 11]), (1e-9, [20, 20, 21, 21], [14, 15, 16, 17])],
 )
-def test_the_variances_cross_where_they_should(delta: float, seed: list[int], exact: list[int]) -> None:
+def test_the_variances_cross_where_they_should(
+    delta: float, seed: list[int], exact: list[int]
+) -> None:
     """Gaussian iff m > epsilon^2/(4 rho), at epsilon .1, .5, 1, 2: by DPSyn's conversion, and by the exact one.
 
     At (1, 1e-6) all pairs of 5 columns are few enough for Laplace noise, those of 6 are not.

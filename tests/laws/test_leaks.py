@@ -37,7 +37,10 @@ PRODUCT = modules_of_product()
 
 def modules() -> list[str]:
     """All modules of the stages."""
-    return [module.name for module in pkgutil.walk_packages(marginweave.tasks.__path__, "marginweave.tasks.")]
+    return [
+        module.name
+        for module in pkgutil.walk_packages(marginweave.tasks.__path__, "marginweave.tasks.")
+    ]
 
 
 def stages() -> dict[str, Callable[..., Any]]:
@@ -50,12 +53,25 @@ def test_only_stages_that_draw_nothing_are_tried_again() -> None:
     """Of all stages that there are, those that read the source and write files alone; none keeps a result anywhere."""
     every = {name: as_task(function) for name, function in stages().items()}
     assert len(every) >= 15
-    assert {name for name, stage in every.items() if stage.retries} == {"validate", "publish", "report_internally"}
+    assert {name for name, stage in every.items() if stage.retries} == {
+        "validate",
+        "publish",
+        "report_internally",
+    }
     assert not any(stage.persist_result or stage.log_prints for stage in every.values())
     assert {type(stage.cache_policy).__name__ for stage in every.values()} == {"_None"}
 
 
-SPEAKS = {"debug", "info", "warning", "warn", "exception", "critical", "get_run_logger", "get_logger"}
+SPEAKS = {
+    "debug",
+    "info",
+    "warning",
+    "warn",
+    "exception",
+    "critical",
+    "get_run_logger",
+    "get_logger",
+}
 
 
 # The command line answers on a console of rich, which prints; `runs` reports progress; `verify` has a program for auditors.
@@ -64,22 +80,33 @@ ANSWERS = {"flows", "runs", "verify"}
 
 def room_of_file(path: Path) -> str:
     """The folder of `src/marginweave` or of the repository that a file is in."""
-    return path.relative_to(REPOSITORY).as_posix().removeprefix("src/marginweave/").partition("/")[0]
+    return (
+        path.relative_to(REPOSITORY).as_posix().removeprefix("src/marginweave/").partition("/")[0]
+    )
 
 
 def test_nothing_is_logged_or_printed() -> None:
     """No line of ours goes to a log, standard output or a warning: what is told goes through reporters and errors."""
     found = set()
     for path in PRODUCT:
-        names = {node.attr for node in nodes(path) if isinstance(node, ast.Attribute)}  # handed on is as good as called
-        names |= {getattr(node.func, "id", "") for node in nodes(path) if isinstance(node, ast.Call)}
+        # handed on is as good as called
+        names = {node.attr for node in nodes(path) if isinstance(node, ast.Attribute)}
+        names |= {
+            getattr(node.func, "id", "") for node in nodes(path) if isinstance(node, ast.Call)
+        }
         spoken = SPEAKS if room_of_file(path) in ANSWERS else SPEAKS | {"print", "stderr", "stdout"}
         found |= {(str(path.relative_to(REPOSITORY)), name) for name in names & spoken}
     # names of stages and draws, and seconds, for Prefect's log of a flow run
-    reporter = {("flows/prefect/reporting.py", "info"), ("flows/prefect/reporting.py", "get_run_logger")}
+    reporter = {
+        ("flows/prefect/reporting.py", "info"),
+        ("flows/prefect/reporting.py", "get_run_logger"),
+    }
     # who samples from a released folder in Python, without its model, is told so: nothing but the folder is named
     # whoever drafts from a frame is warned that its index is left out: the names of columns are public
-    warned = {("src/marginweave/inference/opened.py", "warn"), ("src/marginweave/front/configuration.py", "warn")}
+    warned = {
+        ("src/marginweave/inference/opened.py", "warn"),
+        ("src/marginweave/front/configuration.py", "warn"),
+    }
     assert found == reporter | warned
 
 
@@ -102,7 +129,11 @@ def test_no_class_holds_what_a_run_could_change() -> None:
         kinds = ast.Assign if room_of_file(path) in MODELS else ast.Assign | ast.AnnAssign
         for node in nodes(path):
             if isinstance(node, ast.ClassDef):
-                found |= {node.name for child in node.body if isinstance(child, kinds) and _can_change(child.value)}
+                found |= {
+                    node.name
+                    for child in node.body
+                    if isinstance(child, kinds) and _can_change(child.value)
+                }
     assert found == set()
 
 
@@ -113,10 +144,20 @@ def test_what_is_asked_of_libraries_is_there() -> None:
     """Every name below numpy, pandas and pyarrow that the code has: a path that no test takes cannot fail by a removed one."""
     absent = set()
     for path in PRODUCT:
-        imports = (alias for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names)
-        known = {alias.asname or alias.name: import_module(alias.name) for alias in imports if alias.name in LIBRARIES}
+        imports = (
+            alias for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names
+        )
+        known = {
+            alias.asname or alias.name: import_module(alias.name)
+            for alias in imports
+            if alias.name in LIBRARIES
+        }
         for node in nodes(path):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in known
+            ):
                 library = known[node.value.id]
                 if not hasattr(library, node.attr):
                     absent.add(f"{path.name}: {library.__name__}.{node.attr}")

@@ -28,7 +28,15 @@ from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.prepare.codes import EncodedTable
 from tests.support.configurations import PRIVATE, configuration
-from tests.support.level_draws import DELTA, bounded, category, clopper_pearson, planned, surviving_values, table_of
+from tests.support.level_draws import (
+    DELTA,
+    bounded,
+    category,
+    clopper_pearson,
+    planned,
+    surviving_values,
+    table_of,
+)
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import encoded
 
@@ -51,7 +59,9 @@ def exposed(level: Level) -> int:
 
 
 @pytest.mark.parametrize("sd", [Fraction(1), Fraction(3, 2), Fraction(30)], ids=str)
-def test_private_values_of_one_record_are_published_with_probability_delta_at_most(sd: Fraction) -> None:
+def test_private_values_of_one_record_are_published_with_probability_delta_at_most(
+    sd: Fraction,
+) -> None:
     """A record alone with 3 values, Delta_1 = 4: P(any is published) <= delta = 0.1, and near it where integers are fine.
 
     60,000 trials, false alarm 1e-6. `noisy > rho_1` gives 0.19 at sd 1, no + 1 or no root more at every sd.
@@ -59,7 +69,8 @@ def test_private_values_of_one_record_are_published_with_probability_delta_at_mo
     config, table, candidates = records_of_their_own(3)
     mechanism = planned(config, candidates, 4, sd)
     low, high = clopper_pearson(
-        exposed(draw_level(bounded(table, candidates, 4), candidates, mechanism, fresh_bits())), UNIQUE
+        exposed(draw_level(bounded(table, candidates, 4), candidates, mechanism, fresh_bits())),
+        UNIQUE,
     )
     assert low <= DELTA
     # One step of the threshold changes the probability by at most the factor 1 - e^(-z / sd), z = 1.8.
@@ -74,7 +85,8 @@ def test_the_threshold_counts_the_values_that_the_bound_admits() -> None:
     config, table, candidates = records_of_their_own(5)
     mechanism = planned(config, candidates, 2, Fraction(30))
     low, high = clopper_pearson(
-        exposed(draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())), UNIQUE
+        exposed(draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())),
+        UNIQUE,
     )
     # The public value takes one of the two places in 2 of 6 records: 1.67 private values a record on average.
     mean = 1 - (2 / 3) * (1 - DELTA) - (1 / 3) * math.sqrt(1 - DELTA)
@@ -92,7 +104,9 @@ def test_the_domain_is_formed_after_bounding() -> None:
     kept = bounded(table, candidates, 1)
     level = draw_level(kept, candidates, mechanism, fresh_bits())
     for j in range(1, 6):
-        assert set(level.values[level.columns[:, 0] == j, 0].tolist()) <= set(kept.cells[j].tolist())
+        assert set(level.values[level.columns[:, 0] == j, 0].tolist()) <= set(
+            kept.cells[j].tolist()
+        )
     assert sum(len(cells) for cells in kept.cells[1:]) <= UNIQUE
     assert clopper_pearson(exposed(level), UNIQUE)[0] <= DELTA
 
@@ -102,7 +116,12 @@ def test_the_domain_is_formed_after_bounding() -> None:
         for j, (c, cells) in enumerate(zip(everything.column_sets, everything.cells, strict=True))
     )
     uncorrected = replace(everything, counts=counts)
-    assert clopper_pearson(exposed(draw_level(uncorrected, candidates, mechanism, fresh_bits())), UNIQUE)[0] > DELTA
+    assert (
+        clopper_pearson(
+            exposed(draw_level(uncorrected, candidates, mechanism, fresh_bits())), UNIQUE
+        )[0]
+        > DELTA
+    )
 
 
 # --- zero cells ----------------------------------------------------------------------------------------------------
@@ -121,7 +140,9 @@ def assert_survivors(level: Level, cells: int, probability: float) -> None:
 
 @pytest.mark.parametrize("fixed", [None, 12], ids=["no threshold", "fixed 12"])
 @pytest.mark.parametrize("beside", [category(3), PRIVATE], ids=["public", "private"])
-def test_empty_values_of_public_domains_survive_as_the_tail_says(beside: dict[str, Any], fixed: int | None) -> None:
+def test_empty_values_of_public_domains_survive_as_the_tail_says(
+    beside: dict[str, Any], fixed: int | None
+) -> None:
     """40,000 values of a public column that no record has: the surviving share is P(X >= T); false alarm 1e-6.
 
     A private column beside it has a threshold of its own and, without a record, no candidate at all. Skipping zero cells or
@@ -129,11 +150,15 @@ def test_empty_values_of_public_domains_survive_as_the_tail_says(beside: dict[st
     """
     size = 40_000
     thresholds = None if fixed is None else {"fixed": {1: fixed}}
-    config = configuration(columns={"a": category(size), "b": beside}, aggregate={"thresholds": thresholds})
+    config = configuration(
+        columns={"a": category(size), "b": beside}, aggregate={"thresholds": thresholds}
+    )
     sizes = (size, 0 if beside is PRIVATE else 3)
     candidates = CandidateSet(length=1, sizes=sizes)
     mechanism = planned(config, candidates, 2, Fraction(10))
-    level = draw_level(bounded(table_of([[], []], sizes), candidates, 2), candidates, mechanism, fresh_bits())
+    level = draw_level(
+        bounded(table_of([[], []], sizes), candidates, 2), candidates, mechanism, fresh_bits()
+    )
     assert_survivors(level, sum(sizes), tail(1 if fixed is None else fixed + 1, Fraction(10)))
 
 
@@ -152,7 +177,8 @@ def test_empty_pairs_of_survivors_survive_as_the_tail_says(
     """
     sizes, bound, multiplier = (200, 210), 3, 12.0
     config = configuration(
-        columns={"a": category(sizes[0]), "b": category(sizes[1])}, aggregate={"thresholds": thresholds}
+        columns={"a": category(sizes[0]), "b": category(sizes[1])},
+        aggregate={"thresholds": thresholds},
     )
     below = surviving_values(sizes)
     candidates = CandidateSet.above(below, sizes)
@@ -160,7 +186,9 @@ def test_empty_pairs_of_survivors_survive_as_the_tail_says(
     mechanism = planned(config, candidates, bound, sd, survivors=len(below))
     real = multiplier * math.sqrt(bound * (2 if neighbors == "replace-one" else 1))
     assert mechanism.private_threshold == 0
-    level = draw_level(bounded(table_of([[], []], sizes), candidates, bound), candidates, mechanism, fresh_bits())
+    level = draw_level(
+        bounded(table_of([[], []], sizes), candidates, bound), candidates, mechanism, fresh_bits()
+    )
     assert_survivors(level, math.prod(sizes), float(ndtr(-(mechanism.threshold - 0.5) / real)))
     if share is not None:
         low, high = clopper_pearson(len(level), math.prod(sizes))
@@ -178,12 +206,16 @@ def test_noise_is_added_before_the_threshold() -> None:
     """
     size = 5_000
     config = configuration(
-        columns={"a": category(size)}, aggregate={"reporting_length": 1, "thresholds": {"fixed": {1: 39}}}
+        columns={"a": category(size)},
+        aggregate={"reporting_length": 1, "thresholds": {"fixed": {1: 39}}},
     )
     candidates = CandidateSet(length=1, sizes=(size,))
     table = table_of([np.repeat(np.arange(size), 40).tolist()], (size,))
     level = draw_level(
-        bounded(table, candidates, 1), candidates, planned(config, candidates, 1, Fraction(10)), fresh_bits()
+        bounded(table, candidates, 1),
+        candidates,
+        planned(config, candidates, 1, Fraction(10)),
+        fresh_bits(),
     )
     assert_survivors(level, size, tail(0, Fraction(10)))
 
@@ -198,7 +230,12 @@ def test_a_fixed_threshold_only_raises_the_private_one(fixed: int) -> None:
     candidates = CandidateSet(length=1, sizes=(2, 3, 5))
     sd = Fraction(30)
     plain = planned(configuration(columns=columns), candidates, 3, sd)
-    raised = planned(configuration(columns=columns, aggregate={"thresholds": {"fixed": {1: fixed}}}), candidates, 3, sd)
+    raised = planned(
+        configuration(columns=columns, aggregate={"thresholds": {"fixed": {1: fixed}}}),
+        candidates,
+        3,
+        sd,
+    )
     assert plain.threshold == 1 < plain.private_threshold
     assert raised.threshold == fixed + 1
     assert raised.private_threshold == max(plain.private_threshold, fixed + 1)
@@ -211,7 +248,10 @@ def test_public_domains_and_longer_combinations_have_no_private_threshold() -> N
     private = configuration(columns={"a": category(2), "b": PRIVATE})
     first = CandidateSet(length=1, sizes=(2, 3))
     second = CandidateSet.above(surviving_values((2, 3)), (2, 3))
-    for mechanism in (planned(public, first, 2, Fraction(9)), planned(private, second, 1, Fraction(9), survivors=5)):
+    for mechanism in (
+        planned(public, first, 2, Fraction(9)),
+        planned(private, second, 1, Fraction(9), survivors=5),
+    ):
         assert (mechanism.threshold, mechanism.private_threshold) == (1, 0)
         assert mechanism.private_columns == frozenset()
 
@@ -222,7 +262,12 @@ MIXED = configuration(
     columns={
         "sex": {"type": "category", "values": ["f", "m"]},
         "county": PRIVATE,
-        "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 100], "decimals": 0},
+        "age": {
+            "type": "number",
+            "bounds": [0, 100],
+            "bins": [0, 18, 30, 50, 65, 100],
+            "decimals": 0,
+        },
         "grade": {"type": "category", "values": [1, 2, 3, 4, 5, 6, 7]},
     }
 )
@@ -252,7 +297,11 @@ def two_levels(rows: Sequence[Sequence[str]], sd: Fraction) -> tuple[Any, ...]:
     again = planned(MIXED, second, 6, sd, survivors=len(level))
     pairs = draw_level(bounded(table, second, 6), second, again, SeededBits(5, 2))
     masks = [(c, second.mask(c).tolist()) for c in second.column_sets()]
-    arrays = [getattr(item, part).tolist() for item in (level, pairs) for part in ("columns", "values", "counts")]
+    arrays = [
+        getattr(item, part).tolist()
+        for item in (level, pairs)
+        for part in ("columns", "values", "counts")
+    ]
     return mechanism, again, released, masks, arrays
 
 
@@ -270,26 +319,40 @@ def test_neither_row_order_nor_empty_records_show(
 
 @given(st.lists(ROW, max_size=60), st.sampled_from([1, 1, 20]), st.integers(0, 1000))
 @settings(deadline=None, max_examples=25)
-def test_private_labels_leave_only_if_they_survived(rows: list[tuple[str, ...]], times: int, seed: int) -> None:
+def test_private_labels_leave_only_if_they_survived(
+    rows: list[tuple[str, ...]], times: int, seed: int
+) -> None:
     """Released labels are those with a published count, under their own counts; all others are missing from length 2 on."""
     rows = rows * times  # of many rows most labels survive, of few none or some
     table = encoded(rows, MIXED)
     first = CandidateSet(length=1, sizes=table.sizes)
     mechanism = planned(MIXED, first, 4, Fraction(4))
     drawn = draw_level(bounded(table, first, 4), first, mechanism, SeededBits(seed))
-    counts = {table.labels[1][v]: n for (j, v), n in zip(_cells(drawn), drawn.counts.tolist(), strict=True) if j == 1}
+    counts = {
+        table.labels[1][v]: n
+        for (j, v), n in zip(_cells(drawn), drawn.counts.tolist(), strict=True)
+        if j == 1
+    }
     level, released = released_level(drawn, table.labels, [1])
     assert released == {1: tuple(sorted(counts))}
     assert all(n >= mechanism.private_threshold > 1 for n in counts.values())
     assert set(counts) <= {row[1] for row in rows} - {""}
 
     coded = recode(table, released)
-    renamed = {coded.labels[1][v]: n for (j, v), n in zip(_cells(level), level.counts.tolist(), strict=True) if j == 1}
+    renamed = {
+        coded.labels[1][v]: n
+        for (j, v), n in zip(_cells(level), level.counts.tolist(), strict=True)
+        if j == 1
+    }
     assert renamed == counts
-    assert [cell for cell in _cells(level) if cell[0] != 1] == [cell for cell in _cells(drawn) if cell[0] != 1]
+    assert [cell for cell in _cells(level) if cell[0] != 1] == [
+        cell for cell in _cells(drawn) if cell[0] != 1
+    ]
     assert coded.labels[1] == released[1]
     shown = [*coded.labels[1], None]
-    assert [shown[v] for v in coded.codes[1].tolist()] == [row[1] if row[1] in counts else None for row in rows]
+    assert [shown[v] for v in coded.codes[1].tolist()] == [
+        row[1] if row[1] in counts else None for row in rows
+    ]
 
     second = CandidateSet.above(level, coded.sizes)
     for columns in second.column_sets():

@@ -20,7 +20,13 @@ from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
 from marginweave.counts.marginals import all_cliques, cells
 from marginweave.measurements.marginals import budget_shares, measure_marginals, split_noise
-from marginweave.measurements.pair_scores import indif_score, indif_scores, indif_sensitivity, measure_indif, plan_indif
+from marginweave.measurements.pair_scores import (
+    indif_score,
+    indif_scores,
+    indif_sensitivity,
+    measure_indif,
+    plan_indif,
+)
 from marginweave.measurements.selection import select_marginals
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.mechanisms.gaussian import RoundedGaussian, marginal_sigma
@@ -80,10 +86,18 @@ def test_the_noise_of_a_marginal_has_the_deviation_it_claims() -> None:
     exact = count_marginal(codes, sizes, (0, 1, 2))
     for sd in (Fraction(5), Fraction(40)):
         drawn = [
-            next(iter(measure_marginals(RoundedGaussian(ONE), [exact], [(0, 1, 2)], [sd], fresh_bits())))
+            next(
+                iter(
+                    measure_marginals(
+                        RoundedGaussian(ONE), [exact], [(0, 1, 2)], [sd], fresh_bits()
+                    )
+                )
+            )
             for _ in range(4)
         ]
-        squares = sum(float(((m.counts - exact) ** 2).sum()) for m in drawn) / (float(sd) ** 2 + 1 / 12)
+        squares = sum(float(((m.counts - exact) ** 2).sum()) for m in drawn) / (
+            float(sd) ** 2 + 1 / 12
+        )
         tail = stats.chi2(4 * exact.size).cdf(squares)
         assert FALSE_ALARM / 4 < tail < 1 - FALSE_ALARM / 4
         assert {m.deviation for m in drawn} == {float(sd)}
@@ -94,7 +108,9 @@ def test_marginals_of_one_measurement_never_share_noise() -> None:
     codes = tuple(np.zeros(3, np.uint8) for _ in range(3))
     pairs = [(0, 1), (1, 2)]
     exact = [count_marginal(codes, (50, 50, 50), pair) for pair in pairs]
-    first, second = measure_marginals(RoundedGaussian(ONE), exact, pairs, [Fraction(9)] * 2, fresh_bits())
+    first, second = measure_marginals(
+        RoundedGaussian(ONE), exact, pairs, [Fraction(9)] * 2, fresh_bits()
+    )
     r = np.corrcoef(first.counts.ravel(), second.counts.ravel())[0, 1]
     assert abs(r) < 5.2 / 50
 
@@ -127,7 +143,9 @@ def test_indif_moves_by_at_most_its_sensitivity(steps: int) -> None:
         grown = [indif_score(counts + one, steps) for one in unit]
         assert max(abs(score - here) for score in grown) <= add
         assert max(grown) - min(grown) <= replace
-        assert max(abs(indif_score(counts + a + b, steps) - here) for a in unit for b in unit) <= twice
+        assert (
+            max(abs(indif_score(counts + a + b, steps) - here) for a in unit for b in unit) <= twice
+        )
 
 
 def test_the_sensitivity_of_indif_is_nearly_reached() -> None:
@@ -161,7 +179,9 @@ def test_indif_is_the_printed_formula_in_exact_arithmetic(counts: list[int], ste
 
 @pytest.mark.parametrize("multiplier", [0.5, 3.0, 40.0])
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
-def test_the_noise_of_the_scores_covers_their_joint_sensitivity(multiplier: float, neighbors: str) -> None:
+def test_the_noise_of_the_scores_covers_their_joint_sensitivity(
+    multiplier: float, neighbors: str
+) -> None:
     """sd = multiplier sqrt(m) (S theta + 1/1024) in records, whatever the grid of at most one record is; never less."""
     plan = plan_indif(91, multiplier, Stability(records=2, neighbors=neighbors))  # pyright: ignore[reportArgumentType]
     records = (8 if neighbors == "replace-one" else 4) * 2
@@ -192,7 +212,9 @@ def test_the_scores_carry_that_noise() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(2, 4), st.integers(1, 800))
-def test_declared_marginals_hold_all_that_has_few_enough_cells(sizes: list[int], length: int, most: int) -> None:
+def test_declared_marginals_hold_all_that_has_few_enough_cells(
+    sizes: list[int], length: int, most: int
+) -> None:
     """They are the sets of 2 to k attributes with at most so many cells, and beside larger sets all pairs, that are part of no
     other such set."""
     length = min(length, len(sizes))
@@ -201,9 +223,13 @@ def test_declared_marginals_hold_all_that_has_few_enough_cells(sizes: list[int],
     every = [c for k in lengths for c in itertools.combinations(range(len(sizes)), k)]
     few = [set(c) for c in every if cells(c, sizes) <= most or len(c) == 2 < length]
     assert len(found) == len(set(found))
-    assert {frozenset(c) for c in found} == {frozenset(c) for c in few if not any(c < other for other in few)}
+    assert {frozenset(c) for c in found} == {
+        frozenset(c) for c in few if not any(c < other for other in few)
+    }
     assert all(list(places) == sorted(places) for places in found)
-    assert [*AllCliques(all=length).places(BinLevels(sizes=tuple(sizes)))] == [*all_cliques(sizes, length)]
+    assert [*AllCliques(all=length).places(BinLevels(sizes=tuple(sizes)))] == [
+        *all_cliques(sizes, length)
+    ]
 
 
 def test_all_cliques_within_a_cell_limit() -> None:
@@ -253,7 +279,11 @@ def test_densemarg_follows_the_paper_step_by_step(
     def error(chosen: set[int]) -> float:
         inside = sorted(chosen)
         power = 2 / 3 if kind == "rounded-gaussian" else 1 / 2
-        share = budget * sizes[inside] ** power / (sizes[inside] ** power).sum() if inside else np.ones(0)
+        share = (
+            budget * sizes[inside] ** power / (sizes[inside] ** power).sum()
+            if inside
+            else np.ones(0)
+        )
         scale = np.sqrt(np.pi * share / 2) if kind == "rounded-gaussian" else share
         noise = float((sizes[inside] * unit / scale).sum())
         return noise + float(sum(left_out[i] for i in range(len(pairs)) if i not in chosen))

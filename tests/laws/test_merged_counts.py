@@ -41,7 +41,9 @@ def test_without_noise_the_truth_is_always_inside(seed: int, level: float) -> No
     assert found.low <= found.estimate <= found.high
 
 
-@pytest.mark.parametrize(("asked", "widest"), every(3, [((2, 3, 4), 140), ((2,), 130), ((0, 1, 5), 130)]))
+@pytest.mark.parametrize(
+    ("asked", "widest"), every(3, [((2, 3, 4), 140), ((2,), 130), ((0, 1, 5), 130)])
+)
 def test_it_covers_as_often_as_it_says(asked: tuple[int, ...], widest: int) -> None:
     """600 noisy tables in which the four values of a block go with different values of another column; false alarms 1e-6."""
     rng = np.random.default_rng(3)

@@ -61,15 +61,23 @@ def measured(table: Array, config: Configuration, rng: np.random.Generator) -> L
         return Observation(attributes=clique, counts=counts + noise, deviation=sigma)
 
     domain = Domain(names=("c0", "c1"), labels=tuple(a.labels for a in config.attributes))
-    alone = Marginals(domain=domain, one_way=(noisy(table.sum(1), (0,)), noisy(table.sum(0), (1,))), larger=())
+    alone = Marginals(
+        domain=domain, one_way=(noisy(table.sum(1), (0,)), noisy(table.sum(0), (1,))), larger=()
+    )
     exact = Observation(attributes=(0, 1), counts=table, deviation=1.0)
-    pair = noisy(np.asarray(measure_merged(exact, drawn_compression_of(alone, config)).counts), (0, 1))
-    return LeastSquares(part_tables(Marginals(domain=domain, one_way=alone.one_way, larger=(pair,)), config))
+    pair = noisy(
+        np.asarray(measure_merged(exact, drawn_compression_of(alone, config)).counts), (0, 1)
+    )
+    return LeastSquares(
+        part_tables(Marginals(domain=domain, one_way=alone.one_way, larger=(pair,)), config)
+    )
 
 
 def made(case: str) -> Array:
     rng = np.random.default_rng(16)
-    return np.stack([rng.multinomial(count, np.array([4, 3, 2, 1, 1]) / 11) for count in TABLES[case]])
+    return np.stack(
+        [rng.multinomial(count, np.array([4, 3, 2, 1, 1]) / 11) for count in TABLES[case]]
+    )
 
 
 @cache
@@ -128,7 +136,9 @@ def errors_beside(case: str) -> tuple[Array, Array]:
 def test_what_noise_left_unmerged_is_not_too_large_beside_other_columns(case: str) -> None:
     for apart, sds in zip(*errors_beside(case), strict=True):
         assert abs(apart.mean()) < norm.isf(FALSE_ALARM / 2) * apart.std() / RELEASES**0.5
-        assert (np.abs(apart) <= norm.isf(0.025) * sds).sum() >= binom.ppf(FALSE_ALARM, RELEASES, 0.95)
+        assert (np.abs(apart) <= norm.isf(0.025) * sds).sum() >= binom.ppf(
+            FALSE_ALARM, RELEASES, 0.95
+        )
 
 
 def test_larger_tables_tell_of_values_that_no_noise_could_merge() -> None:
@@ -136,7 +146,11 @@ def test_larger_tables_tell_of_values_that_no_noise_could_merge() -> None:
     rng = np.random.default_rng(3)
     table, far = rng.poisson(30, (6, 5)), rng.poisson(300, (6, 5))
     alone = SIGMAS[0] ** 2 + 1 / 12
-    for counts, compress, helps in ((far, 3.0, True), (table, "none", True), (table // 20, 3.0, False)):
+    for counts, compress, helps in (
+        (far, 3.0, True),
+        (table, "none", True),
+        (table // 20, 3.0, False),
+    ):
         squares = measured(counts, configured((6, 5), compress), rng)
         contrast = np.array([[1.0, -1.0, 0, 0, 0, 0]])
         variance = float(squares.solve({0: contrast}).covariance[0, 0])

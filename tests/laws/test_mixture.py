@@ -36,7 +36,9 @@ SMALL = MixtureSynthesis(components=20, fits=2, iterations=200)
 
 def noisy(clique: Clique, seed: int, deviation: float = 2.0) -> Observation:
     rng = np.random.default_rng([seed, *clique])
-    return Observation(attributes=clique, counts=rng.normal(20, 8, [SIZES[a] for a in clique]), deviation=deviation)
+    return Observation(
+        attributes=clique, counts=rng.normal(20, 8, [SIZES[a] for a in clique]), deviation=deviation
+    )
 
 
 def censored(clique: Clique, seed: int) -> CensoredObservation:
@@ -44,7 +46,12 @@ def censored(clique: Clique, seed: int) -> CensoredObservation:
     known = noisy(clique, seed)
     kind = rng.integers(0, 3, known.counts.shape)
     return CensoredObservation(
-        attributes=clique, counts=known.counts, deviation=2.0, released=kind == 0, hidden=kind == 1, cut=4.0
+        attributes=clique,
+        counts=known.counts,
+        deviation=2.0,
+        released=kind == 0,
+        hidden=kind == 1,
+        cut=4.0,
     )
 
 
@@ -55,7 +62,10 @@ def forbidding(clique: Clique, seed: int) -> Mask:
     return Mask(attributes=clique, allowed=allowed)
 
 
-MEASURED = [noisy(c, 1, d) for c, d in (((0,), 3.0), ((1,), 4.0), ((0, 1), 2.0), ((1, 2), 2.5), ((0, 1), 5.0))]
+MEASURED = [
+    noisy(c, 1, d)
+    for c, d in (((0,), 3.0), ((1,), 4.0), ((0, 1), 2.0), ((1, 2), 2.5), ((0, 1), 5.0))
+]
 WIDE = [noisy((0, 2, 3), 1, 1.5), noisy((0, 1, 2, 3), 1)]
 
 
@@ -69,7 +79,9 @@ WIDE = [noisy((0, 2, 3), 1, 1.5), noisy((0, 1, 2, 3), 1)]
     ],
     ids=["pairs", "wide", "censored"],
 )
-def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[Observation], masks: list[Mask]) -> None:
+def test_slopes_are_those_of_the_loss_and_no_move_raises_it(
+    measurements: list[Observation], masks: list[Mask]
+) -> None:
     """Slopes against central differences of the loss computed apart, in double precision; then shares move along them."""
     ties = tie(SIZES, masks)
     blocks, across = ties.blocks, ties.across
@@ -89,9 +101,8 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[O
         slope, targets = descent.slope(b), objective.blocks[b]
         found = slope[targets.curvature.places].sum(axis=0)
         expected = np.zeros((end - begin, 4))
-        for c, k in itertools.product(
-            range(1, end - begin), range(4)
-        ):  # along the simplex, from the first cell to another
+        # along the simplex, from the first cell to another
+        for c, k in itertools.product(range(1, end - begin), range(4)):
             step = np.zeros(shares.shape)
             step[begin + c, k], step[begin, k] = 1e-4, -1e-4
             expected[c, k] = (loss_of(shares + step) - loss_of(shares - step)) / 2e-4
@@ -111,9 +122,14 @@ def test_precise_counts_get_few_large_models_unless_somebody_chose(
     deviation: float, more: dict[str, Any], components: int
 ) -> None:
     """A cell of the pairs holds some two records; of single columns, which are not asked for it, many."""
-    pairs = [Observation(attributes=c, counts=np.full((3, 4), 2.0), deviation=deviation) for c in ((0, 1), (2, 3))]
+    pairs = [
+        Observation(attributes=c, counts=np.full((3, 4), 2.0), deviation=deviation)
+        for c in ((0, 1), (2, 3))
+    ]
     one = Observation(attributes=(0,), counts=np.full(3, 8.0), deviation=0.01)
-    model = fit_mixture([*pairs, one], (3, 4, 3, 4), 24.0, [], MixtureSynthesis(iterations=1, **more))
+    model = fit_mixture(
+        [*pairs, one], (3, 4, 3, 4), 24.0, [], MixtureSynthesis(iterations=1, **more)
+    )
     assert model.components == components
 
 
@@ -122,7 +138,9 @@ def test_a_move_of_tied_columns_does_not_go_too_far() -> None:
     blocks = tie(SIZES, [forbidding((0, 2), 3)]).blocks
     layout = FeatureLayout(blocks, SIZES)
     alone = [
-        Observation(attributes=(a,), counts=np.linspace(200, 400, SIZES[a]) / SIZES[a], deviation=1.0)
+        Observation(
+            attributes=(a,), counts=np.linspace(200, 400, SIZES[a]) / SIZES[a], deviation=1.0
+        )
         for a in (0, 1, 3)
     ]
     shares = np.concatenate([np.full((len(b.cells), 1), 1 / len(b.cells), F32) for b in blocks])
@@ -167,7 +185,9 @@ ONE_BOX = np.ones((1, sum(SIZES)), np.bool_)
 def mixed(shares: np.ndarray, weights: np.ndarray, blocks: tuple) -> Mixture:
     """The model of shares of all blocks, shape (cells, components)."""
     parts = np.split(shares.T, np.cumsum([len(block.cells) for block in blocks[:-1]]), axis=1)
-    return Mixture(weights=weights, shares=tuple(parts), blocks=blocks, boxes=ONE_BOX, sizes=SIZES, total=300.0)
+    return Mixture(
+        weights=weights, shares=tuple(parts), blocks=blocks, boxes=ONE_BOX, sizes=SIZES, total=300.0
+    )
 
 
 def model_of(logits: np.ndarray, mixing: np.ndarray, blocks: tuple) -> Mixture:
@@ -185,18 +205,29 @@ def model_of(logits: np.ndarray, mixing: np.ndarray, blocks: tuple) -> Mixture:
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10**6), order=st.permutations(range(4)), width=st.integers(0, 4), masked=st.booleans())
-def test_a_marginal_is_a_sum_of_the_whole_table(seed: int, order: list[int], width: int, masked: bool) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    order=st.permutations(range(4)),
+    width=st.integers(0, 4),
+    masked=st.booleans(),
+)
+def test_a_marginal_is_a_sum_of_the_whole_table(
+    seed: int, order: list[int], width: int, masked: bool
+) -> None:
     """Any attributes in any order, those of a block together and apart: sums of the table by its definition."""
     ties = tie(SIZES, [forbidding((0, 2), seed)] if masked else [])
     blocks, across = ties.blocks, ties.across
     assert not across
     rng = np.random.default_rng(seed)
-    model = model_of(rng.normal(size=(4, sum(len(b.cells) for b in blocks))), rng.normal(size=4), blocks)
+    model = model_of(
+        rng.normal(size=(4, sum(len(b.cells) for b in blocks))), rng.normal(size=4), blocks
+    )
     whole = np.zeros(SIZES)
     for cells in itertools.product(*(range(len(b.cells)) for b in blocks)):
         record = {
-            a: int(v) for b, c in zip(blocks, cells, strict=True) for a, v in zip(b.attributes, b.cells[c], strict=True)
+            a: int(v)
+            for b, c in zip(blocks, cells, strict=True)
+            for a, v in zip(b.attributes, b.cells[c], strict=True)
         }
         chance = model.weights.copy()
         for share, c in zip(model.shares, cells, strict=True):
@@ -226,7 +257,9 @@ def test_a_dependence_is_found() -> None:
     truth[[0, 1, 2, 3, 4], [3, 1, 0, 2, 3]] = [100, 400, 50, 250, 200]
     noise = np.random.default_rng(0).normal(0, 5, truth.shape)
     measured = [Observation(attributes=(0, 1), counts=truth + noise, deviation=5.0)]
-    model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSynthesis(components=20, fits=2), noise=0.0)
+    model = fit_mixture(
+        measured, (5, 4), 1000.0, [], MixtureSynthesis(components=20, fits=2), noise=0.0
+    )
     assert np.abs(model.marginal((0, 1)) - truth).sum() < 0.8 * np.abs(noise).sum()
 
 
@@ -238,7 +271,8 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
     measured = [
         Observation(
             attributes=c,
-            counts=10 * truth.marginal(c) + 3.0 * np.random.default_rng(c).normal(size=[SIZES[a] for a in c]),
+            counts=10 * truth.marginal(c)
+            + 3.0 * np.random.default_rng(c).normal(size=[SIZES[a] for a in c]),
             deviation=3.0,
         )
         for c in cliques
@@ -246,10 +280,18 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
     one = MixtureSynthesis(components=30, fits=1, iterations=500)
     model = fit_mixture(measured, SIZES, 3000.0, [], one)
     assert 0.7 < chi(model, measured) <= 1.001
-    again = fit_mixture(measured, SIZES, 3000.0, [], one.model_copy(update={"iterations": 1}), model)
+    again = fit_mixture(
+        measured, SIZES, 3000.0, [], one.model_copy(update={"iterations": 1}), model
+    )
     assert 0.6 < chi(again, measured) < chi(model, measured)
     assert np.abs(again.marginal(range(4)) - model.marginal(range(4))).sum() < 0.05 * 3000
-    assert chi(fit_mixture(measured, SIZES, 3000.0, [], MixtureSynthesis(components=30), noise=0.0), measured) < 0.6
+    assert (
+        chi(
+            fit_mixture(measured, SIZES, 3000.0, [], MixtureSynthesis(components=30), noise=0.0),
+            measured,
+        )
+        < 0.6
+    )
 
 
 def chi(model: Mixture, measured: list[Observation]) -> float:
@@ -260,16 +302,24 @@ def chi(model: Mixture, measured: list[Observation]) -> float:
 def test_equal_arguments_give_equal_bytes_and_other_seeds_others() -> None:
     models = [fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL) for _ in range(2)]
     assert models[0].weights.tobytes() == models[1].weights.tobytes()
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(models[0].shares, models[1].shares, strict=True))
+    assert all(
+        a.tobytes() == b.tobytes() for a, b in zip(models[0].shares, models[1].shares, strict=True)
+    )
     other = fit_mixture(
-        MEASURED + WIDE, SIZES, 300.0, [], MixtureSynthesis(components=20, fits=2, iterations=200, seed=1)
+        MEASURED + WIDE,
+        SIZES,
+        300.0,
+        [],
+        MixtureSynthesis(components=20, fits=2, iterations=200, seed=1),
     )
     assert not np.array_equal(other.shares[0], models[0].shares[0])
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), records=st.integers(0, 2000), components=st.integers(1, 9))
-def test_every_count_is_within_one_of_its_expectation(seed: int, records: int, components: int) -> None:
+def test_every_count_is_within_one_of_its_expectation(
+    seed: int, records: int, components: int
+) -> None:
     """Of each component, each of its cells; the sums over components are near theirs as well, and all add up exactly."""
     rng = np.random.default_rng(seed)
     numbers = rng.multinomial(records, rng.dirichlet(np.ones(components)))
@@ -287,7 +337,9 @@ def test_dealt_records_have_the_one_way_counts_of_the_model() -> None:
     """Components within one of their shares, single attributes within a few records, where chance would be off by 45."""
     model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)
     records, owners = sample_stratified(model, 8000, np.random.default_rng(0))
-    assert (np.abs(np.bincount(owners, minlength=model.components) - 8000 * model.weights) < 1).all()
+    assert (
+        np.abs(np.bincount(owners, minlength=model.components) - 8000 * model.weights) < 1
+    ).all()
     for a, size in enumerate(SIZES):
         made = np.bincount(records[:, a], minlength=size)
         assert np.abs(made - 8000 / 300 * model.marginal((a,))).max() < 6
@@ -320,7 +372,9 @@ def off(records: np.ndarray, model: Mixture, length: int) -> float:
     return found
 
 
-@pytest.mark.parametrize("masks", [[], [forbidding((0, 2), 3)], [forbidding((3,), 2)]], ids=["free", "tied", "codes"])
+@pytest.mark.parametrize(
+    "masks", [[], [forbidding((0, 2), 3)], [forbidding((3,), 2)]], ids=["free", "tied", "codes"]
+)
 def test_marginals_at_once_are_those_one_by_one(masks: list[Mask]) -> None:
     model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL).conditioned()
     cliques = [c for k in (1, 2, 3) for c in itertools.combinations(range(len(SIZES)), k)]
@@ -341,20 +395,35 @@ def test_more_cells_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyP
 @example(seed=3, way="one", records=99)
 @example(seed=3, way="boxes", records=99)
 @example(seed=3, way="exchange", records=99)
-@given(seed=st.integers(0, 10**6), way=st.sampled_from(("one", "boxes", "exchange")), records=st.integers(0, 300))
+@given(
+    seed=st.integers(0, 10**6),
+    way=st.sampled_from(("one", "boxes", "exchange")),
+    records=st.integers(0, 300),
+)
 def test_no_record_is_forbidden(seed: int, way: str, records: int) -> None:
     """By construction where tied attributes are one, or lie in boxes; else by exchange. The model has none either."""
-    masks = [forbidding((0, 2), seed), forbidding((1, 2), seed), forbidding((1, 2, 3), seed), forbidding((3,), seed)]
+    masks = [
+        forbidding((0, 2), seed),
+        forbidding((1, 2), seed),
+        forbidding((1, 2, 3), seed),
+        forbidding((3,), seed),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         if way != "one":
             patch.setattr("marginweave.estimate.mixture.blocks._FEW", 0)
-            patch.setattr("marginweave.estimate.mixture.blocks._BOXES_OF_ONE", 30 if way == "boxes" else 0)
+            patch.setattr(
+                "marginweave.estimate.mixture.blocks._BOXES_OF_ONE", 30 if way == "boxes" else 0
+            )
             patch.setattr("marginweave.estimate.mixture.blocks.JOINED", 0)
         if way == "exchange":
             patch.setattr("marginweave.estimate.mixture.blocks.MOST_BOXES", 1)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     model = model.conditioned()
-    made = every_record(RecordSampler(sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100))
+    made = every_record(
+        RecordSampler(
+            sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100
+        )
+    )
     assert made.shape == (records, 4)
     assert not broken_records(tuple(made.T), masks).any()
     if seed == 3:  # with few seeds there are too many boxes, or masks that forbid nothing more
@@ -416,7 +485,9 @@ def test_a_box_has_its_records_and_keeps_dependence_inside() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), attributes=st.permutations(range(4)), length=st.integers(1, 4))
-def test_single_combinations_are_those_of_the_table(seed: int, attributes: list[int], length: int) -> None:
+def test_single_combinations_are_those_of_the_table(
+    seed: int, attributes: list[int], length: int
+) -> None:
     """Some of them, in any order, attributes that are tied together and apart; and the model is itself once it was stored."""
     rng = np.random.default_rng(seed)
     masks = [forbidding((1, 2), seed), forbidding((3,), seed)]
@@ -428,7 +499,9 @@ def test_single_combinations_are_those_of_the_table(seed: int, attributes: list[
     found = model.probabilities(chosen, codes)
     assert found == pytest.approx(model.marginal(chosen)[tuple(codes)] / 300)
     again = unpack_mixture(pack_mixture(model)).conditioned()
-    assert np.array_equal(again.probabilities(chosen, codes), model.conditioned().probabilities(chosen, codes))
+    assert np.array_equal(
+        again.probabilities(chosen, codes), model.conditioned().probabilities(chosen, codes)
+    )
     assert model.probabilities((0,), [np.zeros(0, np.int64)]).shape == (0,)
 
 
@@ -442,7 +515,9 @@ def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
         hidden=np.array([False, False, True, False]),
         cut=30.0,
     )
-    found = fit_mixture([one], (4,), 1000.0, [], MixtureSynthesis(components=3, fits=1), noise=0.0).marginal((0,))
+    found = fit_mixture(
+        [one], (4,), 1000.0, [], MixtureSynthesis(components=3, fits=1), noise=0.0
+    ).marginal((0,))
     assert found[:2] == pytest.approx([500, 200], abs=5)
     assert found[2] < 30
     assert found[3] > 260

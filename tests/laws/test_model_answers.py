@@ -11,7 +11,15 @@ import pytest
 from scipy.stats import norm
 
 from marginweave.answers.least_squares import NotMeasuredError
-from marginweave.answers.model import WIDER, ModelAnswers, ModelSpread, Stack, _contrasts, _tau, misfit
+from marginweave.answers.model import (
+    WIDER,
+    ModelAnswers,
+    ModelSpread,
+    Stack,
+    _contrasts,
+    _tau,
+    misfit,
+)
 from marginweave.answers.tables import PartTables
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.labels import UndeclaredCells
@@ -26,7 +34,9 @@ NOTHING = PartTables(sizes={}, parts=(), full_parts={}, tables=())
 
 def _mixture(seed: int) -> Mixture:
     rng = np.random.default_rng(seed)
-    return Mixture.of(rng.dirichlet(np.ones(5)), [rng.dirichlet(np.ones(s), 5) for s in SIZES], SIZES, RECORDS, [])
+    return Mixture.of(
+        rng.dirichlet(np.ones(5)), [rng.dirichlet(np.ones(s), 5) for s in SIZES], SIZES, RECORDS, []
+    )
 
 
 MISFIT = {"outside": {"2": 0.01}, "inside": dict[str, float]()}
@@ -61,10 +71,15 @@ def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models
 
 def test_misfit_widens_what_no_set_holds_by_what_its_columns_have_in_common() -> None:
     weights = {0: np.array([[1.0, 0, 1]]), 2: np.array([[0.0, 1]])}
-    alone, more = _answers(misfit={"outside": {}, "inside": {}}).solve(weights), _answers().solve(weights)
+    alone, more = (
+        _answers(misfit={"outside": {}, "inside": {}}).solve(weights),
+        _answers().solve(weights),
+    )
     model = _answers().model
     p, q = (float(model.marginal((a,)) @ weights[a][0]) / RECORDS for a in (0, 2))
-    assert np.isclose(more.covariance - alone.covariance, RECORDS**2 * 0.01 * p * (1 - p) * q * (1 - q))
+    assert np.isclose(
+        more.covariance - alone.covariance, RECORDS**2 * 0.01 * p * (1 - p) * q * (1 - q)
+    )
     assert np.array_equal(more.values, alone.values)
     measured = {0: weights[0], 1: np.array([[1.0, 1, 0, 0]])}
     inside = _answers(misfit={"outside": {"2": 9.0}, "inside": {"2": 0.01}}).solve(measured)
@@ -74,13 +89,17 @@ def test_misfit_widens_what_no_set_holds_by_what_its_columns_have_in_common() ->
 
 
 @pytest.mark.parametrize("of_code", [0.0, 1.0])
-def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(of_code: float) -> None:
+def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(
+    of_code: float,
+) -> None:
     """Records lose their value of the first column, all beside one value of the second: the root mean square over its values.
 
     Where they are spread over the table, they move the answer by less.
     """
     most = 20
-    answers = _answers(codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: most})
+    answers = _answers(
+        codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: most}
+    )
     weights = {0: np.array([[1.0, 0, 1, of_code]]), 1: np.array([[0, 1.0, 1, 0]])}
     none = _answers(codes=answers.codes).solve(weights)
     widened = answers.solve(weights)
@@ -91,18 +110,25 @@ def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(o
     def error(number: float) -> float:
         """That of the answer where what is left has so many records without a value."""
         without = left * (1 - number / left.sum())
-        return float(widened.values[0]) - float(without[0].sum() + without[2].sum() + of_code * number)
+        return float(widened.values[0]) - float(
+            without[0].sum() + without[2].sum() + of_code * number
+        )
 
     errors = np.array([error(0.0), error(most), error(most), error(0.0)])
     assert moved == pytest.approx(float(np.sqrt(places @ errors**2)), rel=1e-3)
     assert abs(error(most * places[1:3].sum())) < moved
     everybody = {0: np.ones((1, SIZES[0] + 1)), 1: weights[1]}
-    assert np.allclose(answers.solve(everybody).covariance, _answers(codes=answers.codes).solve(everybody).covariance)
+    assert np.allclose(
+        answers.solve(everybody).covariance,
+        _answers(codes=answers.codes).solve(everybody).covariance,
+    )
 
 
 def test_records_that_have_no_code_leave_a_mean_where_it_is() -> None:
     """A sum of numbers loses what its count does, times the mean, whatever the numbers count from; one of them is 0."""
-    answers = _answers(codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: 20})
+    answers = _answers(
+        codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: 20}
+    )
     conditions = np.array([[1.0, 0, 1, 0]] * 2)
     for start in (0.0, 100.0):
         numbers = start + np.arange(4.0)
@@ -117,14 +143,17 @@ def test_records_that_have_no_code_leave_a_mean_where_it_is() -> None:
 def test_the_records_without_a_code_are_those_that_estimates_ignore() -> None:
     """By place: of a column whose code is not kept; of no set, and of no column whose code is."""
     attributes = [SimpleNamespace(name=name) for name in ("sex", "region", "signs=a")]
-    cells = UndeclaredCells(name="region", count=9, deviation=20.0, low=0, high=40, found=False, kept=False)
+    cells = UndeclaredCells(
+        name="region", count=9, deviation=20.0, low=0, high=40, found=False, kept=False
+    )
     others = (
         replace(cells, name="sex", found=True, kept=True),
         replace(cells, name="signs"),
     )
     domain = SimpleNamespace(undeclared=(cells, *others))
     published: Any = SimpleNamespace(
-        configuration=SimpleNamespace(attributes=attributes), aggregates=SimpleNamespace(domain=domain)
+        configuration=SimpleNamespace(attributes=attributes),
+        aggregates=SimpleNamespace(domain=domain),
     )
     assert ignored_records(published) == {1: pytest.approx(np.hypot(9, 31 / norm.isf(0.025)))}
 
@@ -156,7 +185,10 @@ def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() 
     found = list[dict[str, dict[str, float]]]()
     for strength in (0.0, 0.9):
         first = rng.integers(0, 3, 4000)
-        others = [np.where(rng.random(4000) < strength, first % s, rng.integers(0, s, 4000)) for s in (4, 2)]
+        others = [
+            np.where(rng.random(4000) < strength, first % s, rng.integers(0, s, 4000))
+            for s in (4, 2)
+        ]
         records, measured = [first, *others], []
         for c in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
             table = np.zeros([SIZES[a] for a in c], np.int64)
@@ -183,7 +215,8 @@ def test_contrasts_are_less_their_noise_and_that_of_the_fit() -> None:
         noisy = np.rint(model.marginal((0, 2)) + rng.normal(0, 20, (3, 2))).astype(np.int64)
         m = Observation(attributes=(0, 2), counts=noisy, deviation=20.0)
         ((_, outside),), ((_, inside),) = (
-            _contrasts(m, model, kept, Stack.of(model, DRAWN), np.random.default_rng(1)) for kept in ([elsewhere], ())
+            _contrasts(m, model, kept, Stack.of(model, DRAWN), np.random.default_rng(1))
+            for kept in ([elsewhere], ())
         )
         middle.append((outside[0] + inside[0]).sum() / 2)
         half.append((inside[0] - outside[0]).sum() / 2)
@@ -211,7 +244,9 @@ def test_misfit_is_as_large_as_it_was_and_small_tables_say_so(tau: float) -> Non
 def test_where_noise_hides_misfit_its_error_is_left() -> None:
     """Never 0: on average about .8 of the standard error, sqrt(2 / 600) v here, and with no contrast there is none to find."""
     rng = np.random.default_rng(8)
-    found = np.array([_tau(_tables(0.0, [0.01] * 30, rng)) for _ in range(400)]) / (0.01 * np.sqrt(2 / 600))
+    found = np.array([_tau(_tables(0.0, [0.01] * 30, rng)) for _ in range(400)]) / (
+        0.01 * np.sqrt(2 / 600)
+    )
     assert (found > 0).all()
     assert 0.6 < found.mean() < 1.2
     assert _tau([np.zeros((3, 20))]) == 0

@@ -21,7 +21,11 @@ def _model() -> tuple:
     cliques = [(0,), (1,), (2,), *combinations(range(3), 2)]
     tables = [truth.sum(axis=tuple(i for i in range(3) if i not in c)) for c in cliques]
     measured = [
-        Observation(attributes=c, counts=np.rint(t + rng.normal(0, SIGMA, t.shape)).astype(np.int64), deviation=SIGMA)
+        Observation(
+            attributes=c,
+            counts=np.rint(t + rng.normal(0, SIGMA, t.shape)).astype(np.int64),
+            deviation=SIGMA,
+        )
         for c, t in zip(cliques, tables, strict=True)
     ]
     return fit_mixture(measured, SIZES, float(RECORDS), [], SETTINGS), measured
@@ -42,8 +46,12 @@ def test_what_a_measurement_would_be_of_the_model_alone() -> None:
     """Coarser levels are summed, an incomplete table falls short, and counts below the cut are hidden in a draw."""
     table = np.arange(12.0).reshape(3, 4)
     coarse = np.array([0, 0, 1])
-    level = Observation(attributes=(0, 1), counts=np.ones((2, 4), np.int64), deviation=1.0, levels=(coarse, None))
-    assert np.array_equal(expected_counts(level, table, 66.0), np.stack([table[0] + table[1], table[2]]))
+    level = Observation(
+        attributes=(0, 1), counts=np.ones((2, 4), np.int64), deviation=1.0, levels=(coarse, None)
+    )
+    assert np.array_equal(
+        expected_counts(level, table, 66.0), np.stack([table[0] + table[1], table[2]])
+    )
     short = Observation(attributes=(0, 1), counts=np.full((3, 4), 2), deviation=1.0, complete=False)
     assert expected_counts(short, table, 66.0).sum() == 24.0
     model, measured = _model()

@@ -43,7 +43,9 @@ def names_of(path: Path) -> frozenset[str]:
 def place_of_module(folder: Path, dotted: str) -> Path | None:
     """Return the file of a module or of a package, counted from `folder`; None where there is none."""
     place = folder.joinpath(*dotted.split(".")) if dotted else folder
-    candidates = (place.with_suffix(".py"), place / "__init__.py") if dotted else (place / "__init__.py",)
+    candidates = (
+        (place.with_suffix(".py"), place / "__init__.py") if dotted else (place / "__init__.py",)
+    )
     return next((file for file in candidates if file.is_file()), None)
 
 
@@ -59,7 +61,12 @@ def imported(path: Path) -> Iterator[tuple[str, Path, str, str]]:
             else:
                 continue
             for alias in node.names:
-                yield f"{path.relative_to(REPOSITORY)}:{node.lineno} {module} {alias.name}", folder, module, alias.name
+                yield (
+                    f"{path.relative_to(REPOSITORY)}:{node.lineno} {module} {alias.name}",
+                    folder,
+                    module,
+                    alias.name,
+                )
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 assert alias.name.partition(".")[0] != "marginweave", f"{path}: write from … import"
@@ -76,7 +83,9 @@ def resolves(folder: Path, module: str, name: str) -> bool:
 def test_every_import_resolves_by_path_alone() -> None:
     imports = [found for path in MODULES for found in imported(path)]
     assert len(imports) > 4000
-    assert [line for line, folder, module, name in imports if not resolves(folder, module, name)] == []
+    assert [
+        line for line, folder, module, name in imports if not resolves(folder, module, name)
+    ] == []
 
 
 def test_there_is_no_link() -> None:
@@ -101,5 +110,10 @@ def test_the_pipeline_is_imported_relatively() -> None:
     modules = [(line, module) for path in MODULES for line, _, module, _ in imported(path)]
     assert [line for line, module in modules if module.startswith(absolute)] == []
     library = [path for path in MODULES if path.is_relative_to(SOURCE)]
-    relative = [node for path in library for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.level]
+    relative = [
+        node
+        for path in library
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
     assert relative == []

@@ -54,7 +54,9 @@ def test_noise_has_the_exact_distribution(scale: Fraction) -> None:
 def test_the_goodness_of_fit_would_see_one_percent(scale: Fraction) -> None:
     """Noise that is 1 % too small fails the same test by far: it has power at every scale."""
     cuts, probabilities = binned(float(scale), 50)
-    observed = np.bincount(np.searchsorted(cuts, draws(scale * Fraction(99, 100))), minlength=len(probabilities))
+    observed = np.bincount(
+        np.searchsorted(cuts, draws(scale * Fraction(99, 100))), minlength=len(probabilities)
+    )
     assert stats.chisquare(observed, probabilities * DRAWS).pvalue < FALSE_ALARM / 1000
 
 
@@ -81,9 +83,10 @@ def test_cells_and_calls_are_independent() -> None:
 def test_two_releases_differ_by_twice_the_variance() -> None:
     """The same counts twice never share noise: the difference has variance 2 sd^2 within 5.1 standard errors (5e-7)."""
     counts = np.full(DRAWS, 1234)
-    difference = (add_noise(counts, Fraction(30), fresh_bits()) - add_noise(counts, Fraction(30), fresh_bits())).astype(
-        float
-    )
+    difference = (
+        add_noise(counts, Fraction(30), fresh_bits())
+        - add_noise(counts, Fraction(30), fresh_bits())
+    ).astype(float)
     expected = 2 * (900 + 1 / 12)
     assert abs(difference.var() / expected - 1) < 5.1 * np.sqrt(2 / DRAWS)
 

@@ -14,7 +14,13 @@ from scipy.stats import binom
 from marginweave.columns import values_of
 from marginweave.configuration.columns import NumberColumn
 from marginweave.domain.labels import Domain
-from marginweave.evaluate.numbers import PROBABILITIES, NumberTally, _intervals, mean_floor, quantile_interval
+from marginweave.evaluate.numbers import (
+    PROBABILITIES,
+    NumberTally,
+    _intervals,
+    mean_floor,
+    quantile_interval,
+)
 from marginweave.observations.tables import Marginals, Observation
 from tests.support.configurations import configuration
 
@@ -47,7 +53,9 @@ def test_every_quantile_is_covered() -> None:
     most = int(binom.isf(1e-7, 500, 0.05))
     for p in PROBABILITIES:
         at = int(np.searchsorted(np.cumsum(EXACT), p * EXACT.sum()))
-        found = [quantile_interval(counts, bins, (EDGES[:-1], EDGES[1:]), SIGMA, p) for counts in noisy]
+        found = [
+            quantile_interval(counts, bins, (EDGES[:-1], EDGES[1:]), SIGMA, p) for counts in noisy
+        ]
         wrong = sum(not (low <= EDGES[at] and EDGES[at + 1] <= high) for low, high in found)
         assert wrong <= most
         assert sum(high - low < EDGES[-1] for low, high in found) > 250  # they say something
@@ -56,16 +64,25 @@ def test_every_quantile_is_covered() -> None:
 def test_noise_alone_says_nothing() -> None:
     counts = np.array([3.0, -4, 1, 0, -2])
     assert mean_floor(counts, EDGES[:-1], SIGMA) == 0.0
-    assert quantile_interval(counts, np.arange(5), (EDGES[:-1], EDGES[1:]), SIGMA, 0.5) == (0.0, 400.0)
+    assert quantile_interval(counts, np.arange(5), (EDGES[:-1], EDGES[1:]), SIGMA, 0.5) == (
+        0.0,
+        400.0,
+    )
 
 
-def _stated(counts: list[int], deviation: float, **keys: Any) -> list[tuple[float | None, float | None]]:
+def _stated(
+    counts: list[int], deviation: float, **keys: Any
+) -> list[tuple[float | None, float | None]]:
     """Intervals of the mean and of quantiles of a column with these noisy counts of its bins, and of no missing values."""
     columns = {"x": {"type": "number", **keys}, "y": {"type": "category", "values": ["a", "b"]}}
-    config = configuration(columns=columns, aggregate={"method": "marginals", "cliques": [["x", "y"]]})
+    config = configuration(
+        columns=columns, aggregate={"method": "marginals", "cliques": [["x", "y"]]}
+    )
     domain = Domain(names=("x", "y"), labels=(column(**keys).labels, ("a", "b")))
     one_way = Observation(attributes=(0,), counts=np.array([*counts, 0]), deviation=deviation)
-    return _intervals("x", column(**keys), Marginals(domain=domain, one_way=(one_way,), larger=()), config)
+    return _intervals(
+        "x", column(**keys), Marginals(domain=domain, one_way=(one_way,), larger=()), config
+    )
 
 
 def test_what_open_bins_leave_unknown_has_no_interval() -> None:
@@ -116,7 +133,11 @@ def test_a_bin_holds_the_numbers_of_its_decimals(drawn: tuple[int, list[int]]) -
 def test_ends_stay_where_nothing_says_what_lies_inside() -> None:
     """Without decimals, of open bins, and of bounds between two numbers, to which numbers are clamped."""
     assert column(bins=[0, 10, 20]).number_limits == ((0, 10), (10, 20))
-    assert column(bins=[0, 10], outer="open", decimals=0).number_limits == ((-np.inf, -1), (0, 9), (10, np.inf))
+    assert column(bins=[0, 10], outer="open", decimals=0).number_limits == (
+        (-np.inf, -1),
+        (0, 9),
+        (10, np.inf),
+    )
     assert column(bins=[0.5, 10, 20.5], decimals=0).number_limits == ((0.5, 9), (10, 20.5))
 
 
@@ -126,17 +147,22 @@ def test_whole_numbers_are_not_half_a_unit_too_high() -> None:
     assert mean[0] is not None
     assert mean[1] is not None
     assert abs(mean[0] - 10) < 0.01
-    assert abs(mean[1] - 19) < 0.35  # the last bin ends at 29: (9 + 19 + 29) / 3, and the noise of rounding
+    # the last bin ends at 29: (9 + 19 + 29) / 3, and the noise of rounding
+    assert abs(mean[1] - 19) < 0.35
     assert quantiles[0] == (0.0, 9.0)
 
 
 @given(st.lists(st.floats(-5, 40, allow_nan=False), min_size=1, max_size=20), st.integers(0, 3))
-def test_every_number_that_is_counted_is_one_that_its_bin_holds(numbers: list[float], decimals: int) -> None:
+def test_every_number_that_is_counted_is_one_that_its_bin_holds(
+    numbers: list[float], decimals: int
+) -> None:
     """Also a cell with more decimals than are declared: it is rounded, so that no interval leaves it out."""
     found = column(bins=[0, 10, 20, 29], bounds=[0, 30], decimals=decimals, outer="open")
     values = values_of(found, ())
     cleaned = values.clean(pa.array(numbers))
-    for number, code in zip(cleaned.to_pylist(), values.encode(cleaned, None).tolist(), strict=True):
+    for number, code in zip(
+        cleaned.to_pylist(), values.encode(cleaned, None).tolist(), strict=True
+    ):
         low, high = found.number_limits[code]
         assert low <= number <= high
         assert number == round(number, decimals)

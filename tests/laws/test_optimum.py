@@ -28,7 +28,9 @@ def selection_loss(epsilon: float, interval: float) -> Any:
     at = np.clip(places * interval, -epsilon, epsilon)
     curve = (math.exp(epsilon / 2) - np.exp(at / 2)) ** 2 / math.expm1(epsilon)
     curve[0], curve[-1] = max(curve[0], -math.expm1(places[0] * interval)), 0
-    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(interval, places, curve))
+    return pld.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots(interval, places, curve)
+    )
 
 
 def composed(plan: Plan, shrink: float, interval: float) -> Any:
@@ -56,7 +58,9 @@ def test_default_noise_is_within_one_percent_of_the_optimum(
     Columns of 2, 3, 5 and 7 values, the default shares: count, R percentiles, R levels. Where a domain is private that holds
     although a tenth of delta is the threshold's. Distributions are discretized pessimistically, by 5e-4 of epsilon.
     """
-    plan = plan_budget(configuration(epsilon=epsilon, delta=delta, reporting_length=length, private=private))
+    plan = plan_budget(
+        configuration(epsilon=epsilon, delta=delta, reporting_length=length, private=private)
+    )
     kinds = [draw.mechanism for draw in plan.draws]
     assert kinds.count(Exponential) == length
     assert kinds.count(RoundedGaussian) == length + 1

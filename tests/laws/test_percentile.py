@@ -48,9 +48,13 @@ def neighbors_of(histogram: np.ndarray, unit: Stability) -> Iterator[np.ndarray]
             yield from (histogram - taken + added for taken in moved if (taken <= histogram).all())
 
 
-def log_pmf(histogram: np.ndarray, percentile: float, epsilon: float, unit: Stability) -> np.ndarray:
+def log_pmf(
+    histogram: np.ndarray, percentile: float, epsilon: float, unit: Stability
+) -> np.ndarray:
     """ln of the exponential mechanism's exact probabilities."""
-    exponent = epsilon * rank_scores(histogram, percentile) / (2 * score_sensitivity(percentile, unit))
+    exponent = (
+        epsilon * rank_scores(histogram, percentile) / (2 * score_sensitivity(percentile, unit))
+    )
     exponent = exponent - exponent.max()
     return exponent - math.log(np.exp(exponent).sum())
 
@@ -78,7 +82,9 @@ def test_score_sensitivity_holds_on_large_tables(unit: Stability) -> None:
     """Random tables of about 1000 records with up to 12 combinations: no score moves by more than its sensitivity."""
     rng = np.random.default_rng(3)
     for _ in range(40):
-        histogram = rng.multinomial(rng.integers(900, 1100), rng.dirichlet(np.full(13, 0.2))).astype(np.int64)
+        histogram = rng.multinomial(
+            rng.integers(900, 1100), rng.dirichlet(np.full(13, 0.2))
+        ).astype(np.int64)
         for other in neighbors_of(histogram, unit):
             moved = np.abs(rank_scores(other, 99) - rank_scores(histogram, 99)).max()
             assert moved <= score_sensitivity(99, unit) <= percentile_fraction(99).denominator
@@ -133,7 +139,10 @@ def permute_and_flip_log_pmf(scores: np.ndarray, epsilon: float) -> np.ndarray:
     at = scores.max() + np.linspace(0, 100, 200_001)
     below = [-np.expm1(-rate * (at - s)) for s in scores]
     density = [rate * np.exp(-rate * (at - s)) for s in scores]
-    wins = [d * np.prod([b for j, b in enumerate(below) if j != i], axis=0) for i, d in enumerate(density)]
+    wins = [
+        d * np.prod([b for j, b in enumerate(below) if j != i], axis=0)
+        for i, d in enumerate(density)
+    ]
     return np.log([np.trapezoid(w, at) for w in wins])
 
 
@@ -156,8 +165,12 @@ def choice_p_value(unit: Stability, drawn_for: Stability) -> float:
     histogram = np.array([3, 40, 30, 20, 6, 1, 0, 0])
     expected = np.exp(log_pmf(histogram, 90, 0.1, unit)) * CHOICES
     assert expected.min() > 20
-    chosen = [select_percentile(histogram, 90, 0.1, drawn_for, fresh_bits()) for _ in range(CHOICES)]
-    return float(stats.chisquare(np.bincount(chosen, minlength=len(histogram))[1:], expected).pvalue)
+    chosen = [
+        select_percentile(histogram, 90, 0.1, drawn_for, fresh_bits()) for _ in range(CHOICES)
+    ]
+    return float(
+        stats.chisquare(np.bincount(chosen, minlength=len(histogram))[1:], expected).pvalue
+    )
 
 
 @pytest.mark.parametrize("unit", every(3, UNITS[:4]), ids=str)
@@ -190,5 +203,10 @@ def test_candidates_are_public_whatever_occurs() -> None:
 
 def test_a_large_epsilon_finds_the_percentile() -> None:
     """With epsilon 1000 the choice is the exact percentile; a wrong one has probability below 1e-40."""
-    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 85, 1000.0, UNITS[0], fresh_bits()) == 3
-    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 99.9, 1000.0, UNITS[0], fresh_bits()) == 5
+    assert (
+        select_percentile(np.array([0, 10, 20, 60, 9, 1]), 85, 1000.0, UNITS[0], fresh_bits()) == 3
+    )
+    assert (
+        select_percentile(np.array([0, 10, 20, 60, 9, 1]), 99.9, 1000.0, UNITS[0], fresh_bits())
+        == 5
+    )

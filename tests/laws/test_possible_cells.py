@@ -36,7 +36,14 @@ from marginweave.publish.reader import PublishedRelease
 from marginweave.publish.tables import counts_table
 from tests.support.configurations import configuration
 from tests.support.published import published
-from tests.support.ruled_table import COUNTED, COUNTED_SIZES, LABELS, SETTINGS, allowed_codes, noisy_counts
+from tests.support.ruled_table import (
+    COUNTED,
+    COUNTED_SIZES,
+    LABELS,
+    SETTINGS,
+    allowed_codes,
+    noisy_counts,
+)
 
 
 def labels_of(config: Configuration) -> tuple[tuple[str, ...], ...]:
@@ -76,11 +83,16 @@ def test_codes_that_are_counted_together_are_possible_where_one_of_them_is() -> 
     possible, rng = PossibleCells.of(COUNTED, LABELS), np.random.default_rng(2)
     for clique in itertools.combinations(range(len(COUNTED_SIZES)), 2):
         shape = [COUNTED_SIZES[a] for a in clique]
-        blocks = {a: np.unique(rng.integers(0, 2, COUNTED_SIZES[a]), return_inverse=True)[1] for a in clique}
+        blocks = {
+            a: np.unique(rng.integers(0, 2, COUNTED_SIZES[a]), return_inverse=True)[1]
+            for a in clique
+        }
         alone = possible.contain(clique, np.indices(shape), {})
         together = np.zeros([int(blocks[a].max()) + 1 for a in clique], np.bool_)
         np.logical_or.at(together, np.ix_(*(blocks[a] for a in clique)), alone)
-        assert np.array_equal(possible.contain(clique, np.indices(together.shape), blocks), together)
+        assert np.array_equal(
+            possible.contain(clique, np.indices(together.shape), blocks), together
+        )
 
 
 SURE = {"type": "category", "missing": [], "outside": "error"}
@@ -104,16 +116,24 @@ def test_what_is_called_impossible_is_in_no_row_that_was_counted(
     town: dict[str, Any], rules: list[dict[str, str]], recorded: set[Clique]
 ) -> None:
     """A private domain is known after rows were counted: these keep none of its rules, and have what was not released."""
-    config = configuration(columns={"town": town, **ILL}, structure={"forbidden": rules} if rules else {})
+    config = configuration(
+        columns={"town": town, **ILL}, structure={"forbidden": rules} if rules else {}
+    )
     labels = (("x", "y"), *labels_of(config)[1:])
     codes = np.indices((3, 3, 2)).reshape(3, -1).astype(np.uint8)
-    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(codes.shape[1]))
-    rows = np.stack(Repair(config, labels)(EncodedTable(labels=labels, codes=tuple(codes)), words).codes)
+    words = RecordWords(
+        words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(codes.shape[1])
+    )
+    rows = np.stack(
+        Repair(config, labels)(EncodedTable(labels=labels, codes=tuple(codes)), words).codes
+    )
     possible = PossibleCells.of(config, labels)
     for length in (1, 2, 3):
         for clique in itertools.combinations(range(3), length):
             there = cells_with_records(rows.astype(np.int64), clique, (3, 3, 2))
-            assert np.array_equal(possible.contain(clique, np.indices(there.shape), {}), there), clique
+            assert np.array_equal(possible.contain(clique, np.indices(there.shape), {}), there), (
+                clique
+            )
     assert synthetic_only(config, labels) == recorded
 
 
@@ -125,7 +145,10 @@ def noisy() -> Marginals:
 
 def codes_in(attribute: int, text: object) -> list[int]:
     """The codes behind the text of a cell, which may be those of several values."""
-    values = {label: code for code, label in enumerate([*LABELS[attribute], *COUNTED.attributes[attribute].gaps])}
+    values = {
+        label: code
+        for code, label in enumerate([*LABELS[attribute], *COUNTED.attributes[attribute].gaps])
+    }
     return [values[part] for part in str(text or "(missing)").split(" | ")]
 
 
@@ -134,7 +157,11 @@ def excluded_rows(table: list[dict[str, object]]) -> Iterator[tuple[dict[str, ob
     names = [attribute.name for attribute in COUNTED.attributes]
     records = keeping_records(COUNTED, 200_000)
     for row in table:
-        pairs = [(names.index(str(row[f"column_{i}"])), row[f"value_{i}"]) for i in (1, 2) if row[f"column_{i}"]]
+        pairs = [
+            (names.index(str(row[f"column_{i}"])), row[f"value_{i}"])
+            for i in (1, 2)
+            if row[f"column_{i}"]
+        ]
         held = [np.isin(records[a], codes_in(a, text)) for a, text in pairs]
         yield row, not np.logical_and.reduce([np.ones(records.shape[1], np.bool_), *held]).any()
 
@@ -142,7 +169,9 @@ def excluded_rows(table: list[dict[str, object]]) -> Iterator[tuple[dict[str, ob
 def test_what_is_published_of_a_cell_that_rules_exclude_is_0(noisy: Marginals) -> None:
     """Aggregates have 0 in all numbers and a note that says why; measurements have noise as count, and 0 as low and high."""
     every, left_out = listed_counts(marginal_counts(noisy, COUNTED))
-    table = counts_table(every, marginal_intervals(every, noisy, COUNTED), COUNTED.longest, left_out)
+    table = counts_table(
+        every, marginal_intervals(every, noisy, COUNTED), COUNTED.longest, left_out
+    )
     seen = 0
     for row, excluded in excluded_rows(table.to_pylist()[1:]):
         numbers = [row[name] for name in ("count", "noise_sd", "low", "high", "adjusted")]
@@ -181,11 +210,18 @@ def test_k_tuples_neither_count_nor_answer_such_a_pair() -> None:
     sizes = [len(own) for own in labels]
     records = keeping_records(config, 200_000)
     boxes = excluded_codes(config, labels)
-    never = {pair for pair in combinations_of(boxes) if len(pair) == 2 and all(v < sizes[a] for a, v in pair)}
+    never = {
+        pair
+        for pair in combinations_of(boxes)
+        if len(pair) == 2 and all(v < sizes[a] for a, v in pair)
+    }
     for clique in itertools.combinations(range(len(sizes)), 2):
         there = cells_with_records(records, clique, domain_sizes(config.attributes, labels))
         for cell in itertools.product(*(range(sizes[a]) for a in clique)):
-            assert (tuple(zip(clique, cell, strict=True)) in never) == (not there[cell]), (clique, cell)
+            assert (tuple(zip(clique, cell, strict=True)) in never) == (not there[cell]), (
+                clique,
+                cell,
+            )
     release, _ = published()
     answers = TupleAnswers(
         aggregates=release.aggregates,
@@ -197,5 +233,11 @@ def test_k_tuples_neither_count_nor_answer_such_a_pair() -> None:
     for first, second in itertools.product((0, 1), (0, 1)):
         where = {names[0]: [values[0][first]], names[1]: [values[1][second]]}
         (found,) = answers.ask(read_question({"where": where}))
-        ruled = (found.estimate, found.low, found.high, found.noise_sd, found.how) == (0, 0, 0, 0, "rule")
+        ruled = (found.estimate, found.low, found.high, found.noise_sd, found.how) == (
+            0,
+            0,
+            0,
+            0,
+            "rule",
+        )
         assert ruled == ((first, second) == (0, 1))

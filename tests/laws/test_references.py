@@ -19,7 +19,11 @@ SOURCES = sorted(
     for p in (REPOSITORY / folder).rglob("*.py")
     if "data" not in p.relative_to(REPOSITORY).parts
 )
-PAGES = sorted(p for p in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")] if p.name != "CHANGELOG.md")
+PAGES = sorted(
+    p
+    for p in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
+    if p.name != "CHANGELOG.md"
+)
 ELSEWHERE = re.compile(
     r"\b(house|language|design|review|field|privacy-notes)\.md\b|\bnotes?/|\bshared/"
     r"|\b(the|this|our) (design (document|says|speaks)|review|brief|house plan|notes)\b"
@@ -39,7 +43,11 @@ def words(path: Path) -> str:
         return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"#.*", text)  # and a little more than comments
     for node in nodes(path):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             found.append(node.value.value)
     return re.sub(r"\n\s*", " ", "\n".join(found))
 
@@ -47,7 +55,9 @@ def words(path: Path) -> str:
 @cache
 def anchors(page: Path) -> frozenset[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return frozenset(re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings)
+    return frozenset(
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+    )
 
 
 def exists(reference: str) -> bool:
@@ -74,7 +84,11 @@ def broken(text: str) -> list[str]:
         ):
             found.append(f"{path}: {anchor or test}")
     steps = anchors_of_steps()
-    found += [f"step {one or other}" for one, other in STEP.findall(text) if int(one or other) not in steps]
+    found += [
+        f"step {one or other}"
+        for one, other in STEP.findall(text)
+        if int(one or other) not in steps
+    ]
     return found
 
 
@@ -111,4 +125,6 @@ def test_a_source_is_listed() -> None:
     """Each page of a source is in the index."""
     folder = REPOSITORY / "docs" / "sources"
     index = (folder / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in folder.glob("*.md") if f"({page.name})" not in index] == ["README.md"]
+    assert [page.name for page in folder.glob("*.md") if f"({page.name})" not in index] == [
+        "README.md"
+    ]

@@ -48,7 +48,9 @@ def _records(shares: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
 def _fitted(shares: np.ndarray[Any, Any], kind: Kind) -> np.ndarray[Any, Any]:
     """The coefficients of a table of cells."""
     codes = np.stack(np.unravel_index(np.arange(shares.size), shares.shape))
-    x = np.column_stack([np.ones(shares.size), *(own[:, codes[a]].T for a, own in enumerate(SCORES[:2]))])
+    x = np.column_stack(
+        [np.ones(shares.size), *(own[:, codes[a]].T for a, own in enumerate(SCORES[:2]))]
+    )
     family = sm.families.Binomial() if kind == "logistic" else sm.families.Gaussian()
     model = sm.GLM(codes[2], x, family=family, freq_weights=shares.ravel() * ROWS)
     return np.asarray(model.fit().params)
@@ -57,11 +59,15 @@ def _fitted(shares: np.ndarray[Any, Any], kind: Kind) -> np.ndarray[Any, Any]:
 def _wrong_model() -> np.ndarray[Any, Any]:
     """Records of a model that has a half of what attributes depend on each other."""
     truth = _population()
-    alone = np.einsum("i,j,k->ijk", truth.sum(axis=(1, 2)), truth.sum(axis=(0, 2)), truth.sum(axis=(0, 1)))
+    alone = np.einsum(
+        "i,j,k->ijk", truth.sum(axis=(1, 2)), truth.sum(axis=(0, 2)), truth.sum(axis=(0, 1))
+    )
     return _records((truth + alone) / 2, RECORDS)
 
 
-@pytest.mark.parametrize(("kind", "sampling"), [("linear", 1.0), ("logistic", 1.0), ("linear", 0.0)])
+@pytest.mark.parametrize(
+    ("kind", "sampling"), [("linear", 1.0), ("logistic", 1.0), ("linear", 0.0)]
+)
 def test_intervals_cover_as_often_as_they_say(kind: Kind, sampling: float) -> None:
     """80 % of 400 intervals, a coefficient of each release in turn; false alarms 1e-6 on either side.
 
@@ -76,15 +82,21 @@ def test_intervals_cover_as_often_as_they_say(kind: Kind, sampling: float) -> No
         aim, place = target if sampling else _fitted(table / ROWS, kind), number % len(target)
         half = Z * np.sqrt(np.diagonal(found.covariance))
         hits += bool(np.abs(found.values - aim)[place] <= half[place])
-        start = calibrated._in_units(Estimates(values=calibrated._model_solution(kind), covariance=found.covariance))
+        start = calibrated._in_units(
+            Estimates(values=calibrated._model_solution(kind), covariance=found.covariance)
+        )
         of_model += bool(np.abs(start.values - aim)[1] <= half[1])
-    assert binom.ppf(FALSE_ALARM, RELEASES, LEVEL) <= hits <= binom.isf(FALSE_ALARM, RELEASES, LEVEL)
+    assert (
+        binom.ppf(FALSE_ALARM, RELEASES, LEVEL) <= hits <= binom.isf(FALSE_ALARM, RELEASES, LEVEL)
+    )
     assert of_model < RELEASES / 4
 
 
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 @pytest.mark.parametrize("place", range(3))
-def test_intervals_have_what_cells_that_are_not_as_declared_may_hide(kind: Kind, place: int) -> None:
+def test_intervals_have_what_cells_that_are_not_as_declared_may_hide(
+    kind: Kind, place: int
+) -> None:
     """Of 1 % of the records, spread as others are, a column is not as declared, and noise is next to nothing.
 
     The regression of complete records is one root mean square away, to first order, and without that far outside.
@@ -94,11 +106,15 @@ def test_intervals_have_what_cells_that_are_not_as_declared_may_hide(kind: Kind,
     whole = replace(SURVEY, sizes=tuple(cells), merged=tuple(tuple(range(size)) for size in cells))
     table = np.zeros(cells)
     table[tuple(slice(size) for size in SURVEY.sizes)] = (1 - share) * _population()
-    table[tuple(-1 if a == place else slice(None) for a in range(3))] = share * _population().sum(axis=place)
+    table[tuple(-1 if a == place else slice(None) for a in range(3))] = share * _population().sum(
+        axis=place
+    )
     squares = whole.measure(table * rows, np.random.default_rng(2))
     terms = [replace(term, ignored=share * rows * (term.place == place)) for term in TERMS]
     plain, wider = (
-        Calibrated.of(squares, _records(_population(), 20_000), own).fit(kind, sampling=0.0).coefficients
+        Calibrated.of(squares, _records(_population(), 20_000), own)
+        .fit(kind, sampling=0.0)
+        .coefficients
         for own in (TERMS, terms)
     )
     away = np.abs(wider.values - _fitted(_population(), kind))
@@ -127,7 +143,10 @@ def test_intervals_cover_where_all_rows_of_a_person_are_alike() -> None:
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 def test_units_change_nothing(kind: Kind) -> None:
     """Columns in other units, from another zero, and indicators of other values are the same regression: to rounding."""
-    squares, records = SURVEY.measure(_population() * ROWS, np.random.default_rng(1)), _wrong_model()
+    squares, records = (
+        SURVEY.measure(_population() * ROWS, np.random.default_rng(1)),
+        _wrong_model(),
+    )
     plain = Calibrated.of(squares, records, TERMS).fit(kind, sampling=1.0)
     for factor, zero in ((1e-3, 0.0), (1e4, -3e5), (-7.0, 40.0)):
         one = _scaled(TERMS[0], factor, zero)
@@ -136,13 +155,22 @@ def test_units_change_nothing(kind: Kind) -> None:
         moved = Calibrated.of(squares, records, [one, other, target]).fit(kind, sampling=1.0)
         # a + b x + c_1 i_1 + c_2 i_2, with i_0 = 1 - i_1 - i_2, for x, i_0 and i_1 in other units
         back = np.array(
-            [[1, -zero / factor, 0, 1], [0, 1 / factor, 0, 0], [0, 0, 0, -1 / factor], [0, 0, 1 / factor, -1 / factor]]
+            [
+                [1, -zero / factor, 0, 1],
+                [0, 1 / factor, 0, 0],
+                [0, 0, 0, -1 / factor],
+                [0, 0, 1 / factor, -1 / factor],
+            ]
         )
         if kind == "linear":
             back *= factor
         shift = np.array([zero if kind == "linear" else 0.0, 0, 0, 0])
-        assert np.allclose(moved.coefficients.values, back @ plain.coefficients.values + shift, rtol=1e-6)
-        assert np.allclose(moved.coefficients.covariance, back @ plain.coefficients.covariance @ back.T, rtol=1e-6)
+        assert np.allclose(
+            moved.coefficients.values, back @ plain.coefficients.values + shift, rtol=1e-6
+        )
+        assert np.allclose(
+            moved.coefficients.covariance, back @ plain.coefficients.covariance @ back.T, rtol=1e-6
+        )
         assert np.isclose(moved.noise, plain.noise)
 
 
@@ -153,7 +181,9 @@ def test_columns_that_carry_nearly_the_same_are_covered_though_the_model_has_the
     """
     rng, number = np.random.default_rng(21), 200
     alike = np.eye(3) * 0.7 / 3 + np.full((3, 3), 0.3 / 9)
-    shares = np.stack((alike * np.array([[0.8], [0.5], [0.2]]), alike * np.array([[0.2], [0.5], [0.8]])), axis=2)
+    shares = np.stack(
+        (alike * np.array([[0.8], [0.5], [0.2]]), alike * np.array([[0.2], [0.5], [0.8]])), axis=2
+    )
     scores = (np.array([[0.0, 1, 2]]), np.array([[0.0, 1, 2]]), np.array([[0.0, 1]]))
     sets = (*(((a,), SIGMA, False) for a in range(3)), *((pair, SIGMA, False) for pair in PAIRS))
     survey = Survey(sizes=(3, 3, 2), sets=sets, merged=((0, 1, 2), (0, 1, 2), (0, 1)))
@@ -176,7 +206,9 @@ def test_columns_that_noise_cannot_tell_apart_are_refused() -> None:
     squares = survey.measure(np.rint(shares * ROWS), np.random.default_rng(22))
     terms = [Term(place=a, weights=own, model_weights=own) for a, own in enumerate(scores)]
     with pytest.raises(InputError, match="as where two of them carry nearly the same"):
-        Calibrated.of(squares, _records(np.full((3, 3, 2), 1 / 18), RECORDS), terms).fit("linear", sampling=0.0)
+        Calibrated.of(squares, _records(np.full((3, 3, 2), 1 / 18), RECORDS), terms).fit(
+            "linear", sampling=0.0
+        )
 
 
 def _scaled(term: Term, factor: float, zero: float) -> Term:
@@ -190,7 +222,10 @@ def test_the_noise_is_that_of_the_least_certain_contrast() -> None:
     The variance of a squared normal number is 2, so a fifth of the mean of 400 is 2.8 standard deviations; the seed is fixed.
     """
     rng, records = np.random.default_rng(3), _wrong_model()
-    found = [Calibrated.of(SURVEY.measure(_population() * ROWS, rng), records, TERMS) for _ in range(RELEASES)]
+    found = [
+        Calibrated.of(SURVEY.measure(_population() * ROWS, rng), records, TERMS)
+        for _ in range(RELEASES)
+    ]
     products = np.stack([one.sums.values[one.places][:-1, :-1] for one in found])
     x = found[0].x
     values, vectors = np.linalg.eigh(ROWS / RECORDS * x.T @ x)
@@ -219,7 +254,9 @@ def test_what_has_no_single_solution_or_no_measured_pair_is_refused() -> None:
     with pytest.raises(InputError, match="no single solution"):
         Calibrated.of(squares, records, [TERMS[0], twice, TERMS[2]]).fit("linear", sampling=1.0)
     alone = SimpleNamespace(merged=[np.zeros(2, np.int64)])
-    with pytest.raises(InputError, match="too few records for its noise: the values of 'sex' were measured as one"):
+    with pytest.raises(
+        InputError, match="too few records for its noise: the values of 'sex' were measured as one"
+    ):
         _indicators(cast("Any", alone), 0, "sex", ["f", "m"])
     fewer = Survey(sizes=SURVEY.sizes, sets=SURVEY.sets[:-1], merged=SURVEY.merged)
     with pytest.raises(NotMeasuredError):

@@ -20,7 +20,10 @@ from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
 HIDDEN = {"type": "category", "domain": "private"}
-TUPLES: dict[str, Any] = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "columns__region": HIDDEN}
+TUPLES: dict[str, Any] = {
+    "aggregate": {"method": "k-tuples", "reporting_length": 2},
+    "columns__region": HIDDEN,
+}
 LARGE = 5_000
 
 
@@ -28,7 +31,13 @@ def after_a_rejected_release(home: Path, noise: int) -> tuple[AccountTotal, dict
     """What the account holds, and the files of a release after a rejected one, whose counts all have the same `noise`."""
     home.mkdir()
     place = home / "ledger" / "ledger.sqlite"
-    account = Account(dataset="people", epsilon=Decimal(20), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(20),
+        delta=Decimal("1e-4"),
+        unit="row",
+        neighbors="add-remove",
+    )
 
     def same(_: Any, __: Any, ___: int, ____: int, count: int) -> NDArray[np.int64]:
         return np.full(count, noise, np.int64)

@@ -41,7 +41,10 @@ from tests.support.plain_runs import run_plainly
 
 Rows = list[str]
 Shipped = Callable[..., Any]
-MINE = [f"me,f,north,{age},{grade},T{grade % 4}" for age, grade in ((21, 1), (55, 4), (89, 7), (34, 2), (60, 5))]
+MINE = [
+    f"me,f,north,{age},{grade},T{grade % 4}"
+    for age, grade in ((21, 1), (55, 4), (89, 7), (34, 2), (60, 5))
+]
 THEIRS = [f"me,m,south,{age},{grade},T{grade % 4}" for age, grade in ((70, 3), (25, 6), (41, 1))]
 QUICK = ("k-tuples", "rounds")
 
@@ -56,7 +59,9 @@ class Met:
     payloads: dict[str, bytes] = field(default_factory=dict)
     draw: str = ""
 
-    def add(self, cells: Iterable[int], counts: NDArray[np.int64], sigma: Fraction, table: int) -> None:
+    def add(
+        self, cells: Iterable[int], counts: NDArray[np.int64], sigma: Fraction, table: int
+    ) -> None:
         """Counts of cells of a table of the draw that is made."""
         found = self.counts.setdefault(self.draw, {})
         for cell, count in zip(cells, counts.ravel().tolist(), strict=True):
@@ -89,7 +94,9 @@ def observed(met: Met, forced: dict[str, bytes] | None) -> Iterator[None]:
         for shipped, wrapped in seen:
             for module in _holders(shipped):
                 if module is not level:  # which notes the cell of each count
-                    stack.enter_context(mock.patch.object(module, shipped.__name__, wrapped(shipped, met)))
+                    stack.enter_context(
+                        mock.patch.object(module, shipped.__name__, wrapped(shipped, met))
+                    )
         yield
 
 
@@ -109,7 +116,9 @@ def _forced(drawn: Shipped, met: Met, forced: dict[str, bytes] | None) -> Shippe
 
 
 def _counts_seen(add_noise: Shipped, met: Met) -> Shipped:
-    def add(counts: NDArray[np.int64], sigma: Fraction, bits: Any, *, table: int = 0, start: int = 0) -> Any:
+    def add(
+        counts: NDArray[np.int64], sigma: Fraction, bits: Any, *, table: int = 0, start: int = 0
+    ) -> Any:
         met.add(range(start, start + counts.size), counts, sigma, table)
         return add_noise(counts, sigma, bits, table=table, start=start)
 
@@ -146,11 +155,22 @@ def _tables_seen(add_drawn: Shipped, met: Met) -> Shipped:
 
 def _holders(function: Shipped) -> list[Any]:
     """Every module of the program that has this function under its name."""
-    modules = [module for name, module in [*sys.modules.items()] if name.startswith("marginweave.") and module]
+    modules = [
+        module
+        for name, module in [*sys.modules.items()]
+        if name.startswith("marginweave.") and module
+    ]
     return [module for module in modules if vars(module).get(function.__name__) is function]
 
 
-def made(home: Path, shape: str, unit: Rows, forced: dict[str, bytes] | None = None, *, frame: bool = False) -> Made:
+def made(
+    home: Path,
+    shape: str,
+    unit: Rows,
+    forced: dict[str, bytes] | None = None,
+    *,
+    frame: bool = False,
+) -> Made:
     """A release of the table of `shape` with the rows of a unit at its end, from a file or, as `fit` has it, from a frame."""
     home.mkdir()
     path = write_people(home, shape)
@@ -171,7 +191,9 @@ def made(home: Path, shape: str, unit: Rows, forced: dict[str, bytes] | None = N
 def _as_frame(path: Path, configuration: Configuration) -> tuple[Path, Configuration]:
     """The table as `fit` gets it: categories with their values, and numbers of the types that it says."""
     frame = pd.read_csv(path.with_name("people.csv"), keep_default_na=False)
-    frame = frame.astype({"sex": "category", "region": "category", "age": "Int64", "grade": "int16"})
+    frame = frame.astype(
+        {"sex": "category", "region": "category", "age": "Int64", "grade": "int16"}
+    )
     content, _ = as_parquet(frame, configuration)
     path.with_name("people.parquet").write_bytes(content)
     declared = {**yaml.safe_load(path.read_text()), "source": "people.parquet"}
@@ -185,12 +207,17 @@ def moved_too_far(one: Made, other: Made) -> list[str]:
     for draw in one.plan.draws:
         name, stability = str(draw.name), one.configuration.stability
         mine, theirs = one.met, other.met
-        known = [any(name in table for table in (m.counts, m.scores, m.tables)) for m in (mine, theirs)]
+        known = [
+            any(name in table for table in (m.counts, m.scores, m.tables)) for m in (mine, theirs)
+        ]
         if known != [True, True]:
             found.append(f"{name}: not drawn")
         counts, others = mine.counts.get(name, {}), theirs.counts.get(name, {})
         shared = counts.keys() & others.keys()
-        square = sum(Fraction(counts[cell][0] - others[cell][0]) ** 2 / counts[cell][1] ** 2 for cell in shared)
+        square = sum(
+            Fraction(counts[cell][0] - others[cell][0]) ** 2 / counts[cell][1] ** 2
+            for cell in shared
+        )
         if counts and square * Fraction(draw.parameter) ** 2 > 1:
             found.append(f"{name}: {float(square)} of 1/{draw.parameter}^2")
         if any(counts[cell][1] != others[cell][1] for cell in shared):
@@ -202,7 +229,9 @@ def moved_too_far(one: Made, other: Made) -> list[str]:
         ):
             if [most, epsilon] != same or np.abs(scores - again).max() > most:
                 found.append(f"{name}: scores")
-        for table, again in zip(mine.tables.get(name, ()), theirs.tables.get(name, ()), strict=True):
+        for table, again in zip(
+            mine.tables.get(name, ()), theirs.tables.get(name, ()), strict=True
+        ):
             if np.abs(table - again).sum() > l1_sensitivity(stability):
                 found.append(f"{name}: Laplace")
     return found
@@ -223,7 +252,10 @@ def replayed(place: Path, shape: str, *, frame: bool = False) -> tuple[Made, Mad
 def test_a_neighbor_moves_no_draw_beyond_its_charge_and_no_file(tmp_path: Path, shape: str) -> None:
     one, other = replayed(tmp_path, shape)
     assert moved_too_far(one, other) == []
-    assert any(one.met.counts[name] != other.met.counts[name] for name in one.met.counts) or one.met.tables
+    assert (
+        any(one.met.counts[name] != other.met.counts[name] for name in one.met.counts)
+        or one.met.tables
+    )
     assert one.files == other.files
 
 

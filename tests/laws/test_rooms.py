@@ -63,9 +63,14 @@ def test_a_library_is_known_where_it_is_needed(library: str) -> None:
 def test_rows_go_from_stage_to_stage_without_frames() -> None:
     """A frame is what a contract or a suite looks at, or what a script gives and is given."""
     for_scripts = {"front", "inference", "forecast"}
-    texts = {file.relative_to(unpacked_wheel()): file.read_text("utf-8") for file in unpacked_wheel().rglob("*.py")}
+    texts = {
+        file.relative_to(unpacked_wheel()): file.read_text("utf-8")
+        for file in unpacked_wheel().rglob("*.py")
+    }
     converts = {module_of(file.as_posix()) for file, text in texts.items() if ".to_pandas(" in text}
-    knows = converts | {module for module, names in imports_of_modules().items() if "pandas" in names}
+    knows = converts | {
+        module for module, names in imports_of_modules().items() if "pandas" in names
+    }
     assert {module for module in knows if room_of(module) not in for_scripts} == {
         "marginweave.flows.notebook",
         "marginweave.runs.frame_cells",
@@ -80,14 +85,25 @@ def test_importing_runs_nothing_and_needs_no_prefect() -> None:
 
     Whatever stands on that line: nothing is parsed, said or made by it.
     """
-    modules = sorted(name for name in imports_of_modules() if not name.startswith("marginweave.flows"))
+    modules = sorted(
+        name for name in imports_of_modules() if not name.startswith("marginweave.flows")
+    )
     assert len(modules) > 300
     assert all(map(is_ours, modules))
     program = (
         f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\n"
         "print({name.partition('.')[0] for name in sys.modules} & {'prefect', 'typer'})"
     )
-    command = [sys.executable, "-W", "ignore", "-c", program, "--epsilon", "nonsense", "--no-such-option"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        program,
+        "--epsilon",
+        "nonsense",
+        "--no-such-option",
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "set()\n", "")
 

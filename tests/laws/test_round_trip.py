@@ -26,7 +26,9 @@ NOTHING = st.fixed_dictionaries(dict.fromkeys(KINDS, st.sampled_from(["", "  "])
 
 
 def table_of(rows):
-    return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in CONFIGURATION.names})
+    return pa.table(
+        {name: pa.array([row[name] for row in rows], pa.string()) for name in CONFIGURATION.names}
+    )
 
 
 def encode(rows, words=None):
@@ -39,7 +41,11 @@ def records(encoded):
     found = []
     for i in range(encoded.records):
         cells = (np.atleast_1d(codes[i]).tolist() for codes in encoded.codes)
-        found.append(tuple(tuple(sorted(str(n[v]) for v in cell)) for n, cell in zip(names, cells, strict=True)))
+        found.append(
+            tuple(
+                tuple(sorted(str(n[v]) for v in cell)) for n, cell in zip(names, cells, strict=True)
+            )
+        )
     return found
 
 
@@ -59,7 +65,9 @@ def test_a_public_domain_is_whole_whatever_the_table_holds(unit: str, rows: str)
     count = 0 if rows == "none" else 3
     table = table_of([dict.fromkeys(KINDS, "")] * count)
     if unit != "row":
-        table = table.append_column("id", pa.array(["" if rows == "without a subject" else "7"] * count, pa.string()))
+        table = table.append_column(
+            "id", pa.array(["" if rows == "without a subject" else "7"] * count, pa.string())
+        )
     clean = unpack_table(pack_table(prepare_rows(table, config)))
     encoded = encode_table(clean, config, FixedWords(1))
     sizes = [0 if attribute.private else len(attribute.labels) for attribute in config.attributes]
@@ -120,11 +128,15 @@ def test_a_text_is_accepted_exactly_where_cleaning_finds_a_value(name, data):
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.from_regex(r"\A[0-2][0-9]{3}-[01][0-9]-[0-3][0-9]([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,7})?)?)?\Z")
+    st.from_regex(
+        r"\A[0-2][0-9]{3}-[01][0-9]-[0-3][0-9]([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,7})?)?)?\Z"
+    )
 )
 def test_iso_texts_are_read_as_one_by_one(text):
     """Reading many ISO texts at once gives what the calendar says of each, leap years included."""
-    config = configuration(columns={"x": {"type": "datetime", "bounds": ["0001-01-01", "2999-12-31"], "bins": "year"}})
+    config = configuration(
+        columns={"x": {"type": "datetime", "bounds": ["0001-01-01", "2999-12-31"], "bins": "year"}}
+    )
     value = clean_table(pa.table({"x": [text]}), config).column("x")[0]
     moment = parse_instant(text, None)
     assert value.cast(pa.int64()).as_py() == moment

@@ -21,7 +21,12 @@ from marginweave.domain.masks import Clique
 from marginweave.measurements import round_draws
 from marginweave.measurements.marginals import measure_marginals, split_noise
 from marginweave.measurements.round_draws import Rounds
-from marginweave.measurements.rounds import STEPS, candidate_scores, candidate_sets, score_sensitivity
+from marginweave.measurements.rounds import (
+    STEPS,
+    candidate_scores,
+    candidate_sets,
+    score_sensitivity,
+)
 from marginweave.mechanisms.gaussian import RoundedGaussian, select_candidate
 from marginweave.mechanisms.randomness import DrawBits, fresh_bits
 from marginweave.observations.means import merge_observations
@@ -31,7 +36,9 @@ from tests.support.stage_draws import SIZES, assert_noise, measured_marginals
 
 SMALL = (2, 3, 2)
 UNITS = [
-    Stability(records=records, neighbors=neighbors) for records in (1, 2) for neighbors in ("add-remove", "replace-one")
+    Stability(records=records, neighbors=neighbors)
+    for records in (1, 2)
+    for neighbors in ("add-remove", "replace-one")
 ]
 # false alarm of one test of a distribution
 ALARM = 1e-6
@@ -51,7 +58,9 @@ def moves(unit: Stability) -> list[NDArray[np.int64]]:
     return [added - taken for added in whole for taken in whole]
 
 
-def scored(kinds: NDArray[np.int64], settings: AdaptiveCliques, model: dict[Clique, NDArray[np.float64]]) -> list[int]:
+def scored(
+    kinds: NDArray[np.int64], settings: AdaptiveCliques, model: dict[Clique, NDArray[np.float64]]
+) -> list[int]:
     """The scores of a table that is told by the number of records of each kind."""
     whole = kinds.reshape(SMALL)
     exact = (
@@ -69,7 +78,10 @@ def test_no_neighbor_moves_a_score_beyond_its_sensitivity(unit: Stability, weigh
     settings, rng = AdaptiveCliques(weights=weights), np.random.default_rng(8)
     candidates = candidate_sets(settings, SMALL)
     fractions = {clique: 2 * rng.random([SMALL[a] for a in clique]) for clique in candidates}
-    full = {clique: 5.0 * (rng.random([SMALL[a] for a in clique]) < 0.5).astype(np.float64) for clique in candidates}
+    full = {
+        clique: 5.0 * (rng.random([SMALL[a] for a in clique]) < 0.5).astype(np.float64)
+        for clique in candidates
+    }
     every = [table for records in range(3 + unit.records) for table in tables(records)]
     numbers = {table.tobytes(): number for number, table in enumerate(every)}
     apart, furthest = np.unique(moves(unit), axis=0), 0
@@ -77,7 +89,10 @@ def test_no_neighbor_moves_a_score_beyond_its_sensitivity(unit: Stability, weigh
         scores = np.array([scored(table, settings, model) for table in every])
         for table in (table for records in range(3) for table in tables(records)):
             others = (table + apart)[((table + apart) >= 0).all(axis=1)]
-            moved = scores[[numbers[other.tobytes()] for other in others]] - scores[numbers[table.tobytes()]]
+            moved = (
+                scores[[numbers[other.tobytes()] for other in others]]
+                - scores[numbers[table.tobytes()]]
+            )
             furthest = max(furthest, int(np.abs(moved).max()))
     assert furthest == score_sensitivity(settings, candidates, unit)
     assert furthest == STEPS * unit.records * (2 if unit.neighbors == "replace-one" else 1) * max(
@@ -108,9 +123,15 @@ def chances(scores: NDArray[np.int64], sensitivity: float, epsilon: float) -> ND
 
 def test_choices_follow_the_exponential_mechanism() -> None:
     """6,000 choices among 6 by chi^2: false alarm 1e-6; with half or twice the sensitivity it fails almost surely."""
-    scores, sensitivity, epsilon, trials = np.array([0, -900, 2000, 3500, 3000, -6000], np.int64), 3072, 2.0, 6_000
+    scores, sensitivity, epsilon, trials = (
+        np.array([0, -900, 2000, 3500, 3000, -6000], np.int64),
+        3072,
+        2.0,
+        6_000,
+    )
     drawn = np.bincount(
-        [select_candidate(scores, sensitivity, epsilon, fresh_bits()) for _ in range(trials)], minlength=6
+        [select_candidate(scores, sensitivity, epsilon, fresh_bits()) for _ in range(trials)],
+        minlength=6,
     )
     expected, limit = trials * chances(scores, sensitivity, epsilon), stats.chi2.isf(ALARM, 5)
     assert ((drawn - expected) ** 2 / expected).sum() < limit
@@ -130,7 +151,9 @@ def test_a_choice_is_private_on_neighbors() -> None:
         ours = np.log(chances(np.array(scored(table, settings, model)), sensitivity, 2.0))
         for move in moves(unit):
             if (table + move >= 0).all():
-                theirs = np.log(chances(np.array(scored(table + move, settings, model)), sensitivity, 2.0))
+                theirs = np.log(
+                    chances(np.array(scored(table + move, settings, model)), sensitivity, 2.0)
+                )
                 widest = max(widest, float(np.abs(theirs - ours).max()))
     assert 0.5 < widest <= 2.0 * (1 + 1e-12)
 
@@ -139,9 +162,13 @@ def test_a_choice_is_private_on_neighbors() -> None:
     ("scores", "sensitivity", "epsilon"),
     [([], 1, 1.0), ([0.5], 1, 1.0), ([1], 0, 1.0), ([1], 1, 0.0), ([1], 1, math.inf)],
 )
-def test_what_cannot_be_chosen_from_is_refused(scores: list[Any], sensitivity: int, epsilon: float) -> None:
+def test_what_cannot_be_chosen_from_is_refused(
+    scores: list[Any], sensitivity: int, epsilon: float
+) -> None:
     with pytest.raises(InputError, match="must be"):
-        select_candidate(np.array(scores, None if scores else np.int64), sensitivity, epsilon, fresh_bits())
+        select_candidate(
+            np.array(scores, None if scores else np.int64), sensitivity, epsilon, fresh_bits()
+        )
 
 
 @pytest.mark.parametrize("shares", [1, 4, 5])
@@ -150,7 +177,11 @@ def test_shares_together_have_the_noise_that_is_told(shares: int) -> None:
     exact = [np.full((200, 200), 1000, np.int64)]
     unit = Stability(records=1, neighbors="add-remove")
     deviations = split_noise(RoundedGaussian(unit), 6.0, [(0, 1)], (200, 200), "equal")
-    drawn = [m for _ in range(shares) for m in measure_marginals(GAUSSIAN, exact, [(0, 1)], deviations, fresh_bits())]
+    drawn = [
+        m
+        for _ in range(shares)
+        for m in measure_marginals(GAUSSIAN, exact, [(0, 1)], deviations, fresh_bits())
+    ]
     (merged,) = merge_observations(drawn)
     assert merged.deviation == pytest.approx(6.0 / math.sqrt(shares), rel=0.002)
     assert_noise((merged.counts - 1000).ravel().astype(np.float64), merged.deviation)
@@ -183,7 +214,9 @@ def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path) -
     number = rounds.run()
     assert number == (2 if annealing else 5)
     stages = rounds.stages
-    assert {name for name in stages.payloads if name.startswith("measure-")} == {f"measure-{i}" for i in range(1, 6)}
+    assert {name for name in stages.payloads if name.startswith("measure-")} == {
+        f"measure-{i}" for i in range(1, 6)
+    }
     assert len([name for name in stages.payloads if name.startswith("select-")]) == 2 * number
     for share in range(1, 6):
         measured = unpack_observations(stages.payloads[f"measure-{share}"])
@@ -191,10 +224,18 @@ def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path) -
         assert [m.attributes for m in measured] == [
             unpack_pick(stages.payloads[f"select-{one}-{j}"])[0] for j in (1, 2)
         ]
-        assert sum(m.deviation**-2 for m in measured) <= stages.parameter(f"measure-{share}") ** -2 * (1 + 1e-12)
-        assert sum(m.deviation**-2 for m in measured) >= stages.parameter(f"measure-{share}") ** -2 * 0.99
+        assert sum(m.deviation**-2 for m in measured) <= stages.parameter(
+            f"measure-{share}"
+        ) ** -2 * (1 + 1e-12)
+        assert (
+            sum(m.deviation**-2 for m in measured)
+            >= stages.parameter(f"measure-{share}") ** -2 * 0.99
+        )
         exact = count_marginals([rounds.codes], SIZES, [m.attributes for m in measured])
-        noise = [(m.counts - table).ravel() / m.deviation for m, table in zip(measured, exact, strict=True)]
+        noise = [
+            (m.counts - table).ravel() / m.deviation
+            for m, table in zip(measured, exact, strict=True)
+        ]
         together = np.concatenate(noise)
         assert abs((together**2).mean() - 1) < 0.01 + 5.2 * math.sqrt(2 / together.size)
     merged = Rounds(stages).observed()
@@ -209,7 +250,9 @@ def test_all_that_a_round_draws_is_booked(tmp_path: Path) -> None:
     assert set(rounds.stages.payloads) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
 
 
-def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_is_drawn_with_the_planned_epsilon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2,000 first choices of a round among three pairs have the exact chances: chi^2, false alarm 1e-6."""
     rounds = RoundsOfTable(tmp_path, rounds=3, batch=1)
     told: list[tuple[NDArray[np.int64], int, float]] = []
@@ -226,10 +269,13 @@ def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatc
     assert float(draw.cost.rho) >= epsilon**2 / 8
     cliques = candidate_sets(AdaptiveCliques(adaptive=2), SIZES)
     drawn = np.bincount(
-        [cliques.index(unpack_pick(rounds.stages.again("select-1-1"))[0]) for _ in range(2000)], minlength=3
+        [cliques.index(unpack_pick(rounds.stages.again("select-1-1"))[0]) for _ in range(2000)],
+        minlength=3,
     )
     expected = 2000 * chances(scores, sensitivity, epsilon)
     # the probability that some choice with less than one expected draw is drawn often is part of the alarm
     likely = expected > 5
     assert ((drawn - expected)[likely] ** 2 / expected[likely]).sum() < stats.chi2.isf(ALARM / 2, 2)
-    assert stats.binom.sf(drawn[~likely].sum() - 1, 2000, expected[~likely].sum() / 2000) > ALARM / 2
+    assert (
+        stats.binom.sf(drawn[~likely].sum() - 1, 2000, expected[~likely].sum() / 2000) > ALARM / 2
+    )

@@ -50,7 +50,9 @@ STRUCTURE: dict[str, Any] = {
     "ordered": [{"columns": ["arrival", "leaving"], "ties": False}],
     "forbidden": [{"age": {"from": 65}, "income": {"to": 9}, "marital": {"but": ["single", "N"]}}],
 }
-CONFIGURATION = configuration(columns=COLUMNS, structure=STRUCTURE, aggregate={"method": "marginals"})
+CONFIGURATION = configuration(
+    columns=COLUMNS, structure=STRUCTURE, aggregate={"method": "marginals"}
+)
 NAMES = tuple(COLUMNS)
 LABELS = tuple(attribute.labels for attribute in CONFIGURATION.attributes)
 SIZES = domain_sizes(CONFIGURATION.attributes, LABELS)
@@ -72,7 +74,10 @@ def keeps(record: tuple[int, ...]) -> bool:
 
 
 def mapped(records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    codes = tuple(column.astype(code_type(len(labels))) for column, labels in zip(records.T, LABELS, strict=True))
+    codes = tuple(
+        column.astype(code_type(len(labels)))
+        for column, labels in zip(records.T, LABELS, strict=True)
+    )
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=numbers)
     repaired = Repair(CONFIGURATION, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
     return np.stack(repaired.codes, axis=1).astype(np.int64)
@@ -87,13 +92,17 @@ def test_exactly_what_breaks_a_rule_is_excluded() -> None:
 def test_values_that_only_some_rules_tell_apart_are_told_apart() -> None:
     """Two values that one rule names together, and another one names alone."""
     columns = {
-        name: {"type": "category", "values": ["x", "y", "z"], "outside": "error", "missing": []} for name in "ab"
+        name: {"type": "category", "values": ["x", "y", "z"], "outside": "error", "missing": []}
+        for name in "ab"
     }
     config = configuration(
-        columns=columns, structure={"forbidden": [{"a": ["x", "y"], "b": "z"}, {"a": "x", "b": "y"}]}
+        columns=columns,
+        structure={"forbidden": [{"a": ["x", "y"], "b": "z"}, {"a": "x", "b": "y"}]},
     )
     records = np.stack(np.unravel_index(np.arange(9), (3, 3)))
-    broken = broken_records([*records], structural_masks(config, [attribute.labels for attribute in config.attributes]))
+    broken = broken_records(
+        [*records], structural_masks(config, [attribute.labels for attribute in config.attributes])
+    )
     assert set(np.flatnonzero(broken)) == {1, 2, 5}
 
 
@@ -120,13 +129,19 @@ def test_every_record_becomes_an_allowed_one_by_itself() -> None:
 
 def test_rules_that_tie_too_much_are_refused_before_anything_is_charged() -> None:
     """By the plan, from public facts alone."""
-    columns = {name: {"type": "number", "bounds": [0, 400], "bins": 40, "decimals": 0} for name in "abcde"}
+    columns = {
+        name: {"type": "number", "bounds": [0, 400], "bins": 40, "decimals": 0} for name in "abcde"
+    }
     ends = [(i, j) for i in range(10, 100, 10) for j in range(10, 100, 10)]
     forbidden = [{"a": {"from": i}, "b": {"from": j}, "c": {"below": i + j}} for i, j in ends]
     forbidden += [{"d": {"from": i}, "e": {"from": j}, "c": {"below": i + j}} for i, j in ends]
     structure = {"forbidden": forbidden}
-    with pytest.raises(InputError, match=r"structure ties columns a, b, c, d, e together in more than 4096 ways"):
-        check_size(configuration(columns=columns, structure=structure, aggregate={"method": "marginals"}))
+    with pytest.raises(
+        InputError, match=r"structure ties columns a, b, c, d, e together in more than 4096 ways"
+    ):
+        check_size(
+            configuration(columns=columns, structure=structure, aggregate={"method": "marginals"})
+        )
 
 
 def test_the_first_column_of_a_rule_wins() -> None:
@@ -169,7 +184,11 @@ def test_every_rule_holds_by_every_method(method: str, seed: int, sd: float) -> 
 
 CHAIN = {
     name: {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": bins, "missing": [""]}
-    for name, bins in (("c", "quarter"), ("a", "month"), ("b", ["2024-01-01", "2024-05-20", "2024-12-31"]))
+    for name, bins in (
+        ("c", "quarter"),
+        ("a", "month"),
+        ("b", ["2024-01-01", "2024-05-20", "2024-12-31"]),
+    )
 }
 
 
@@ -178,7 +197,9 @@ CHAIN = {
 def test_three_dates_stand_in_order_through_each_other(seed: int, ties: bool) -> None:
     """Bins of three widths, some missing: strictly, or with ties; every value stays in its bin."""
     entries = [{"columns": ["a", "b"], "ties": ties}, {"columns": ["b", "c"]}]
-    config = configuration(columns=CHAIN, structure={"ordered": entries}, aggregate={"method": "marginals"})
+    config = configuration(
+        columns=CHAIN, structure={"ordered": entries}, aggregate={"method": "marginals"}
+    )
     labels = tuple(attribute.labels for attribute in config.attributes)
     sizes = domain_sizes(config.attributes, labels)
     rng = np.random.default_rng(seed)
@@ -223,7 +244,14 @@ def test_a_configuration_with_rules_is_read_back_as_it_was() -> None:
     assert again.forbidden == CONFIGURATION.forbidden
 
 
-HUNDRED = {"type": "number", "bounds": [0, 100], "bins": 100, "decimals": 0, "missing": [], "outside": "error"}
+HUNDRED = {
+    "type": "number",
+    "bounds": [0, 100],
+    "bins": 100,
+    "decimals": 0,
+    "missing": [],
+    "outside": "error",
+}
 WIDE: dict[str, Any] = dict.fromkeys("abcdef", HUNDRED)
 FEW = [
     {
@@ -234,7 +262,14 @@ FEW = [
         "e": {"above": 9},
         "f": {"from": 5},
     },
-    {"a": {"to": 9}, "b": {"to": 49}, "c": {"to": 69}, "d": {"from": 2}, "e": {"from": 1}, "f": {"to": 89}},
+    {
+        "a": {"to": 9},
+        "b": {"to": 49},
+        "c": {"to": 69},
+        "d": {"from": 2},
+        "e": {"from": 1},
+        "f": {"to": 89},
+    },
 ]
 
 
@@ -245,7 +280,9 @@ def test_six_columns_of_a_hundred_values(method: str) -> None:
     config = configuration(columns=WIDE, structure=structure, aggregate={"method": "marginals"})
     labels = tuple(attribute.labels for attribute in config.attributes)
     rng = np.random.default_rng(1)
-    rows = np.concatenate([rng.integers(0, 100, (500, 6)), [[60, 5, 15, 50, 40, 30], [5, 5, 5, 50, 40, 30]] * 100])
+    rows = np.concatenate(
+        [rng.integers(0, 100, (500, 6)), [[60, 5, 15, 50, 40, 30], [5, 5, 5, 50, 40, 30]] * 100]
+    )
     broken = [
         (a >= 50 and b < 30 and 10 <= c < 20 and d < 80 and e >= 10 and f >= 5)
         or (a < 10 and b < 50 and c < 70 and d >= 2 and e >= 1 and f < 90)
@@ -254,14 +291,25 @@ def test_six_columns_of_a_hundred_values(method: str) -> None:
     masks = structural_masks(config, labels)
     assert 200 <= sum(broken) < 300
     assert np.array_equal(broken_records(tuple(rows.T), masks), broken)
-    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(len(rows)))
-    repaired = Repair(config, labels)(EncodedTable(codes=tuple(rows.astype(np.uint8).T), labels=labels), words)
+    words = RecordWords(
+        words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(len(rows))
+    )
+    repaired = Repair(config, labels)(
+        EncodedTable(codes=tuple(rows.astype(np.uint8).T), labels=labels), words
+    )
     assert not broken_records(repaired.codes, masks).any()
     domain = Domain(names=tuple(WIDE), labels=labels)
-    counts = Marginals(domain=domain, one_way=noisy_counts(rows, (100,) * 6, 1, 9.0, rng), larger=())
+    counts = Marginals(
+        domain=domain, one_way=noisy_counts(rows, (100,) * 6, 1, 9.0, rng), larger=()
+    )
     compression = compression_of(counts, config)[1]
-    pairs = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, (100,) * 6, 2, 9.0, rng)[:4])
-    known = normalize_marginals(Marginals(domain=domain, one_way=counts.one_way, larger=pairs), config)
+    pairs = tuple(
+        measure_merged(pair, compression)
+        for pair in noisy_counts(rows, (100,) * 6, 2, 9.0, rng)[:4]
+    )
+    known = normalize_marginals(
+        Marginals(domain=domain, one_way=counts.one_way, larger=pairs), config
+    )
     made = {
         "gum": GumSynthesis(records=50, rounds=4, seed=1),
         "mixture": MixtureSynthesis(records=50, components=12, fits=1, iterations=4, seed=1),
@@ -273,10 +321,19 @@ def test_six_columns_of_a_hundred_values(method: str) -> None:
 
 def test_too_many_kinds_are_refused_by_the_plan() -> None:
     fine = [
-        {name: f"[{7 * i % 99}, {7 * i % 99 + 1})" for i, name in enumerate("abcdef", start)} for start in range(99)
+        {name: f"[{7 * i % 99}, {7 * i % 99 + 1})" for i, name in enumerate("abcdef", start)}
+        for start in range(99)
     ]
-    config = configuration(columns=WIDE, structure={"forbidden": fine}, aggregate={"method": "marginals"})
-    with pytest.raises(InputError, match="structure ties a, b, c, d, e, f together, which have more than"):
+    config = configuration(
+        columns=WIDE, structure={"forbidden": fine}, aggregate={"method": "marginals"}
+    )
+    with pytest.raises(
+        InputError, match="structure ties a, b, c, d, e, f together, which have more than"
+    ):
         check_size(config)
     with pytest.raises(InputError, match="known tables list one by one"):
-        check_size(configuration(columns=WIDE, structure={"forbidden": FEW}, aggregate={"method": "k-tuples"}))
+        check_size(
+            configuration(
+                columns=WIDE, structure={"forbidden": FEW}, aggregate={"method": "k-tuples"}
+            )
+        )

@@ -60,7 +60,9 @@ def two_point(epsilon: float, t: float) -> tuple[np.ndarray, np.ndarray]:
     st.floats(0.05, 3.0),
 )
 @settings(max_examples=30, deadline=None)
-def test_no_choice_of_selections_loses_more(pairs: list[tuple[float, float]], mu: float, epsilon: float) -> None:
+def test_no_choice_of_selections_loses_more(
+    pairs: list[tuple[float, float]], mu: float, epsilon: float
+) -> None:
     """Extreme pairs of every kind, t anywhere in [0, eps], enumerated with a Gaussian: at most the bound, both ways."""
     bound = mixed_delta(mu * mu, [range_ for range_, _ in pairs], epsilon)
     for sign in (1, -1):
@@ -89,7 +91,9 @@ def test_a_selection_that_follows_from_an_earlier_draw_loses_what_is_claimed(
     weights = np.exp(-scores * scores / 2) / math.sqrt(2 * math.pi) * (scores[1] - scores[0])
     left = epsilon - mu * mu / 2 - mu * scores  # what the loss of the Gaussian leaves of epsilon
     pairs = [two_point(chosen, t) for t in np.linspace(0, chosen, 401)]
-    games = np.array([masses @ -np.expm1(np.minimum(left - places[:, None], 0)) for places, masses in pairs])
+    games = np.array(
+        [masses @ -np.expm1(np.minimum(left - places[:, None], 0)) for places, masses in pairs]
+    )
     bound = mixed_delta(mu * mu, [chosen], epsilon)
     late, early = float(games.max(axis=0) @ weights), float((games @ weights).max())
     assert late <= bound <= late * (1 + 1e-3)
@@ -106,7 +110,9 @@ def test_it_is_never_dearer_than_mu_and_never_cheaper_than_the_variance(
     chosen = math.sqrt(share * mu2 / number) / 0.6267
     selections, gaussian = [chosen] * number, (1 - share) * mu2
     ours = mixed_delta(gaussian, selections, epsilon)
-    assert ours <= gdp_delta(math.sqrt(gaussian + number * selection_mu(chosen) ** 2), epsilon) * (1 + 2e-3)
+    assert ours <= gdp_delta(math.sqrt(gaussian + number * selection_mu(chosen) ** 2), epsilon) * (
+        1 + 2e-3
+    )
     assert ours >= gdp_delta(math.sqrt(gaussian), epsilon)
     assert mixed_delta(gaussian * 1.01, selections, epsilon) > ours
     assert mixed_delta(gaussian, [chosen * 1.05, *selections[1:]], epsilon) >= ours
@@ -134,7 +140,9 @@ def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -
     assert release_epsilon(plan.charges, 1e-7, epsilon) == math.inf
     assert draws_fault(statement, plan.charges) is None
     louder = [
-        replace(draw, cost=replace(draw.cost, mu2=amount(float(draw.cost.mu2) * 1.002))) if draw.length else draw
+        replace(draw, cost=replace(draw.cost, mu2=amount(float(draw.cost.mu2) * 1.002)))
+        if draw.length
+        else draw
         for draw in plan.charges
     ]
     assert "more than the stated" in (draws_fault(statement, louder) or "")
@@ -143,5 +151,8 @@ def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -
 def test_plain_charges_are_not_composed_with_curves() -> None:
     """What is known in plain epsilon only has no curve here."""
     plan = plan_budget(configuration()).prices
-    plain = replace(plan.charges[0], cost=replace(plan.charges[0].cost, plain=BasicAmount(epsilon=Decimal("0.1"))))
+    plain = replace(
+        plan.charges[0],
+        cost=replace(plan.charges[0].cost, plain=BasicAmount(epsilon=Decimal("0.1"))),
+    )
     assert release_delta([plain, *plan.charges[1:]], 1.0) == 1

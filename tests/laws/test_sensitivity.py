@@ -95,7 +95,12 @@ class Neighbors:
 
 
 def neighbors_of(
-    unit: str, relation: Any, others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row], **changes: Any
+    unit: str,
+    relation: Any,
+    others: list[tuple[str, Row]],
+    mine: list[Row],
+    theirs: list[Row],
+    **changes: Any,
 ) -> Neighbors:
     """The unit's rows behind the others; without them under add-remove, other ones in their place under replace-one.
 
@@ -103,14 +108,20 @@ def neighbors_of(
     """
     if unit == "row":
         mine, theirs = [*mine, ("",) * 4][:1], [*theirs, ("",) * 4][:1]
-    config = configuration(**{"columns": COLUMNS, **changes}, privacy__unit=UNITS[unit], privacy__neighbors=relation)
+    config = configuration(
+        **{"columns": COLUMNS, **changes}, privacy__unit=UNITS[unit], privacy__neighbors=relation
+    )
     kept = [(*cells, who) for who, cells in others]
     tables = [[*kept, *((*cells, "me") for cells in rows)] for rows in (mine, theirs)]
     return Neighbors(config, tables[0], tables[1] if relation == "replace-one" else kept)
 
 
-def clean_of(rows: Sequence[Row], config: Configuration, names: Sequence[str] = (*COLUMNS, "person")) -> CleanBlocks:
-    raw = pa.table({name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(names)})
+def clean_of(
+    rows: Sequence[Row], config: Configuration, names: Sequence[str] = (*COLUMNS, "person")
+) -> CleanBlocks:
+    raw = pa.table(
+        {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(names)}
+    )
     with tempfile.TemporaryDirectory() as folder:
         return CleanBlocks(list(pack_clean(prepare_blocks([raw], config, KEY, Path(folder)))))
 
@@ -159,7 +170,10 @@ def combinations(length: int, bound: int, forbidden: int, blocks: EncodedBlocks)
 
 def law_of_combinations(case: Neighbors, length: int, bound: int, forbidden: int) -> None:
     """L0, Linf, L1 and L2 of the vector of counts."""
-    moved, theta = change(partial(combinations, length, bound, forbidden), case), case.stability.records
+    moved, theta = (
+        change(partial(combinations, length, bound, forbidden), case),
+        case.stability.records,
+    )
     tables = 2 if case.stability.neighbors == "replace-one" else 1
     assert np.count_nonzero(moved) <= tables * theta * bound
     assert moved.max(initial=0) <= theta
@@ -186,10 +200,14 @@ def test_combinations(
     forbidden: int,
 ) -> None:
     """L0 and L1 at most theta Delta_k (twice that under replace-one), Linf at most theta, L2 at most `noise_sigma`(1)."""
-    law_of_combinations(neighbors_of(unit, relation, others, mine, theirs), length, bound, forbidden)
+    law_of_combinations(
+        neighbors_of(unit, relation, others, mine, theirs), length, bound, forbidden
+    )
 
 
-FEW = settings(max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate], database=None)
+FEW = settings(
+    max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate], database=None
+)
 
 
 def kept_all(subjects: np.ndarray, *_: Any) -> np.ndarray:
@@ -203,8 +221,12 @@ def one_word_for_all(self: Any, start: int, count: int) -> np.ndarray:
 
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "theta is not enforced": lambda patch: patch.setattr(preparing, "kept_rows", kept_all),
-    "contributions are not bounded": lambda patch: patch.setattr(counting._BoundedCounts, "_bound", lambda *_: None),
-    "words depend on the number of records": lambda patch: patch.setattr(KeyedBits, "words_at", one_word_for_all),
+    "contributions are not bounded": lambda patch: patch.setattr(
+        counting._BoundedCounts, "_bound", lambda *_: None
+    ),
+    "words depend on the number of records": lambda patch: patch.setattr(
+        KeyedBits, "words_at", one_word_for_all
+    ),
 }
 
 
@@ -252,7 +274,9 @@ def test_record_count_and_contributions(
         assert histogram.sum() == blocks.blocks.records
         return rank_scores(histogram, percentile)
 
-    assert np.abs(scores(case.one) - scores(case.other)).max() <= score_sensitivity(percentile, case.stability)
+    assert np.abs(scores(case.one) - scores(case.other)).max() <= score_sensitivity(
+        percentile, case.stability
+    )
 
 
 @units
@@ -279,7 +303,9 @@ def test_private_bounds(
             candidate_histogram(block.table.column("age").combine_chunks(), column.bound_candidates)
             for block in clean_of(rows, case.config)
         )
-        return rank_scores(sum(parts, np.zeros(len(column.bound_candidates) + 1, np.int64)), percentile)
+        return rank_scores(
+            sum(parts, np.zeros(len(column.bound_candidates) + 1, np.int64)), percentile
+        )
 
     most = score_sensitivity(percentile, case.config.privacy.stability)
     assert np.abs(scores(case.one) - scores(case.other)).max() <= most
@@ -305,14 +331,21 @@ MARGINALS: dict[str, Any] = {"aggregate": {"method": "marginals", "values_share"
 @given(others_, own, own, st.integers(1, 3))
 @settings(max_examples=8, deadline=None)
 def test_marginals(
-    unit: str, relation: str, others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row], length: int
+    unit: str,
+    relation: str,
+    others: list[tuple[str, Row]],
+    mine: list[Row],
+    theirs: list[Row],
+    length: int,
 ) -> None:
     """Each marginal, with sets and missing values: L1 at most `l1_sensitivity`, L2 at most its deviation at 1."""
     case = neighbors_of(unit, relation, others, mine, theirs, **MARGINALS)
     private = [j for j, attribute in enumerate(case.config.attributes) if attribute.private]
 
     def counted(rows: list[Row]) -> list[np.ndarray]:
-        tables = [recode(table, dict.fromkeys(private, TOWNS)) for table in blocks_of(rows, case.config)]
+        tables = [
+            recode(table, dict.fromkeys(private, TOWNS)) for table in blocks_of(rows, case.config)
+        ]
         attributes = case.config.attributes
         if length == 1:  # sets have a table more
             attributes = (*attributes, *case.config.indicators)
@@ -339,11 +372,15 @@ def test_values_of_private_domains(
 
     def counted(blocks: EncodedBlocks) -> Counter[Any]:
         counts = count_values(blocks, private)
-        pairs = itertools.chain.from_iterable(((j, v) for v in range(len(counts[j]))) for j in private)
+        pairs = itertools.chain.from_iterable(
+            ((j, v) for v in range(len(counts[j]))) for j in private
+        )
         return Counter({(j, blocks.labels[j][v]): int(counts[j][v]) for j, v in pairs})
 
     moved = change(counted, case)
-    assert np.count_nonzero(moved) <= 2 * case.stability.records * (2 if relation == "replace-one" else 1)
+    assert np.count_nonzero(moved) <= 2 * case.stability.records * (
+        2 if relation == "replace-one" else 1
+    )
     assert math.sqrt((moved**2).sum()) <= noise_sigma(1.0, 2, case.stability)
 
 
@@ -355,7 +392,11 @@ def test_the_unit_reaches_its_sensitivity() -> None:
         assert case.stability.records == theta
         moved = change(partial(combinations, 1, 5, 9), case)
         assert sorted(moved[moved > 0].tolist()) == [theta] * 5
-        assert math.sqrt((moved**2).sum()) <= noise_sigma(1.0, 5, case.stability) < theta * math.sqrt(5) + 1 / 512
+        assert (
+            math.sqrt((moved**2).sum())
+            <= noise_sigma(1.0, 5, case.stability)
+            < theta * math.sqrt(5) + 1 / 512
+        )
 
 
 def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +418,9 @@ def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.M
 # --- rules between columns ------------------------------------------------------------------------------------------
 
 
-def repaired(rows: Sequence[Row], config: Configuration, names: Sequence[str] = (*SOURCE, "person")) -> EncodedTable:
+def repaired(
+    rows: Sequence[Row], config: Configuration, names: Sequence[str] = (*SOURCE, "person")
+) -> EncodedTable:
     """The records that are counted; each of them keeps every rule, so that nothing is in a cell that is not measured."""
     table = joined_tables(encode_blocks(clean_of(rows, config, names), config, KEY))
     assert not broken_records(table.codes, structural_masks(config, table.labels)).any()
@@ -393,10 +436,18 @@ def counts_up_to_three(table: EncodedTable, config: Configuration) -> list[np.nd
 def test_every_neighbor_of_every_small_table() -> None:
     """All tables of up to two rows, each of which keeps all rules or breaks some of them."""
     rows = [(*row, "") for row in ROWS.values()]
-    configs = {name: configuration(**SETTINGS, privacy__neighbors=name) for name in ("add-remove", "replace-one")}
-    tables = [table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)]
+    configs = {
+        name: configuration(**SETTINGS, privacy__neighbors=name)
+        for name in ("add-remove", "replace-one")
+    }
+    tables = [
+        table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)
+    ]
     config = configs["add-remove"]
-    counts = {table: counts_up_to_three(repaired([rows[i] for i in table], config), config) for table in tables}
+    counts = {
+        table: counts_up_to_three(repaired([rows[i] for i in table], config), config)
+        for table in tables
+    }
     for relation, declared in configs.items():
         for one, other in _neighbors(tables[1:], len(rows), relation):
             check_moves(counts[one], counts[other], declared.stability)
@@ -422,11 +473,20 @@ FILLED: dict[str, Any] = {
 
 def test_every_neighbor_of_small_tables_with_a_large_set_that_is_never_empty() -> None:
     """All tables of up to two of such rows, of which some have too many values and some break the rule."""
-    configs = {name: configuration(**FILLED, privacy__neighbors=name) for name in ("add-remove", "replace-one")}
-    rows, config = [("f", "v7"), ("m", "v7"), ("m", "v7;v2"), ("m", "v1;v2;v7;v9")], configs["add-remove"]
-    tables = [table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)]
+    configs = {
+        name: configuration(**FILLED, privacy__neighbors=name)
+        for name in ("add-remove", "replace-one")
+    }
+    rows, config = (
+        [("f", "v7"), ("m", "v7"), ("m", "v7;v2"), ("m", "v1;v2;v7;v9")],
+        configs["add-remove"],
+    )
+    tables = [
+        table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)
+    ]
     counts = {
-        table: counts_up_to_three(repaired([rows[i] for i in table], config, ("sex", "dx")), config) for table in tables
+        table: counts_up_to_three(repaired([rows[i] for i in table], config, ("sex", "dx")), config)
+        for table in tables
     }
     for relation, declared in configs.items():
         for one, other in _neighbors(tables[1:], len(rows), relation):
@@ -435,20 +495,29 @@ def test_every_neighbor_of_small_tables_with_a_large_set_that_is_never_empty() -
 
 CLIQUES: dict[str, Any] = {
     "all pairs": {"all": 2},
-    "sets of several lengths": [["age", "job"], ["income", "job"], ["born", "stay"], ["income", "job", "age"]],
+    "sets of several lengths": [
+        ["age", "job"],
+        ["income", "job"],
+        ["born", "stay"],
+        ["income", "job", "age"],
+    ],
 }
 
 
 @cache
 def _small_tables() -> dict[tuple[int, ...], EncodedTable]:
     config, rows = configuration(**SETTINGS), [(*row, "") for row in ROWS.values()]
-    tables = (table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length))
+    tables = (
+        table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)
+    )
     return {table: repaired([rows[i] for i in table], config) for table in tables}
 
 
 @relations
 @pytest.mark.parametrize("cliques", CLIQUES)
-def test_every_neighbor_moves_all_tables_of_a_draw_by_no_more_than_is_charged(cliques: str, relation: Any) -> None:
+def test_every_neighbor_moves_all_tables_of_a_draw_by_no_more_than_is_charged(
+    cliques: str, relation: Any
+) -> None:
     """Together, in units of their noise, between the same tables as above; a record that is removed moves all."""
     aggregate = {"method": "marginals", "cliques": CLIQUES[cliques]}
     config = configuration(**{**SETTINGS, "aggregate": aggregate}, privacy__neighbors=relation)
@@ -458,17 +527,24 @@ def test_every_neighbor_moves_all_tables_of_a_draw_by_no_more_than_is_charged(cl
         draw = plan.draw(kind)
         measured, sigmas = draw.cliques(config), np.array(draw.sigmas(config), np.float64)
         assert len(measured) == len(set(measured)) == len(sigmas)
-        counts = {table: count_marginals([found.codes], sizes, measured) for table, found in records.items()}
+        counts = {
+            table: count_marginals([found.codes], sizes, measured)
+            for table, found in records.items()
+        }
         charged, most = float(draw.cost.mu2), 0.0
         for one, other in _neighbors([*records][1:], len(ROWS), relation):
-            squares = [((a - b) ** 2).sum() for a, b in zip(counts[one], counts[other], strict=True)]
+            squares = [
+                ((a - b) ** 2).sum() for a, b in zip(counts[one], counts[other], strict=True)
+            ]
             most = max(most, moved := float((squares / sigmas**2).sum()))
             assert moved <= charged
             assert relation == "replace-one" or moved == pytest.approx(charged, rel=1e-3)
         assert most > charged / 2
 
 
-def _neighbors(tables: Sequence[tuple[int, ...]], rows: int, relation: str) -> Iterator[tuple[tuple[int, ...], ...]]:
+def _neighbors(
+    tables: Sequence[tuple[int, ...]], rows: int, relation: str
+) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Each table with its last row removed, or with each row replaced by each other."""
     for table in tables:
         if relation == "add-remove":
@@ -506,8 +582,12 @@ def test_a_unit_changes_as_many_records_as_without_rules(
     one = repaired([*kept, *((*row, "me") for row in mine[:most])], config)
     replaced = [(*row, "me") for row in theirs[:most]] if relation == "replace-one" else []
     other = repaired([*kept, *replaced], config)
-    check_moves(counts_up_to_three(one, config), counts_up_to_three(other, config), config.stability)
-    before, after = (Counter(zip(*(code.tolist() for code in t.codes), strict=True)) for t in (one, other))
+    check_moves(
+        counts_up_to_three(one, config), counts_up_to_three(other, config), config.stability
+    )
+    before, after = (
+        Counter(zip(*(code.tolist() for code in t.codes), strict=True)) for t in (one, other)
+    )
     assert (before - after).total() <= config.stability.records
     assert (after - before).total() <= config.stability.records * (relation == "replace-one")
 

@@ -42,9 +42,12 @@ COLUMNS: dict[str, Any] = {
     "age": {"type": "category", "values": [1, 2, 3]},
 }
 MARGINALS: dict[str, Any] = {"aggregate__method": "marginals", "aggregate__cliques": {"all": 2}}
-CONFIGURATION = configuration(columns=COLUMNS, synthesize__method="gum", **MARGINALS)  # exact counts come out exactly
+# exact counts come out exactly
+CONFIGURATION = configuration(columns=COLUMNS, synthesize__method="gum", **MARGINALS)
 NAMES = ("sex", *(f"signs={value}" for value in VALUES), "age")
-DOMAIN = Domain(names=NAMES, labels=tuple(attribute.labels for attribute in CONFIGURATION.attributes))
+DOMAIN = Domain(
+    names=NAMES, labels=tuple(attribute.labels for attribute in CONFIGURATION.attributes)
+)
 SIZES = domain_sizes(CONFIGURATION.attributes, DOMAIN.labels)
 SIGNS = range(1, 6)
 
@@ -52,7 +55,9 @@ CELL = st.lists(st.sampled_from([*VALUES, " a ", "zz"]), max_size=7)
 ROW = st.tuples(st.sampled_from("fm"), CELL.map(";".join), st.sampled_from(["1", "2.0", "3", ""]))
 
 
-def measured(rows: list[tuple[str, str, str]], config: Any = CONFIGURATION, sd: float = 1e-6) -> Marginals:
+def measured(
+    rows: list[tuple[str, str, str]], config: Any = CONFIGURATION, sd: float = 1e-6
+) -> Marginals:
     """Exact marginals of all pairs of a table, called nearly free of noise, made consistent."""
     table = encoded(rows, config)
     labels = tuple(attribute.labels for attribute in config.attributes)
@@ -64,17 +69,23 @@ def measured(rows: list[tuple[str, str, str]], config: Any = CONFIGURATION, sd: 
             for c in all_cliques(sizes, length)
         )
 
-    plain = Marginals(domain=Domain(names=NAMES, labels=labels), one_way=exact(1, table.codes, sizes), larger=())
+    plain = Marginals(
+        domain=Domain(names=NAMES, labels=labels), one_way=exact(1, table.codes, sizes), larger=()
+    )
     compression = compression_of(plain, config)[1]
     small = [new[codes] for new, codes in zip(compression.codes, table.codes, strict=True)]
-    whole = Marginals(domain=plain.domain, one_way=plain.one_way, larger=exact(2, small, compression.sizes))
+    whole = Marginals(
+        domain=plain.domain, one_way=plain.one_way, larger=exact(2, small, compression.sizes)
+    )
     return normalize_marginals(whole, config)
 
 
 def test_every_declared_value_is_an_attribute_with_two_codes() -> None:
     assert tuple(attribute.name for attribute in CONFIGURATION.attributes) == NAMES
     assert SIZES == (2, 2, 2, 2, 2, 2, 4)
-    assert configuration(columns=COLUMNS).attributes[1].is_set, "k-tuples count a set as one attribute"
+    assert configuration(columns=COLUMNS).attributes[1].is_set, (
+        "k-tuples count a set as one attribute"
+    )
     other = configuration(columns={"s": {**COLUMNS["signs"], "outside": "other"}}, **MARGINALS)
     assert other.attributes[-1].name == "s=other"
 
@@ -105,7 +116,9 @@ def test_a_decoded_table_encodes_to_its_codes_and_cells_keep_the_declared_order(
         assert set(kept) <= held
         assert len(kept) == min(3, len(held))
     again = encode_table(clean_table(made, CONFIGURATION), CONFIGURATION)
-    assert all(np.array_equal(one, other) for one, other in zip(again.codes, table.codes, strict=True))
+    assert all(
+        np.array_equal(one, other) for one, other in zip(again.codes, table.codes, strict=True)
+    )
 
 
 @settings(max_examples=25)
@@ -115,7 +128,8 @@ def test_one_record_more_adds_one_to_one_cell_of_every_marginal(
 ) -> None:
     """Marginals inside one set included: the sensitivity is that of any other attribute."""
     tables = [
-        encode_table(clean_table(_raw(r), CONFIGURATION), CONFIGURATION, FixedWords(seed)) for r in ([*rows, one], rows)
+        encode_table(clean_table(_raw(r), CONFIGURATION), CONFIGURATION, FixedWords(seed))
+        for r in ([*rows, one], rows)
     ]
     for clique in (*all_cliques(SIZES, 1), *all_cliques(SIZES, 2), (1, 2, 3, 6)):
         more, less = (count_marginal(table.codes, SIZES, clique) for table in tables)
@@ -124,7 +138,9 @@ def test_one_record_more_adds_one_to_one_cell_of_every_marginal(
 
 
 def test_added_records_of_a_resized_table_have_no_value() -> None:
-    imputed = {name: {**COLUMNS[name], "impute": {"distribution": "uniform"}} for name in ("sex", "age")}
+    imputed = {
+        name: {**COLUMNS[name], "impute": {"distribution": "uniform"}} for name in ("sex", "age")
+    }
     config = configuration(columns={**COLUMNS, **imputed}, resize={"records": 50}, **MARGINALS)
     table = completed(encoded([("f", "a;b", "1")] * 7, config), config, lambda _: FixedWords(1))
     assert table.records == 50
@@ -133,10 +149,17 @@ def test_added_records_of_a_resized_table_have_no_value() -> None:
 
 def test_values_keep_the_company_of_each_other_and_of_other_columns() -> None:
     """a and b always together, c never with them, d with one sex alone: all pairs are measured, so all of it is kept."""
-    rows = [("f", "a;b;d", "1")] * 300 + [("f", "c", "2")] * 200 + [("m", "", "3")] * 100 + [("m", "a;b", "")] * 150
+    rows = (
+        [("f", "a;b;d", "1")] * 300
+        + [("f", "c", "2")] * 200
+        + [("m", "", "3")] * 100
+        + [("m", "a;b", "")] * 150
+    )
     codes = synthesize_codes(measured(rows), CONFIGURATION, CONFIGURATION.synthesize)
     made = Counter(zip(*(column.tolist() for column in codes), strict=True))
-    assert made == Counter(zip(*(column.tolist() for column in encoded(rows, CONFIGURATION).codes), strict=True))
+    assert made == Counter(
+        zip(*(column.tolist() for column in encoded(rows, CONFIGURATION).codes), strict=True)
+    )
 
 
 def test_no_record_has_more_values_than_the_cap() -> None:
@@ -168,9 +191,14 @@ def test_what_the_cap_keeps_is_a_uniform_choice() -> None:
 
 def test_forbidden_values_of_a_set_are_never_made() -> None:
     """sex m with a or b: rules over two attributes each, which the records keep whatever the counts say."""
-    config = configuration(columns=COLUMNS, structure={"forbidden": [{"signs": ["b", "a"], "sex": "m"}]}, **MARGINALS)
+    config = configuration(
+        columns=COLUMNS, structure={"forbidden": [{"signs": ["b", "a"], "sex": "m"}]}, **MARGINALS
+    )
     rules = forbidden_codes(config.forbidden, DOMAIN.labels)
-    assert {tuple(sorted(rule)) for rule in rules} == {((0, (1,)), (1, (0,))), ((0, (1,)), (2, (0,)))}
+    assert {tuple(sorted(rule)) for rule in rules} == {
+        ((0, (1,)), (1, (0,))),
+        ((0, (1,)), (2, (0,))),
+    }
     rng = np.random.default_rng(3)
     rows = [(str(rng.choice(["f", "m"])), ";".join(rng.choice(VALUES, 2)), "1") for _ in range(300)]
     codes = synthesize_codes(measured(rows, config), config, config.synthesize)
@@ -187,7 +215,9 @@ def test_counts_and_measurements_name_the_value() -> None:
     assert not any(place == 2 for pair in pairs for place, _ in pair), "nobody has b"
     table = measurements_table(marginals, CONFIGURATION).to_pylist()
     cells = [
-        (row["value_1"], row["count"]) for row in table if row["column_1"] == "signs=a" and row["column_2"] is None
+        (row["value_1"], row["count"])
+        for row in table
+        if row["column_1"] == "signs=a" and row["column_2"] is None
     ]
     assert cells == [("a", 20), (None, 30)]
 
@@ -200,8 +230,12 @@ def test_the_report_has_one_section_for_a_set() -> None:
     codes = record_codes(_raw(rows), counts.domain, CONFIGURATION)
     intervals = marginal_intervals(counts, marginals, CONFIGURATION)
     none = cast("PrivacyStatement", None)
-    published = PublishedRelease(configuration=CONFIGURATION, aggregates=counts, intervals=intervals, statement=none)
-    sections = distributions(published, show_records([codes], len(rows), counts.domain, CONFIGURATION), 1.0)
+    published = PublishedRelease(
+        configuration=CONFIGURATION, aggregates=counts, intervals=intervals, statement=none
+    )
+    sections = distributions(
+        published, show_records([codes], len(rows), counts.domain, CONFIGURATION), 1.0
+    )
     assert [(section.name, section.kind) for section in sections] == [
         ("sex", "category"),
         ("signs", "set"),
@@ -212,7 +246,9 @@ def test_the_report_has_one_section_for_a_set() -> None:
     assert sections[1].missing == 30
 
 
-@pytest.mark.parametrize(("records", "method"), every(3, itertools.product([0, 1], ["gum", "mixture"])))
+@pytest.mark.parametrize(
+    ("records", "method"), every(3, itertools.product([0, 1], ["gum", "mixture"]))
+)
 def test_an_empty_table_of_sets_is_made_and_decoded(records: int, method: str) -> None:
     config = configuration(
         columns=COLUMNS,
@@ -225,4 +261,6 @@ def test_an_empty_table_of_sets_is_made_and_decoded(records: int, method: str) -
 
 
 def _raw(rows: list[tuple[str, str, str]]) -> pa.Table:
-    return pa.table({name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(COLUMNS)})
+    return pa.table(
+        {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(COLUMNS)}
+    )

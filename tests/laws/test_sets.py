@@ -45,7 +45,9 @@ ROWS = st.lists(ROW, max_size=15)
 
 
 def encoded(rows, seed=1):
-    raw = pa.table({name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(COLUMNS)})
+    raw = pa.table(
+        {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(COLUMNS)}
+    )
     return encode_table(clean_table(raw, CONFIGURATION), CONFIGURATION, FixedWords(seed))
 
 
@@ -67,7 +69,9 @@ def test_counts_equal_the_slow_reference_and_stay_below_the_cap(rows, length):
     held = contributions(table.codes, all_candidates(table, length))
     cap = CONFIGURATION.contribution_cap(length)
     assert held.max(initial=0) <= cap
-    assert np.array_equal(histogram(table, all_candidates(table, length), cap), np.bincount(held, minlength=cap + 1))
+    assert np.array_equal(
+        histogram(table, all_candidates(table, length), cap), np.bincount(held, minlength=cap + 1)
+    )
 
 
 @settings(max_examples=25)
@@ -79,7 +83,9 @@ def test_one_record_more_moves_at_most_delta_counts_by_one(rows, one, length, bo
     for table in (both, EncodedTable(codes=tuple(c[:-1] for c in both.codes), labels=both.labels)):
         candidates = all_candidates(table, length)
         bounded = count_bounded(table, candidates, bound, FixedWords(seed))
-        dense = [bounded.vector(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)]
+        dense = [
+            bounded.vector(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)
+        ]
         vectors.append(np.concatenate(dense))
     change = vectors[0] - vectors[1]
     assert np.count_nonzero(change) <= bound
@@ -102,7 +108,11 @@ def test_a_long_cell_is_cut_to_a_uniform_choice():
     rng = np.random.default_rng(9)
 
     class Words:
-        def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
+        def words_of(
+            self,
+            records: NDArray[np.int64],
+            slots: NDArray[np.int64] | int = 0,  # noqa: ARG002
+        ) -> NDArray[np.uint64]:
             return rng.integers(0, 2**64, len(records), dtype=np.uint64)
 
     n = 20_000
@@ -121,7 +131,9 @@ def test_values_are_trimmed_matched_and_told_apart():
     signs = {"type": "set", "separator": "|", "values": [" 9 ", "b c"], "max_values": 3}
     for outside, labels in (("null", ("9", "b c")), ("other", ("9", "b c", "other"))):
         config = configuration(columns={"s": {**signs, "outside": outside}}, missing=["", "none"])
-        clean = clean_table(pa.table({"s": ["b c|9.0|| b c ", "none", "|", "x|y|9", None]}), config).column("s")
+        clean = clean_table(
+            pa.table({"s": ["b c|9.0|| b c ", "none", "|", "x|y|9", None]}), config
+        ).column("s")
         more = ["other"] if outside == "other" else []
         assert clean.to_pylist() == [["9", "b c"], None, None, ["9", *more], None]
         assert encode_table(pa.table({"s": clean}), config).labels == (labels,)
@@ -153,7 +165,10 @@ def test_exact_counts_give_sets_of_exact_values(rows, seed):
         assert all(now[v] <= was[v] for v in now)
         if attribute.is_set:
             assert made[j].shape == (len(rows), attribute.width)
-            assert all(len(set(c)) == len(c) for c in ([v for v in r if v < table.sizes[j]] for r in made[j].tolist()))
+            assert all(
+                len(set(c)) == len(c)
+                for c in ([v for v in r if v < table.sizes[j]] for r in made[j].tolist())
+            )
         else:
             assert now == was
 

@@ -34,7 +34,9 @@ edges = st.lists(st.integers(-500, 500), min_size=3, max_size=12, unique=True).m
 COLUMNS = st.one_of(
     edges.map(lambda e: column(bins=e)),
     edges.map(lambda e: column(bins=e, decimals=0)),
-    st.integers(4, 12).map(lambda n: column(bounds=[0, 4000], bins={"log": n, "smallest": 1}, decimals=0)),
+    st.integers(4, 12).map(
+        lambda n: column(bounds=[0, 4000], bins={"log": n, "smallest": 1}, decimals=0)
+    ),
     st.integers(4, 12).map(lambda n: column(bounds=[-90, 4000], bins={"log": n})),
     st.integers(4, 12).map(lambda n: column(bounds=[-90, 0], bins={"log": n}, draw="log-uniform")),
     edges.map(lambda e: column(bins=e, draw="log-uniform")),
@@ -42,10 +44,14 @@ COLUMNS = st.one_of(
 
 
 @given(COLUMNS, st.data())
-def test_every_bin_keeps_its_share_and_nothing_is_negative(found: NumberColumn, data: st.DataObject) -> None:
+def test_every_bin_keeps_its_share_and_nothing_is_negative(
+    found: NumberColumn, data: st.DataObject
+) -> None:
     """The distribution function never falls and is exact at every edge: the mass of a bin is its count."""
     bins, unit = len(found.labels), 10.0**-found.resolution
-    counts = np.array(data.draw(st.lists(st.integers(0, 1000), min_size=bins, max_size=bins)), np.float64)
+    counts = np.array(
+        data.draw(st.lists(st.integers(0, 1000), min_size=bins, max_size=bins)), np.float64
+    )
     assume(counts.any())
     known = shape(found, counts)
     assert (np.diff(known.edges) > 0).all()
@@ -66,7 +72,9 @@ def test_a_draw_stays_in_its_bin_and_on_the_grid(found: NumberColumn, seed: int)
     values = kind.decode(codes, found.labels, rng.random)
     assert (kind.encode(values, None) == codes).all()
     numbers = values.drop_null().to_numpy()
-    assert np.allclose(numbers * 10**found.resolution, np.rint(numbers * 10**found.resolution), atol=1e-3)
+    assert np.allclose(
+        numbers * 10**found.resolution, np.rint(numbers * 10**found.resolution), atol=1e-3
+    )
 
 
 @given(st.lists(st.floats(1, 100), min_size=5, max_size=10), st.data())
@@ -86,10 +94,13 @@ def test_values_lean_towards_the_fuller_neighbor(widths: list[float], data: st.D
         for j in (i, i + 1):
             w1, w2 = 2 * h[j] + h[j - 1], h[j] + 2 * h[j - 1]
             slopes.append((w1 + w2) / (w1 / density[j - 1] + w2 / density[j]))
-        mean = (places[i] + places[i + 1]) / 2 - h[i] ** 2 * (slopes[0] - slopes[1]) / (12 * density[i] * h[i])
+        mean = (places[i] + places[i + 1]) / 2 - h[i] ** 2 * (slopes[0] - slopes[1]) / (
+            12 * density[i] * h[i]
+        )
         inside = np.linspace(places[i], places[i + 1], 4001)
         below = (
-            np.interp(inside / unit, known.edges, known.below) - known.below[known.edges.searchsorted(places[i] / unit)]
+            np.interp(inside / unit, known.edges, known.below)
+            - known.below[known.edges.searchsorted(places[i] / unit)]
         )
         found = places[i + 1] - np.trapezoid(below, inside) / (density[i] * h[i])
         assert abs(found - mean) < 2e-3 * h[i]
@@ -100,7 +111,9 @@ def test_log_uniform_is_uniform_in_the_logarithm() -> None:
     """The largest distance of 20,000 draws from the uniform distribution: above 0.02 with probability below 4e-7 (Massart)."""
     found = column(bins=[1, 40, 5000], draw="log-uniform")
     values = (
-        values_of(found, ()).decode(np.ones(DRAWS, np.int32), found.labels, np.random.default_rng(1).random).to_numpy()
+        values_of(found, ())
+        .decode(np.ones(DRAWS, np.int32), found.labels, np.random.default_rng(1).random)
+        .to_numpy()
     )
     u = np.sort(np.log(values / 40) / np.log(5000 / 40))
     assert np.abs(u - (np.arange(DRAWS) + 0.5) / DRAWS).max() < 0.02
@@ -111,5 +124,7 @@ def test_zero_of_log_bins_is_zero() -> None:
     found = column(bounds=[-50, 9000], bins={"log": 9, "smallest": 2})
     assert found.zero is not None
     counts = np.arange(9.0) + 1
-    zeros = values_of(found, (), counts).decode(np.full(50, found.zero), found.labels, np.random.default_rng(0).random)
+    zeros = values_of(found, (), counts).decode(
+        np.full(50, found.zero), found.labels, np.random.default_rng(0).random
+    )
     assert set(zeros.to_pylist()) == {0.0}

@@ -23,7 +23,12 @@ from marginweave.base.budget import Stability
 from marginweave.checkpoints.codecs import unpack_arrays, unpack_number
 from marginweave.configuration.columns import NumberColumn
 from marginweave.measurements.pair_scores import PairScores
-from marginweave.measurements.quantile_bounds import BOUNDS, HIGH_PERCENTILE, LOW_PERCENTILE, column_position
+from marginweave.measurements.quantile_bounds import (
+    BOUNDS,
+    HIGH_PERCENTILE,
+    LOW_PERCENTILE,
+    column_position,
+)
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.observations.payloads import unpack_level, unpack_observations
 from tests.support.configurations import configuration
@@ -52,7 +57,9 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path) -> None:
         columns={"a": category(size), "b": category(3)},
         aggregate={"reporting_length": 1, "percentile": percentile},
     )
-    table = table_of([np.repeat(np.arange(often), 10_000).tolist(), [3] * 10_000 * often], [size, 3])
+    table = table_of(
+        [np.repeat(np.arange(often), 10_000).tolist(), [3] * 10_000 * often], [size, 3]
+    )
     stages = MeasuredTable(config, table, tmp_path)
     for draw in stages.plan.draws:
         if draw.length == 1:
@@ -70,7 +77,10 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path) -> None:
     low, high = clopper_pearson(len(empty), size + 3 - often)
     assert low <= ndtr(-0.5 / sd) <= high
     # the positive half of symmetric noise has its mean square
-    assert abs((empty.astype(float) ** 2).mean() * len(empty) / (size + 3 - often) / (sd**2 / 2) - 1) < 0.1
+    assert (
+        abs((empty.astype(float) ** 2).mean() * len(empty) / (size + 3 - often) / (sd**2 / 2) - 1)
+        < 0.1
+    )
 
 
 def assert_chosen(draw: Callable[[], bytes], expected: NDArray[np.float64]) -> None:
@@ -80,7 +90,9 @@ def assert_chosen(draw: Callable[[], bytes], expected: NDArray[np.float64]) -> N
     assert low <= expected[0] <= high
 
 
-def exponential(histogram: Sequence[int], percentile: float, epsilon: float, theta: int) -> NDArray[np.float64]:
+def exponential(
+    histogram: Sequence[int], percentile: float, epsilon: float, theta: int
+) -> NDArray[np.float64]:
     """Probabilities proportional to e^{epsilon s / (2 sensitivity)}, of the candidates 1, 2, …."""
     alone = Stability(records=theta, neighbors="add-remove")
     scores = rank_scores(np.array(histogram, np.int64), percentile)
@@ -103,7 +115,10 @@ def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path) -> Non
     epsilon = stages.parameter("percentile-1")
     right = exponential([0, 40, 30], 50, epsilon, theta)
     assert_chosen(lambda: stages.again("percentile-1"), right)
-    for wrong in (exponential([0, 40, 30], 50, 2 * epsilon, theta), exponential([0, 40, 30], 50, epsilon, 4 - theta)):
+    for wrong in (
+        exponential([0, 40, 30], 50, 2 * epsilon, theta),
+        exponential([0, 40, 30], 50, epsilon, 4 - theta),
+    ):
         assert abs(wrong[0] - right[0]) > 0.1  # nine standard errors
 
 
@@ -112,7 +127,13 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path) -> 
     """All ages are 50: at twice epsilon, or without theta, another share of 2,000 bounds is on their side of the range."""
     config = configuration(
         columns={
-            "age": {"type": "number", "bounds": "private", "within": [0, 120], "bins": 6, "decimals": 0},
+            "age": {
+                "type": "number",
+                "bounds": "private",
+                "within": [0, 120],
+                "bins": 6,
+                "decimals": 0,
+            },
             "b": category(3),
         },
         privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
@@ -139,14 +160,22 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path) -> 
 
 
 def assert_marginals(
-    stages: MeasuredTable, name: str, cliques: Sequence[tuple[int, ...]], codes: Sequence[NDArray[np.int64]]
+    stages: MeasuredTable,
+    name: str,
+    cliques: Sequence[tuple[int, ...]],
+    codes: Sequence[NDArray[np.int64]],
 ) -> None:
     """All cells have the noise that is told, and together the marginals cost what the draw is charged."""
     measured = unpack_observations(stages.payloads[name])
     assert [m.attributes for m in measured] == list(cliques)
     assert sum(m.deviation**-2 for m in measured) <= stages.parameter(name) ** -2 * (1 + 1e-12)
-    noise = [(m.counts - count_marginal(codes, SIZES, m.attributes)).ravel() / m.deviation for m in measured]
-    assert abs((np.concatenate(noise) ** 2).mean() - 1) < 0.01 + Z * math.sqrt(2 / sum(n.size for n in noise))
+    noise = [
+        (m.counts - count_marginal(codes, SIZES, m.attributes)).ravel() / m.deviation
+        for m in measured
+    ]
+    assert abs((np.concatenate(noise) ** 2).mean() - 1) < 0.01 + Z * math.sqrt(
+        2 / sum(n.size for n in noise)
+    )
     assert min(np.abs(n).max() for n in noise) > 0
 
 
@@ -166,4 +195,6 @@ def test_scores_of_pairs(tmp_path: Path) -> None:
     stages.draw("selection")
     scores = np.array([unpack_arrays(stages.again("selection"))[0]["scores"] for _ in range(2000)])
     told = stages.plan.draw(PairScores).grid(stages.configuration).score_sigma
-    assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))
+    assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(
+        1 / (2 * 2000)
+    )

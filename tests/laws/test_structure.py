@@ -43,17 +43,28 @@ FORBIDDEN = [
     {"grade": "2", "age": "[15, 50)", "sex": "f"},
 ]
 CONFIGURATION = configuration(columns=COLUMNS, structure={"forbidden": FORBIDDEN})
-LABELS = (("f", "m"), ("a", "b", "c"), ("[0, 15)", "[15, 50)", "[50, 100]"), ("9.0", "x"), ("1", "2"))
+LABELS = (
+    ("f", "m"),
+    ("a", "b", "c"),
+    ("[0, 15)", "[15, 50)", "[50, 100]"),
+    ("9.0", "x"),
+    ("1", "2"),
+)
 SIZES = tuple(map(len, LABELS))
 CODES = combinations_of(forbidden_codes(CONFIGURATION.forbidden, LABELS))
 
 
 def test_forbidden_values_are_found_by_label_and_by_spelling():
     """Lists are multiplied out, bins go by their label, a private value by any spelling, an unreleased one needs no rule."""
-    assert set(CODES) == {((0, 1), (1, 0)), ((0, 1), (1, 1)), ((2, 0), (3, 0)), ((0, 0), (2, 1), (4, 1))}
-    assert combinations_of(forbidden_codes(CONFIGURATION.forbidden, (*LABELS[:3], ("x",), LABELS[4]))) == tuple(
-        rule for rule in CODES if (3, 0) not in rule
-    )
+    assert set(CODES) == {
+        ((0, 1), (1, 0)),
+        ((0, 1), (1, 1)),
+        ((2, 0), (3, 0)),
+        ((0, 0), (2, 1), (4, 1)),
+    }
+    assert combinations_of(
+        forbidden_codes(CONFIGURATION.forbidden, (*LABELS[:3], ("x",), LABELS[4]))
+    ) == tuple(rule for rule in CODES if (3, 0) not in rule)
 
 
 def everything(length):
@@ -87,12 +98,16 @@ def test_a_record_holds_no_forbidden_candidate():
 
 
 counts = st.dictionaries(
-    st.sampled_from([cell for k in (1, 2) for cell in named_cells(everything(k))]), st.integers(1, 40), max_size=40
+    st.sampled_from([cell for k in (1, 2) for cell in named_cells(everything(k))]),
+    st.integers(1, 40),
+    max_size=40,
 )
 
 
 def released(found, length, records):
-    levels = [level_from({t: n for t, n in found.items() if len(t) == k}, k) for k in range(1, length + 1)]
+    levels = [
+        level_from({t: n for t, n in found.items() if len(t) == k}, k) for k in range(1, length + 1)
+    ]
     names = tuple(a.name for a in CONFIGURATION.attributes)
     return normalize(collect(names, LABELS, records, 0.0, levels, ()))
 
@@ -115,7 +130,10 @@ def test_no_record_holds_a_forbidden_combination(found, length, missing, subtrac
 
 def test_forbidding_leaves_the_rest_of_the_law_alone():
     """Of four even pairs one is forbidden: the others come out in proportion to their counts, not to chance."""
-    columns = {n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"} for n in "xy"}
+    columns = {
+        n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"}
+        for n in "xy"
+    }
     config = configuration(columns=columns, structure={"forbidden": [{"x": "0", "y": "0"}]})
     found = {((0, 0),): 100, ((0, 1),): 300, ((1, 0),): 200, ((1, 1),): 200}
     found |= {((0, 0), (1, 1)): 100, ((0, 1), (1, 0)): 200, ((0, 1), (1, 1)): 100}
@@ -127,7 +145,10 @@ def test_forbidding_leaves_the_rest_of_the_law_alone():
 
 def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
     """Where every combination of two complete columns is forbidden there is nothing to make, and no plan is accepted."""
-    columns = {n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"} for n in "xy"}
+    columns = {
+        n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"}
+        for n in "xy"
+    }
     forbidden = {"forbidden": [{"x": ["0", "1"], "y": ["0", "1"]}]}
     with pytest.raises(InputError, match="structure"):
         configuration(columns=columns, structure=forbidden)
@@ -143,12 +164,17 @@ def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
 @pytest.mark.parametrize("counted", [(0,), (0, 2)])
 def test_where_every_record_is_led_astray_an_allowed_one_stands_in(counted):
     """All that is counted is x = 0, and z = 0, which leave no y: the records have x = 1, y = 0 and no z."""
-    columns = {n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"} for n in "xy"}
+    columns = {
+        n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"}
+        for n in "xy"
+    }
     columns["z"] = {"type": "category", "values": ["0", "1", "2"]}
     rules = [{"x": "0", "y": ["0", "1"]}, {"x": "1", "y": "1"}, {"y": "0", "z": ["0", "1"]}]
     config = configuration(columns=columns, structure={"forbidden": rules})
     levels = [level_from({((j, 0),): 5 for j in counted}, 1)]
-    aggregates = collect(("x", "y", "z"), (("0", "1"), ("0", "1"), ("0", "1", "2")), 10, 0.0, levels, ())
+    aggregates = collect(
+        ("x", "y", "z"), (("0", "1"), ("0", "1"), ("0", "1", "2")), 10, 0.0, levels, ()
+    )
     x, y, z = synthesize_codes(aggregates, config, SynthesisSettings())
     assert (x.tolist(), y.tolist(), z.tolist()) == ([1] * 10, [0] * 10, [3] * 10)
 
@@ -173,7 +199,9 @@ NEEDED = [
 def test_a_rule_can_ask_for_a_value(method, seed, sd):
     """A missing value is named by its text; by each method, whatever the counts say, every record keeps such rules."""
     config = configuration(
-        columns=EARNERS, structure={"forbidden": NEEDED}, aggregate={"method": "marginals", "cliques": {"all": 2}}
+        columns=EARNERS,
+        structure={"forbidden": NEEDED},
+        aggregate={"method": "marginals", "cliques": {"all": 2}},
     )
     assert ((0, ("[15, 65)",)), (1, (None,))) in config.forbidden
     rng, labels = np.random.default_rng(seed), tuple(a.labels for a in config.attributes)
@@ -184,11 +212,18 @@ def test_a_rule_can_ask_for_a_value(method, seed, sd):
         counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(rows[a] for a in clique), 1)
         return Observation(
-            attributes=clique, counts=counts + rng.normal(0, sd, counts.shape).round().astype(np.int64), deviation=sd
+            attributes=clique,
+            counts=counts + rng.normal(0, sd, counts.shape).round().astype(np.int64),
+            deviation=sd,
         )
 
-    one_way, pairs = [measured((a,)) for a in range(3)], [measured(pair) for pair in ((0, 1), (0, 2), (1, 2))]
-    counts = Marginals(domain=Domain(names=tuple(EARNERS), labels=labels), one_way=tuple(one_way), larger=())
+    one_way, pairs = (
+        [measured((a,)) for a in range(3)],
+        [measured(pair) for pair in ((0, 1), (0, 2), (1, 2))],
+    )
+    counts = Marginals(
+        domain=Domain(names=tuple(EARNERS), labels=labels), one_way=tuple(one_way), larger=()
+    )
     compression = compression_of(counts, config)[1]
     merged = tuple(measure_merged(pair, compression) for pair in pairs)
     made = {
@@ -196,7 +231,9 @@ def test_a_rule_can_ask_for_a_value(method, seed, sd):
         "gum": GumSynthesis(records=60, rounds=4, seed=seed),
         "mixture": MixtureSynthesis(records=60, components=4, fits=1, iterations=4, seed=seed),
     }[method]
-    found = synthesize_codes(normalize_marginals(replace(counts, larger=merged), config), config, made)
+    found = synthesize_codes(
+        normalize_marginals(replace(counts, larger=merged), config), config, made
+    )
     age, income, job = found
     assert not ((age == 1) & (income == 2)).any()
     assert (income[age == 0] == 2).all()
@@ -210,8 +247,14 @@ def test_a_rule_can_ask_for_a_value(method, seed, sd):
     ("rule", "said"),
     [
         ({"sure": "N", "income": "N"}, "names 'N', which is no value of column 'sure'"),
-        ({"drawn": "N", "income": "N"}, "the missing value of column 'drawn', which is never missing"),
-        ({"town": "N", "income": "N"}, "the missing value of column 'town', which has a private domain"),
+        (
+            {"drawn": "N", "income": "N"},
+            "the missing value of column 'drawn', which is never missing",
+        ),
+        (
+            {"town": "N", "income": "N"},
+            "the missing value of column 'town', which has a private domain",
+        ),
     ],
 )
 def test_no_rule_names_a_missing_value_that_cannot_be(rule, said):
@@ -228,16 +271,29 @@ def test_no_rule_names_a_missing_value_that_cannot_be(rule, said):
 
 def test_rules_that_leave_neither_a_value_nor_its_lack_are_refused():
     """Among columns that can be missing the search counts the missing value in where a rule forbids it."""
-    closed = [*NEEDED[:2], {"age": "[15, 65)", "income": ["[0, 10)", "[10, 100]"]}, {"age": "[65, 100]", "income": "N"}]
+    closed = [
+        *NEEDED[:2],
+        {"age": "[15, 65)", "income": ["[0, 10)", "[10, 100]"]},
+        {"age": "[65, 100]", "income": "N"},
+    ]
     configuration(columns=EARNERS, structure={"forbidden": closed})
-    with pytest.raises(InputError, match="leave no combination of the values of columns age, income"):
+    with pytest.raises(
+        InputError, match="leave no combination of the values of columns age, income"
+    ):
         configuration(
             columns=EARNERS,
             structure={
-                "forbidden": [*closed, {"age": ["[0, 15)", "[65, 100]"], "income": ["N", "[0, 10)", "[10, 100]"]}]
+                "forbidden": [
+                    *closed,
+                    {"age": ["[0, 15)", "[65, 100]"], "income": ["N", "[0, 10)", "[10, 100]"]},
+                ]
             },
         )
-    with pytest.raises(InputError, match=r"names a missing value, which synthesize\.relax: false leaves"):
+    with pytest.raises(
+        InputError, match=r"names a missing value, which synthesize\.relax: false leaves"
+    ):
         configuration(
-            columns=EARNERS, structure={"forbidden": NEEDED}, synthesize={"method": "aggregate-seeded", "relax": False}
+            columns=EARNERS,
+            structure={"forbidden": NEEDED},
+            synthesize={"method": "aggregate-seeded", "relax": False},
         )

@@ -31,7 +31,9 @@ def printed_weight(released, record, attribute, length, percentile):
     parts = [p for k in range(1, length + 1) for p in combinations(candidate, k) if attribute in p]
     if any(part not in released for part in parts):
         return None
-    return np.floor(np.percentile([released[p] for p in parts], percentile, method="median_unbiased") + 0.5)
+    return np.floor(
+        np.percentile([released[p] for p in parts], percentile, method="median_unbiased") + 0.5
+    )
 
 
 def record_law(released, length, percentile):
@@ -42,7 +44,9 @@ def record_law(released, length, percentile):
     while growing:
         longer: defaultdict[tuple[tuple[int, int], ...], float] = defaultdict(float)
         for record, chance in growing.items():
-            weights = {a: printed_weight(released, record, a, length, percentile) for a in attributes}
+            weights = {
+                a: printed_weight(released, record, a, length, percentile) for a in attributes
+            }
             total = sum(w for w in weights.values() if w)
             if not total:
                 law[record] += chance
@@ -61,7 +65,12 @@ def test_records_follow_the_printed_law(length, percentile):
     # Small counts beyond length 1 make the rounding of the weights matter.
     counts = {t: 40_000 * n if len(t) == 1 else n for t, n in tally(table, length).items()}
     aggregates = normalize(aggregates_of(counts, length=length))
-    options = {**PRINTED, "records": 30_000, "use_synthetic_counts": False, "weight_percentile": percentile}
+    options = {
+        **PRINTED,
+        "records": 30_000,
+        "use_synthetic_counts": False,
+        "weight_percentile": percentile,
+    }
     records = synthesize_records(aggregates, SynthesisSettings.model_validate(options))
     seen = Counter(tuple((j, int(v)) for j, v in enumerate(r) if v < SIZES[j]) for r in records)
     law = record_law(counts_of(aggregates), length, percentile)
@@ -90,25 +99,38 @@ def test_exhausting_uses_every_value_exactly_as_often_as_released(counts, subtra
 def test_nothing_is_fabricated_without_relaxing(counts, subtract, sample_missing):
     """Every combination of length up to R inside a record is released."""
     aggregates = normalize(aggregates_of(counts, record_count=60))
-    options = SynthesisSettings(relax=False, use_synthetic_counts=subtract, sample_missing=sample_missing)
+    options = SynthesisSettings(
+        relax=False, use_synthetic_counts=subtract, sample_missing=sample_missing
+    )
     assert set(tally(synthesize_records(aggregates, options), 3)) <= set(counts_of(aggregates))
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(*(st.integers(0, 1) for _ in SIZES)), min_size=5, max_size=40), st.integers(0, 9))
+@given(
+    st.lists(st.tuples(*(st.integers(0, 1) for _ in SIZES)), min_size=5, max_size=40),
+    st.integers(0, 9),
+)
 def test_synthetic_counts_never_pass_released_ones(table, seed):
     """With `use_synthetic_counts` and R = 2 no pair is used more often than released."""
     aggregates = normalize(aggregates_of(tally(table, 2), length=2))
-    made = tally(synthesize_records(aggregates, SynthesisSettings.model_validate({**PRINTED, "seed": seed})), 2)
+    made = tally(
+        synthesize_records(aggregates, SynthesisSettings.model_validate({**PRINTED, "seed": seed})),
+        2,
+    )
     released = counts_of(aggregates)
     assert all(n <= released[t] for t, n in made.items())
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=40), st.integers(1, 3))
+@given(
+    st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=40),
+    st.integers(1, 3),
+)
 def test_exact_counts_give_exact_columns(table, length):
     """From exact counts, as many records as there were have every value, and missing, exactly as often."""
-    aggregates = normalize(aggregates_of(tally(table, length), record_count=len(table), length=length))
+    aggregates = normalize(
+        aggregates_of(tally(table, length), record_count=len(table), length=length)
+    )
     records = synthesize_records(aggregates, SynthesisSettings())
     for column, made in zip(zip(*table, strict=True), records.T, strict=True):
         assert Counter(column) == Counter(made.tolist())
@@ -119,7 +141,9 @@ def test_relaxed_records_are_complete():
     single = {((j, v),): 50 for j, size in enumerate(SIZES) for v in range(size)}
     aggregates = normalize(aggregates_of(single))
     relaxed = synthesize_records(aggregates, SynthesisSettings(records=20, sample_missing=False))
-    strict = synthesize_records(aggregates, SynthesisSettings(records=20, sample_missing=False, relax=False))
+    strict = synthesize_records(
+        aggregates, SynthesisSettings(records=20, sample_missing=False, relax=False)
+    )
     assert (relaxed < SIZES).all()
     assert ((strict < SIZES).sum(axis=1) == 1).all()
 
@@ -136,7 +160,9 @@ def test_missing_values_keep_their_company():
 def test_the_number_of_records_is_the_one_asked_for(records):
     """A number is met exactly: counts begin again when they run out before."""
     aggregates = normalize(aggregates_of(tally(EXAMPLE, 3, (2, 2, 2)), sizes=(2, 2, 2)))
-    made = synthesize_records(aggregates, SynthesisSettings(records=records, sample_missing=False, relax=False))
+    made = synthesize_records(
+        aggregates, SynthesisSettings(records=records, sample_missing=False, relax=False)
+    )
     assert made.shape == (records, 3)
     assert (made < 2).any(axis=1).all()
 
@@ -147,7 +173,9 @@ def test_count_and_scale_fix_the_size():
     aggregates = normalize(aggregates_of(counts, record_count=5, sizes=(2, 2, 2)))
     assert len(synthesize_records(aggregates, SynthesisSettings())) == 5
     assert len(synthesize_records(aggregates, SynthesisSettings(scale=1.5))) == 8
-    scaled = synthesize_records(aggregates, SynthesisSettings.model_validate({**PRINTED, "scale": 1.5}))
+    scaled = synthesize_records(
+        aggregates, SynthesisSettings.model_validate({**PRINTED, "scale": 1.5})
+    )
     expected = {t: -(-3 * n // 2) for t, n in counts.items() if len(t) == 1}
     assert tally(scaled, 1, (2, 2, 2)) == expected
 
@@ -174,7 +202,9 @@ def test_a_seed_fixes_the_records():
     """The same seed makes the same records, another one others."""
     table = np.random.default_rng(1).integers(0, SIZES, (200, 4))
     aggregates = normalize(aggregates_of(tally(table, 3), record_count=200))
-    first, again, other = (synthesize_records(aggregates, SynthesisSettings(seed=s)) for s in (3, 3, 4))
+    first, again, other = (
+        synthesize_records(aggregates, SynthesisSettings(seed=s)) for s in (3, 3, 4)
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 

@@ -23,7 +23,9 @@ TOTAL = 4200.0
 FEW = MixtureSynthesis(components=20, fits=2, iterations=100)
 
 
-def known(clique: Clique, counts: np.ndarray, deviation: float, threshold: int = 1) -> CensoredObservation:
+def known(
+    clique: Clique, counts: np.ndarray, deviation: float, threshold: int = 1
+) -> CensoredObservation:
     """Counts of which only those that reach the threshold are known."""
     kept = counts >= threshold
     return CensoredObservation(
@@ -40,7 +42,9 @@ def singles(deviation: float = 1.0) -> list[CensoredObservation]:
     return [known((a,), np.full(size, TOTAL / size), deviation) for a, size in enumerate(SIZES)]
 
 
-def tables(length: int, deviation: float, seed: int, threshold: int = 1) -> list[CensoredObservation]:
+def tables(
+    length: int, deviation: float, seed: int, threshold: int = 1
+) -> list[CensoredObservation]:
     """Noisy counts of independent even columns."""
     rng = np.random.default_rng(seed)
     made = []
@@ -62,7 +66,8 @@ def dependent(deviation: float = 30.0) -> CensoredObservation:
 def test_pure_noise_is_not_let_in(threshold: int) -> None:
     """Of 600 independent tables a normal surprise would let in 14; at most 40 are (a Poisson of 14: 1e-8; fixed seeds)."""
     let_in = sum(
-        len(InformativeTables(singles(), TOTAL, 1e6).pick(tables(2, 30.0, seed, threshold))) for seed in range(100)
+        len(InformativeTables(singles(), TOTAL, 1e6).pick(tables(2, 30.0, seed, threshold)))
+        for seed in range(100)
     )
     assert let_in <= 40
 
@@ -140,10 +145,14 @@ def test_a_model_is_held_to_exact_columns_and_keeps_its_dependence() -> None:
 
 def test_columns_that_larger_tables_know_better_are_left_to_these() -> None:
     """Counts of one column with 100 times the noise of a table of two move the model by less than a thousandth."""
-    model = Mixture.of(np.ones(1), [np.full((1, size), 1 / size) for size in SIZES[:2]], SIZES[:2], TOTAL, [])
+    model = Mixture.of(
+        np.ones(1), [np.full((1, size), 1 / size) for size in SIZES[:2]], SIZES[:2], TOTAL, []
+    )
     wrong = Observation(attributes=(0,), counts=np.array([TOTAL, 0.0]), deviation=100.0)
     pair = Observation(attributes=(0, 1), counts=np.full((2, 3), TOTAL / 6), deviation=1.0)
-    assert calibrate_one_way(model, [wrong, pair]).marginal((0,)) == pytest.approx([TOTAL / 2] * 2, rel=1e-3)
+    assert calibrate_one_way(model, [wrong, pair]).marginal((0,)) == pytest.approx(
+        [TOTAL / 2] * 2, rel=1e-3
+    )
 
 
 def test_a_fit_is_nearer_to_single_columns_than_their_noise() -> None:
@@ -154,10 +163,19 @@ def test_a_fit_is_nearer_to_single_columns_than_their_noise() -> None:
         for a, size in enumerate(SIZES)
     ]
     ones = [
-        Observation(attributes=m.attributes, counts=m.counts.astype(np.float64) * TOTAL / m.total, deviation=20.0)
+        Observation(
+            attributes=m.attributes,
+            counts=m.counts.astype(np.float64) * TOTAL / m.total,
+            deviation=20.0,
+        )
         for m in ones
     ]
-    pairs = [Observation(attributes=m.attributes, counts=m.counts, deviation=90.0) for m in tables(2, 90.0, 1)]
+    pairs = [
+        Observation(attributes=m.attributes, counts=m.counts, deviation=90.0)
+        for m in tables(2, 90.0, 1)
+    ]
     model = fit_mixture([*ones, *pairs], SIZES, TOTAL, [], FEW)
-    squares = np.concatenate([(model.marginal(m.attributes) - m.counts) / m.deviation for m in ones]) ** 2
+    squares = (
+        np.concatenate([(model.marginal(m.attributes) - m.counts) / m.deviation for m in ones]) ** 2
+    )
     assert squares.mean() < 0.25

@@ -23,10 +23,14 @@ def leak(sd: Fraction, contributions: int, least: int) -> Fraction:
     return 1 - (1 - noise_table(sd).upper_tail(least - 1)) ** contributions
 
 
-@pytest.mark.parametrize("sd", [Fraction(1, 4), Fraction(4, 5), Fraction(2), Fraction(37, 8), Fraction(60)], ids=str)
+@pytest.mark.parametrize(
+    "sd", [Fraction(1, 4), Fraction(4, 5), Fraction(2), Fraction(37, 8), Fraction(60)], ids=str
+)
 @pytest.mark.parametrize("contributions", [1, 2, 7])
 @pytest.mark.parametrize("delta", [0.4, 1e-3, 5e-7, 1e-12])
-def test_private_threshold_is_the_smallest_that_keeps_delta(sd: Fraction, contributions: int, delta: float) -> None:
+def test_private_threshold_is_the_smallest_that_keeps_delta(
+    sd: Fraction, contributions: int, delta: float
+) -> None:
     """The exact leak at T is at most delta and at T - 1 above it, by whole fractions."""
     least = private_threshold(sd, contributions, 1, delta)
     assert leak(sd, contributions, least) <= Fraction(delta)
@@ -35,7 +39,9 @@ def test_private_threshold_is_the_smallest_that_keeps_delta(sd: Fraction, contri
 
 @given(st.integers(1, 400), st.integers(1, 10**6), st.floats(1e-18, 0.9))
 @settings(max_examples=20, deadline=None)
-def test_private_threshold_is_near_its_real_counterpart(sd: int, contributions: int, delta: float) -> None:
+def test_private_threshold_is_near_its_real_counterpart(
+    sd: int, contributions: int, delta: float
+) -> None:
     """About 1.5 + sd z, z the quantile of one of D values; it grows with D and with a smaller delta."""
     least = private_threshold(Fraction(sd), contributions, 1, delta)
     z = -float(ndtri(-math.expm1(math.log1p(-delta) / contributions)))
@@ -53,14 +59,18 @@ def test_private_threshold_is_near_its_real_counterpart(sd: int, contributions: 
         (5.022127702, 10, 1e-5, 78.68587554),
     ],
 )
-def test_published_thresholds_of_sds(sigma: float, bound: int, delta: float, threshold: float) -> None:
+def test_published_thresholds_of_sds(
+    sigma: float, bound: int, delta: float, threshold: float
+) -> None:
     """The printed real form reproduces; ours, for the same noise and delta/2, is at most 1.5 above it."""
     assert printed_threshold(sigma, bound, delta) == pytest.approx(threshold, abs=1e-7)
     ours = private_threshold(noise_sigma(sigma, bound, ONE_ROW), bound, 1, delta / 2)
     assert threshold < ours <= threshold + 1.5 + 0.02
 
 
-@pytest.mark.parametrize(("sd", "times"), [(Fraction(4, 5), 5), (Fraction(2), 1.7), (Fraction(5), 1.2)], ids=str)
+@pytest.mark.parametrize(
+    ("sd", "times"), [(Fraction(4, 5), 5), (Fraction(2), 1.7), (Fraction(5), 1.2)], ids=str
+)
 def test_noisy_above_the_printed_threshold_would_leak(sd: Fraction, times: float) -> None:
     """On integers `noisy > rho_1` publishes a lone value with more than delta; T does not."""
     delta = 1e-6
@@ -93,7 +103,9 @@ def least(thresholds, length: int, sd: float, *, survivors: int = 10, candidates
     ("sigma", "bound", "eta", "threshold"),
     [(2.511063851, 1, 0.1, 4.13033248), (1.6740425673, 1, 0.55, 1.0006759), (1.0, 7, 1.0, 0.0)],
 )
-def test_published_adaptive_thresholds_of_sds(sigma: float, bound: int, eta: float, threshold: float) -> None:
+def test_published_adaptive_thresholds_of_sds(
+    sigma: float, bound: int, eta: float, threshold: float
+) -> None:
     """sigma sqrt(Delta) PhiInv(1 - min(eta/2, 1/2)), read off in steps of 1e-7 by scaling the noise up."""
     magnified = sigma * math.sqrt(bound) * 1e7
     assert least({"adaptive": {2: eta}}, 2, magnified) / 1e7 == pytest.approx(threshold, abs=2e-7)
@@ -126,7 +138,9 @@ def test_paper_rule_bounds_the_fabricated_combinations() -> None:
     noise, eta, survivors, candidates = Fraction(40), 0.1, 50, 20_000
 
     def fabricated(rule: str) -> float:
-        chosen = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: eta}, "rule": rule}})
+        chosen = AggregateSettings.model_validate(
+            {"thresholds": {"adaptive": {2: eta}, "rule": rule}}
+        )
         at = level_threshold(chosen, 2, noise, survivors, candidates)
         return candidates * float(noise_table(noise).upper_tail(at))
 
@@ -139,9 +153,16 @@ def test_paper_rule_bounds_the_fabricated_combinations() -> None:
 
 @pytest.mark.parametrize(
     ("contributions", "records", "delta", "message"),
-    [(0, 1, 1e-6, "contributions"), (1, 0, 1e-6, "records"), (1, 1, 0.0, "delta_thres"), (1, 1, 1.0, "delta_thres")],
+    [
+        (0, 1, 1e-6, "contributions"),
+        (1, 0, 1e-6, "records"),
+        (1, 1, 0.0, "delta_thres"),
+        (1, 1, 1.0, "delta_thres"),
+    ],
 )
-def test_impossible_thresholds_are_refused(contributions: int, records: int, delta: float, message: str) -> None:
+def test_impossible_thresholds_are_refused(
+    contributions: int, records: int, delta: float, message: str
+) -> None:
     """At least one contribution and one row, delta_threshold in (0, 1)."""
     with pytest.raises(InputError, match=message):
         private_threshold(Fraction(3), contributions, records, delta)

@@ -36,25 +36,55 @@ YES = {**FLAG, "true_values": ["yes"], "false_values": ["no"]}
 AGE = {"type": "number", "bounds": [0, 100], "bins": [0, 18, 65, 100]}
 COST = {**AGE, "decimals": 2}
 HALVES = {"type": "number", "bins": [0, 0.5, 0.7, 0.9, 1]}
-LOGS = {"type": "number", "bounds": [0, 1000], "bins": {"log": 5, "smallest": 1}, "missing": ["999", "3"]}
+LOGS = {
+    "type": "number",
+    "bounds": [0, 1000],
+    "bins": {"log": 5, "smallest": 1},
+    "missing": ["999", "3"],
+}
 CODED = {**AGE, "codes": {"97": "refused", "-1": "none"}}
 DAY = {"type": "date", "bounds": ["2019-01-05", "2020-03-01"], "bins": "month"}
 MOMENT = {"type": "datetime", "bounds": ["2019-01-05", "2020-03-01"], "bins": "quarter"}
 WRITTEN = {**DAY, "format": "%Y%m%d"}
 SET = {"type": "set", "values": ["a", "b", "c"], "max_values": 2}
-INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+INTEGERS = [
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+]
 ORDERED = [pa.dictionary(pa.int32(), kind, True) for kind in (pa.string(), pa.large_string())]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view()]
-ZONES = [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Europe/Berlin")]
+ZONES = [
+    pa.timestamp(unit, zone)
+    for unit in ("s", "ms", "us", "ns")
+    for zone in (None, "UTC", "Europe/Berlin")
+]
 
 # A column, and the types in which it comes and goes.
 KEPT: list[tuple[dict[str, Any], list[pa.DataType]]] = [
-    (CODES, [*INTEGERS, pa.float32(), pa.float64(), pa.decimal128(5, 1), pa.dictionary(pa.int32(), pa.int64(), True)]),
+    (
+        CODES,
+        [
+            *INTEGERS,
+            pa.float32(),
+            pa.float64(),
+            pa.decimal128(5, 1),
+            pa.dictionary(pa.int32(), pa.int64(), True),
+        ],
+    ),
     (WORDS, [*TEXTS, *ORDERED, pa.dictionary(pa.int32(), pa.string())]),
     (HIDDEN, [*TEXTS, pa.int16(), pa.dictionary(pa.int32(), pa.string())]),
     ({"type": "category", "values": ["false", "true"]}, [pa.bool_()]),
     ({"type": "category", "values": ["2019-05-01", "2019-06-01"]}, [pa.date32()]),
-    (FLAG, [pa.bool_(), *TEXTS, pa.int8(), pa.float64(), pa.dictionary(pa.int32(), pa.string(), True)]),
+    (
+        FLAG,
+        [pa.bool_(), *TEXTS, pa.int8(), pa.float64(), pa.dictionary(pa.int32(), pa.string(), True)],
+    ),
     (YES, [pa.bool_(), *TEXTS, *ORDERED]),
     ({**FLAG, "true_values": [1], "false_values": [2]}, [pa.int64(), pa.bool_(), pa.string()]),
     (AGE, [*INTEGERS, pa.float32(), pa.float64(), pa.decimal128(5, 2), *TEXTS]),
@@ -97,20 +127,27 @@ MISSING = 10**6
 def declared() -> Configuration:
     """A column for each case; one of integers that is never missing is the last."""
     columns = {name: column for name, (column, _, _) in zip(NAMES, CASES, strict=True)}
-    return configuration(columns={**columns, "sure": {**CODES, "missing": [], "outside": "error"}}, missing=["", "NA"])
+    return configuration(
+        columns={**columns, "sure": {**CODES, "missing": [], "outside": "error"}},
+        missing=["", "NA"],
+    )
 
 
 TYPES = {name: str(kind) for name, (_, kind, _) in zip(NAMES, CASES, strict=True)}
 TYPES["sure"] = "int16"
 
 
-def released(codes: list[int], seed: int, *, typed: bool = True) -> tuple[pa.Table, dict[str, np.ndarray]]:
+def released(
+    codes: list[int], seed: int, *, typed: bool = True
+) -> tuple[pa.Table, dict[str, np.ndarray]]:
     """The synthetic table of columns of these codes, modulo their domains, and what they are."""
     config, cells, labels = declared(), {}, []
     for place, attribute in enumerate(config.attributes):
         labels.append(config.columns[attribute.name].labels or FOUND)
         size = len(labels[-1]) + (attribute.name != "sure")
-        cells[attribute.name] = np.array([size - 1 if code == MISSING else (code + place) % size for code in codes])
+        cells[attribute.name] = np.array(
+            [size - 1 if code == MISSING else (code + place) % size for code in codes]
+        )
     domain = Domain(names=tuple(cells), labels=tuple(labels))
     given = [
         np.column_stack([c, np.full(len(c), 3)]) if a.is_set else c
@@ -134,7 +171,9 @@ def recoded(table: pa.Table) -> dict[str, np.ndarray]:
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {name: (one[name], other[name]) for name in one if not np.array_equal(one[name], other[name])}
+    return {
+        name: (one[name], other[name]) for name in one if not np.array_equal(one[name], other[name])
+    }
 
 
 def dtypes(table: pa.Table) -> dict[str, str]:
@@ -205,8 +244,15 @@ def test_types_have_names() -> None:
     assert len(found) == len(kinds)
     narrow = pa.dictionary(pa.int32(), pa.string())
     for i, kind in enumerate(kinds):
-        assert named_type(found[str(i)]) == (narrow if kind == pa.dictionary(pa.int8(), pa.string()) else kind)
-    for kind in (pa.null(), pa.dictionary(pa.int8(), pa.null()), pa.list_(pa.int8()), pa.struct([])):
+        assert named_type(found[str(i)]) == (
+            narrow if kind == pa.dictionary(pa.int8(), pa.string()) else kind
+        )
+    for kind in (
+        pa.null(),
+        pa.dictionary(pa.int8(), pa.null()),
+        pa.list_(pa.int8()),
+        pa.struct([]),
+    ):
         assert schema_types(pa.schema([("x", kind)]), ["x"]) == {}
 
 
@@ -251,9 +297,15 @@ def test_a_type_is_read_off_a_schema_and_never_off_values(tmp_path: Path) -> Non
     frame.to_parquet(tmp_path / "all.parquet")
     frame.iloc[:0].to_parquet(tmp_path / "none.parquet")
     (tmp_path / "texts.csv").write_text("whole\n1\n")
-    form, names, found = SourceFile(file="x"), list(map(str, FRAME.columns)), list(map(str, frame.columns))
+    form, names, found = (
+        SourceFile(file="x"),
+        list(map(str, FRAME.columns)),
+        list(map(str, frame.columns)),
+    )
     for name in ("all", "none"):
-        assert TableSource(str(tmp_path / f"{name}.parquet"), form).types(names) == {c: types[c] for c in found}
+        assert TableSource(str(tmp_path / f"{name}.parquet"), form).types(names) == {
+            c: types[c] for c in found
+        }
     assert TableSource(str(tmp_path / "texts.csv"), form).types(["whole"]) == {}
     FRAME[["plain"]].astype("int32").to_parquet(tmp_path / "none.parquet")
     (tmp_path / "texts.csv").unlink()

@@ -53,7 +53,9 @@ class RowWords:
         return np.array([self._word(self._names[i], slots) for i in records.tolist()], np.uint64)
 
     def _word(self, name: Any, copy: Any) -> int:
-        return int(np.random.default_rng([self._seed, copy, *name]).integers(0, 2**64, dtype=np.uint64))
+        return int(
+            np.random.default_rng([self._seed, copy, *name]).integers(0, 2**64, dtype=np.uint64)
+        )
 
 
 # --- theta rows of a subject ---------------------------------------------------------------------------------------
@@ -81,7 +83,9 @@ LEFT_OUT = RowsBeyondCap.priced(RoundedGaussian, 1.0)
 
 @given(rows, st.lists(st.just(4), max_size=12), st.integers(1, 4))
 @settings(deadline=None, max_examples=40)
-def test_a_subject_moves_what_is_left_out_by_at_most_its_bound(others: list[int], own: list[int], theta: int) -> None:
+def test_a_subject_moves_what_is_left_out_by_at_most_its_bound(
+    others: list[int], own: list[int], theta: int
+) -> None:
     """Both numbers are those of the definition, through blocks and checkpoints, and who comes moves them as far as is stated.
 
     A subject without rows is one that is not there, so that any other number of its rows is a replacement of it as well.
@@ -106,7 +110,10 @@ def test_a_subject_with_many_rows_moves_what_is_left_out_as_far_as_is_stated() -
 def left_out(subjects: list[int], config: Configuration) -> np.ndarray:
     """What is counted of the rows that are left out, of a table in blocks of four rows."""
     names = [*config.source_names]
-    cells = {name: pa.array([str(s) if name == "id" else "" for s in subjects], pa.string()) for name in names}
+    cells = {
+        name: pa.array([str(s) if name == "id" else "" for s in subjects], pa.string())
+        for name in names
+    }
     table = pa.table(cells)
     raw = [table.slice(start, 4) for start in range(0, max(len(subjects), 1), 4)]
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +184,10 @@ def test_a_unit_replaces_at_most_c_theta_records_of_a_resized_table(
     """theta rows come: with the words of all other copies coupled, the samples, filled up alike, differ in c theta places."""
     config = ResizeSettings(records=records, proportion=proportion)
     unit = Stability(records=theta, neighbors="add-remove")
-    before, after = [(0, i) for i in range(others)], [(0, i) for i in range(others)] + [(1, i) for i in range(theta)]
+    before, after = (
+        [(0, i) for i in range(others)],
+        [(0, i) for i in range(others)] + [(1, i) for i in range(theta)],
+    )
     assert replaced(before, after, config, seed) <= config.stability(unit).records
 
 
@@ -193,18 +203,28 @@ def test_a_replaced_unit_replaces_at_most_c_theta_records_of_a_resized_table(
     others: int, theta: int, records: int, proportion: float, seed: int
 ) -> None:
     """replace-one: theta rows give way to as many, or to fewer, as where a row is left empty."""
-    config, shared = ResizeSettings(records=records, proportion=proportion), [(0, i) for i in range(others)]
+    config, shared = (
+        ResizeSettings(records=records, proportion=proportion),
+        [(0, i) for i in range(others)],
+    )
     unit = Stability(records=theta, neighbors="replace-one")
     for left in range(theta + 1):
-        before, after = ([*shared, *((who, i) for i in range(n))] for who, n in ((1, theta), (2, left)))
+        before, after = (
+            [*shared, *((who, i) for i in range(n))] for who, n in ((1, theta), (2, left))
+        )
         assert replaced(before, after, config, seed) <= config.stability(unit).records
 
 
 @given(st.integers(0, 9), st.sampled_from([0.01, 0.4, 0.75, 1.0, 1.5, 2.7]), st.integers(0, 9))
 @settings(deadline=None, max_examples=40)
-def test_a_copy_is_sampled_whatever_other_rows_there_are(others: int, proportion: float, seed: int) -> None:
+def test_a_copy_is_sampled_whatever_other_rows_there_are(
+    others: int, proportion: float, seed: int
+) -> None:
     """What amplification needs: the others' part of the sample is the same with a row, without it, and with another one."""
-    config, shared = ResizeSettings(records=100, proportion=proportion), [(0, i) for i in range(others)]
+    config, shared = (
+        ResizeSettings(records=100, proportion=proportion),
+        [(0, i) for i in range(others)],
+    )
     parts = []
     for names in (shared, [*shared, (1, 0)], [*shared, (2, 0)], [(1, 0), *shared]):
         sample = [names[row] for row in sampled_rows(len(names), config, RowWords(names, seed))]
@@ -212,7 +232,9 @@ def test_a_copy_is_sampled_whatever_other_rows_there_are(others: int, proportion
     assert all(part == parts[0] for part in parts)
 
 
-def replaced(before: list[tuple[int, int]], after: list[tuple[int, int]], config: ResizeSettings, seed: int) -> int:
+def replaced(
+    before: list[tuple[int, int]], after: list[tuple[int, int]], config: ResizeSettings, seed: int
+) -> int:
     """How many records of the resized tables are not common, when the records that fill them up are."""
     samples = []
     for names in (before, after):
@@ -238,7 +260,9 @@ def change_of(
         candidates = all_candidates(table, length)
         counts = count_bounded(table, candidates, bound, FixedWords(seed))
         masks = enumerate(counts.column_sets)
-        vectors.append(np.concatenate([counts.vector(i, candidates.mask(c).size) for i, c in masks]))
+        vectors.append(
+            np.concatenate([counts.vector(i, candidates.mask(c).size) for i, c in masks])
+        )
     return vectors[0] - vectors[1]
 
 
@@ -289,7 +313,9 @@ def test_alike_rows_of_a_subject_attain_every_sensitivity(unit: Stability, lengt
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)
 @pytest.mark.parametrize("percentile", [50, 99])
-def test_alike_rows_of_a_subject_attain_the_sensitivity_of_the_percentile(unit: Stability, percentile: float) -> None:
+def test_alike_rows_of_a_subject_attain_the_sensitivity_of_the_percentile(
+    unit: Stability, percentile: float
+) -> None:
     """theta records with no combination come, or give way to theta with all: the scores move by their sensitivity.
 
     The histogram is that of `contribution_histogram`; with the sensitivity of one record epsilon would be theta times as much.
@@ -298,7 +324,10 @@ def test_alike_rows_of_a_subject_attain_the_sensitivity_of_the_percentile(unit: 
     candidates = all_candidates(table, 1)
     cap = len(SIZES)
     scores = []
-    for most, least in ((40, 60), (40 + unit.records, 60 - (unit.neighbors == "replace-one") * unit.records)):
+    for most, least in (
+        (40, 60),
+        (40 + unit.records, 60 - (unit.neighbors == "replace-one") * unit.records),
+    ):
         changed = from_codes([tuple(0 for _ in SIZES)] * most + [SIZES] * least)
         scores.append(rank_scores(histogram(changed, candidates, cap), percentile))
         changed = from_codes([tuple(0 for _ in SIZES)] * 40 + [SIZES] * (60 + most - 40))
@@ -333,7 +362,10 @@ def test_no_way_to_hold_values_is_worse_than_the_two_extremes(
 
     def worst(threshold: int) -> Fraction:
         hidden = {c: 1 - table.upper_tail(threshold - c) for c in range(1, theta + 1)}
-        return max(1 - math.prod((hidden[c] for c in counts), start=Fraction(1)) for counts in held_by_one(theta, held))
+        return max(
+            1 - math.prod((hidden[c] for c in counts), start=Fraction(1))
+            for counts in held_by_one(theta, held)
+        )
 
     assert worst(least) <= Fraction(delta)
     assert least == 1 or worst(least - 1) > Fraction(delta)
@@ -343,9 +375,13 @@ SUBJECTS = 40_000
 THETA = 3
 
 
-@pytest.mark.parametrize("alike", [False, True], ids=["theta D values of count 1", "D values of count theta"])
+@pytest.mark.parametrize(
+    "alike", [False, True], ids=["theta D values of count 1", "D values of count theta"]
+)
 @pytest.mark.parametrize("sd", [Fraction(3, 2), Fraction(12)], ids=str)
-def test_values_of_one_subject_are_published_with_probability_delta_at_most(sd: Fraction, alike: bool) -> None:
+def test_values_of_one_subject_are_published_with_probability_delta_at_most(
+    sd: Fraction, alike: bool
+) -> None:
     """40,000 subjects of 3 rows with two private columns, in both extremes: P(any of their values is out) <= delta = 0.1.
 
     False alarm 1e-6. With the threshold of one row it is 0.27 for different values and above 0.5 for alike ones at sd 1.5.
@@ -355,7 +391,8 @@ def test_values_of_one_subject_are_published_with_probability_delta_at_most(sd: 
     size = int(values.max()) + 1
     private = {"type": "category", "domain": "private"}
     config = configuration(
-        columns={"town": private, "job": private}, privacy__unit={"column": "id", "max_records": THETA}
+        columns={"town": private, "job": private},
+        privacy__unit={"column": "id", "max_records": THETA},
     )
     table = table_of([values.tolist()] * 2, [size] * 2)
     candidates = CandidateSet(length=1, sizes=table.sizes)
@@ -365,18 +402,27 @@ def test_values_of_one_subject_are_published_with_probability_delta_at_most(sd: 
     low, high = clopper_pearson(len(shown), SUBJECTS)
     assert low <= DELTA
     extremes = [noise_table(sd).upper_tail(mechanism.private_threshold - c) for c in (1, THETA)]
-    exact = [1 - (1 - tail) ** (2 * THETA if c == 1 else 2) for tail, c in zip(extremes, (1, THETA), strict=True)]
+    exact = [
+        1 - (1 - tail) ** (2 * THETA if c == 1 else 2)
+        for tail, c in zip(extremes, (1, THETA), strict=True)
+    ]
     assert low <= exact[alike] <= high
     assert max(exact) <= DELTA
 
 
-@pytest.mark.parametrize("unit", ["row", {"column": "id", "max_records": 4}, {"column": "id", "join": True}], ids=str)
+@pytest.mark.parametrize(
+    "unit", ["row", {"column": "id", "max_records": 4}, {"column": "id", "join": True}], ids=str
+)
 @pytest.mark.parametrize("resize", [None, 0.5, 1.5, 2.5])
 @pytest.mark.parametrize("neighbors", RELATIONS)
-def test_a_configuration_has_one_stability(unit: Any, resize: float | None, neighbors: Neighbors) -> None:
+def test_a_configuration_has_one_stability(
+    unit: Any, resize: float | None, neighbors: Neighbors
+) -> None:
     """theta rows of the unit, times the copies of a resized table, whose relation is replacement."""
     theta = 4 if isinstance(unit, dict) and "max_records" in unit else 1
-    changes: dict[str, Any] = {"columns": {"sex": {"type": "category", "values": ["f", "m"], "impute": UNIFORM}}}
+    changes: dict[str, Any] = {
+        "columns": {"sex": {"type": "category", "values": ["f", "m"], "impute": UNIFORM}}
+    }
     if resize is not None:
         changes["resize"] = {"records": 50, "proportion": resize}
     config = configuration(**changes, privacy__unit=unit, privacy__neighbors=neighbors)

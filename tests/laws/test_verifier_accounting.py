@@ -67,7 +67,9 @@ def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float
     assert not holds(plan, plan.spent_epsilon * (1 - 1e-6))
     if not plan.cost.plain:
         ours = mixed_total_delta(priced(plan), plan.spent_epsilon)
-        assert ours == pytest.approx(release_delta(plan.prices.charges, plan.spent_epsilon), rel=1e-9)
+        assert ours == pytest.approx(
+            release_delta(plan.prices.charges, plan.spent_epsilon), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("name", ["gaussian", "private", "percentiles", "laplace"])
@@ -75,12 +77,16 @@ def test_draws_that_cost_more_do_not_hold(name: str) -> None:
     """A fifth more of any draw is too much."""
     plan = plan_budget(parse_configuration(raw(**PLANS[name])))
     for i, draw in enumerate(plan.draws):
-        dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
+        dearer = replace(
+            draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2")
+        )
         dearer = replace(dearer, plain=dearer.plain + dearer.plain)
         other = replace(draw, cost=dearer)
         if other.mechanism is Exponential:
             other = replace(other, parameter=other.parameter * 1.2)
-        assert not holds(replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon)
+        assert not holds(
+            replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon
+        )
 
 
 @settings(max_examples=75, deadline=None)
@@ -89,7 +95,9 @@ def test_closed_forms_are_the_programs(mu: float, epsilon: float) -> None:
     """Delta of a Gaussian within 1e-9, or where the two tails cancel within their last digits; of zCDP likewise."""
     assert gaussian_delta(mu, epsilon) == pytest.approx(gdp_delta(mu, epsilon), rel=1e-9, abs=1e-15)
     rho = mu * mu / 2
-    assert concentrated_delta(rho, epsilon) == pytest.approx(zcdp_delta(rho, epsilon), rel=1e-8, abs=1e-300)
+    assert concentrated_delta(rho, epsilon) == pytest.approx(
+        zcdp_delta(rho, epsilon), rel=1e-8, abs=1e-300
+    )
 
 
 @pytest.mark.parametrize("epsilon", [float(value) for value in np.geomspace(1e-4, 30, 25)])

@@ -37,10 +37,24 @@ MECHANISM = LevelMechanism(length=3, contribution_bound=1, sigma=Fraction(3, 2),
 
 def triples() -> tuple[CandidateSet, WholeCounts]:
     """Seven triples of values of three columns, one of which is forbidden, in a superset of ten, and two that occur."""
-    pairs = [((0, 0), (1, 0)), ((0, 0), (1, 1)), ((0, 1), (1, 1)), ((0, 2), (1, 0)), ((0, 2), (1, 1))]
-    pairs += [((0, 0), (2, 0)), ((0, 0), (2, 1)), ((0, 1), (2, 0)), ((0, 1), (2, 1)), ((0, 2), (2, 1))]
+    pairs = [
+        ((0, 0), (1, 0)),
+        ((0, 0), (1, 1)),
+        ((0, 1), (1, 1)),
+        ((0, 2), (1, 0)),
+        ((0, 2), (1, 1)),
+    ]
+    pairs += [
+        ((0, 0), (2, 0)),
+        ((0, 0), (2, 1)),
+        ((0, 1), (2, 0)),
+        ((0, 1), (2, 1)),
+        ((0, 2), (2, 1)),
+    ]
     pairs += [((1, 0), (2, 0)), ((1, 0), (2, 1)), ((1, 1), (2, 0)), ((1, 1), (2, 1))]
-    candidates = CandidateSet.above(level_from(dict.fromkeys(pairs, 1), 2), (3, 2, 2), [((0, 0), (1, 0), (2, 1))])
+    candidates = CandidateSet.above(
+        level_from(dict.fromkeys(pairs, 1), 2), (3, 2, 2), [((0, 0), (1, 0), (2, 1))]
+    )
     cells = np.concatenate(list(candidates.cells((0, 1, 2))))
     assert (candidates.superset, len(cells)) == (10, 7)
     return candidates, WholeCounts(
@@ -48,7 +62,9 @@ def triples() -> tuple[CandidateSet, WholeCounts]:
     )
 
 
-def outcome_probabilities(candidates: CandidateSet, bounded: WholeCounts, mechanism: LevelMechanism) -> Exact:
+def outcome_probabilities(
+    candidates: CandidateSet, bounded: WholeCounts, mechanism: LevelMechanism
+) -> Exact:
     """Every joint outcome with its probability; a cell is None, its threshold, or 1 for everything above."""
     table, least = noise_table(mechanism.sigma), mechanism.threshold
     cells = np.concatenate(list(candidates.cells((0, 1, 2))))
@@ -102,16 +118,24 @@ def keeping_what_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keeping_what_occurs(monkeypatch: pytest.MonkeyPatch) -> None:
     real = level_module.np.isin
-    monkeypatch.setattr(level_module.np, "isin", lambda a, b, **named: np.zeros_like(real(a, b, **named)))
+    monkeypatch.setattr(
+        level_module.np, "isin", lambda a, b, **named: np.zeros_like(real(a, b, **named))
+    )
 
 
 def unconditional_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     real = level_module.passing_noise
-    monkeypatch.setattr(level_module, "passing_noise", lambda n, t, *rest: np.maximum(real(n, 1, *rest), t))
+    monkeypatch.setattr(
+        level_module, "passing_noise", lambda n, t, *rest: np.maximum(real(n, 1, *rest), t)
+    )
 
 
-@pytest.mark.parametrize("damage", [repeating, keeping_what_is_forbidden, keeping_what_occurs, unconditional_noise])
-def test_the_joint_distribution_shows_what_is_broken(damage: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "damage", [repeating, keeping_what_is_forbidden, keeping_what_occurs, unconditional_noise]
+)
+def test_the_joint_distribution_shows_what_is_broken(
+    damage: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The statistic of the law has power."""
     case = triples()
     expected = outcome_probabilities(*case, MECHANISM)
@@ -128,7 +152,11 @@ def many_p_values(seed: int) -> tuple[float, float, float]:
     candidates = CandidateSet.above(level_from(singles, 1), SIZES)
     everything = np.concatenate(list(candidates.cells((0, 1))))
     occurring = everything[:: SIZES[1]]
-    bounded = WholeCounts(column_sets=((0, 1),), cells=(occurring,), counts=(np.full(len(occurring), 10**6, np.int64),))
+    bounded = WholeCounts(
+        column_sets=((0, 1),),
+        cells=(occurring,),
+        counts=(np.full(len(occurring), 10**6, np.int64),),
+    )
     mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=Fraction(10), threshold=3)
     told, noisy = draw_unvisited(bounded, candidates, mechanism, SeededBits(seed))[0, 1]
     assert np.all(np.diff(told) > 0)
@@ -152,7 +180,9 @@ def test_many_cells_pass_as_often_and_as_far_as_they_should() -> None:
 
 def probability_off(monkeypatch: pytest.MonkeyPatch) -> None:
     real = zero_cells.passing_probability
-    monkeypatch.setattr(zero_cells, "passing_probability", lambda t, sd: real(t, sd) * Fraction(102, 100))
+    monkeypatch.setattr(
+        zero_cells, "passing_probability", lambda t, sd: real(t, sd) * Fraction(102, 100)
+    )
 
 
 def threshold_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +192,9 @@ def threshold_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tail_off(monkeypatch: pytest.MonkeyPatch) -> None:
     real = level_module.passing_noise
-    monkeypatch.setattr(level_module, "passing_noise", lambda n, t, *rest: np.maximum(real(n, t - 1, *rest), t))
+    monkeypatch.setattr(
+        level_module, "passing_noise", lambda n, t, *rest: np.maximum(real(n, t - 1, *rest), t)
+    )
 
 
 def too_few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +220,9 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sets, trials = list(candidates.column_sets()), 300
     told = Counter[tuple[Any, ...]]()
     for trial in range(trials):
-        for columns, (cells, _) in draw_unvisited(nothing, candidates, mechanism, SeededBits(1, trial)).items():
+        for columns, (cells, _) in draw_unvisited(
+            nothing, candidates, mechanism, SeededBits(1, trial)
+        ).items():
             told.update((columns, cell) for cell in cells.tolist())
     expected = {(c, cell) for c in sets for cells in candidates.cells(c) for cell in cells.tolist()}
     assert set(told) == expected

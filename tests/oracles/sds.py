@@ -28,7 +28,11 @@ class PrintedNoise:
 
 
 def printed_noise(
-    epsilon: float, delta: float, percentile_share: float, count_share: float, proportions: tuple[float, ...]
+    epsilon: float,
+    delta: float,
+    percentile_share: float,
+    count_share: float,
+    proportions: tuple[float, ...],
 ) -> PrintedNoise:
     """Return the printed split: epsilon_Q = sqrt(2 rho Qp / R), undivided for every k, rho from (1 - Np) epsilon.
 

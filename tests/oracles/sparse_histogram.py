@@ -78,7 +78,9 @@ class JointLoss:
     neighbors: Neighbors
 
 
-def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float) -> Floats:
+def sparse_delta(
+    mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float
+) -> Floats:
     """The lemma's value for a mu-GDP pair: 1 - p + p H_{epsilon + ln q - ln p}, from ln p and ln q, by broadcasting.
 
     H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). Of p and q the logarithms, as 1 - p is less than a float beside 1 can hold.
@@ -96,7 +98,11 @@ def joint_delta(loss: JointLoss, epsilon: float) -> float:
 
     Exponentials of losses hold for an epsilon in (0, 100].
     """
-    delta = _after_gaussian(loss, epsilon) if loss.before else float(_remaining(loss, np.array([epsilon]))[0])
+    delta = (
+        _after_gaussian(loss, epsilon)
+        if loss.before
+        else float(_remaining(loss, np.array([epsilon]))[0])
+    )
     return min(1.0, delta * _MARGIN)
 
 
@@ -111,7 +117,9 @@ def _remaining(loss: JointLoss, epsilon: Floats) -> Floats:
     if loss.neighbors == "replace-one":
         worst: Floats = sparse_delta(mu, epsilon, hidden, log_all).max(axis=0)
         return worst
-    both = np.maximum(sparse_delta(mu, epsilon, hidden, 0.0), sparse_delta(mu, epsilon, 0.0, hidden))
+    both = np.maximum(
+        sparse_delta(mu, epsilon, hidden, 0.0), sparse_delta(mu, epsilon, 0.0, hidden)
+    )
     return np.asarray(both.max(axis=0), np.float64)
 
 
@@ -122,7 +130,8 @@ def _after_gaussian(loss: JointLoss, epsilon: float) -> float:
     e^{-L} dP = dQ. Beyond the cells V is at most 1, before them at most V_0.
     """
     mu = math.sqrt(loss.before)
-    scores = np.linspace(-_TAIL, _TAIL, _STEPS + 1)  # (L - mu^2/2) / mu, standard normal under P, shifted by mu under Q
+    # (L - mu^2/2) / mu, standard normal under P, shifted by mu under Q
+    scores = np.linspace(-_TAIL, _TAIL, _STEPS + 1)
     losses = mu * mu / 2 + mu * scores
     values = np.minimum(1.0, _remaining(loss, epsilon - losses))
     under_p, under_q = _masses(scores), _masses(scores + mu)

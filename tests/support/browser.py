@@ -41,7 +41,8 @@ class Browser:
         """Open a page in a window `width` pixels wide; `fragment` begins with #."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.driver.get(page.as_uri() + fragment)
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)  # a new page forgets it
+        # a new page forgets it
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What a script in the page returns."""
@@ -58,7 +59,14 @@ class Browser:
         found = self.driver.execute_async_script(
             "const done = arguments[arguments.length - 1]; axe.run(arguments[0]).then((found) => done(found.violations))",
             {
-                "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+                "runOnly": [
+                    "wcag2a",
+                    "wcag2aa",
+                    "wcag21a",
+                    "wcag21aa",
+                    "wcag22aa",
+                    "best-practice",
+                ],
                 "resultTypes": ["violations"],  # what was kept need not be listed
             },
         )
@@ -75,7 +83,9 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last time, but for those of the browser's own first page."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        messages = [
+            json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
+        ]
         asked = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         return [a["request"]["url"] for a in asked if not a["documentURL"].startswith("chrome://")]
 
@@ -98,7 +108,14 @@ def browser(place: Path) -> Iterator[Browser]:
     options = ChromeOptions()
     options.binary_location = str(BROWSER)
     for argument in (
-        *("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "no-first-run", "disable-sync"),
+        *(
+            "headless",
+            "no-sandbox",
+            "disable-gpu",
+            "disable-dev-shm-usage",
+            "no-first-run",
+            "disable-sync",
+        ),
         *("disable-background-networking", "disable-component-update", f"user-data-dir={place}"),
         "host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost",
     ):

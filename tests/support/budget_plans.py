@@ -19,7 +19,8 @@ def configuration(
 ) -> Configuration:
     """Four columns of 2, 3, 5 and 7 values, the first of private domain on request."""
     columns: dict[str, Any] = {
-        f"c{size}": {"type": "category", "values": [str(v) for v in range(size)]} for size in (2, 3, 5, 7)
+        f"c{size}": {"type": "category", "values": [str(v) for v in range(size)]}
+        for size in (2, 3, 5, 7)
     }
     if private:
         columns["c2"] = {"type": "category", "domain": "private"}

@@ -37,7 +37,9 @@ def counted(
     candidates = all_candidates(table, length)
     bounded = count_bounded(table, candidates, bound, FixedWords(seed))
     counts = {}
-    for columns, cells, values in zip(bounded.column_sets, bounded.cells, bounded.counts, strict=True):
+    for columns, cells, values in zip(
+        bounded.column_sets, bounded.cells, bounded.counts, strict=True
+    ):
         shape = tuple(table.sizes[j] + 1 for j in columns)
         for cell, value in zip(cells.tolist(), values.tolist(), strict=True):
             position = np.unravel_index(cell, shape)
@@ -48,4 +50,7 @@ def counted(
 def from_codes(rows: list[tuple[int, ...]]) -> EncodedTable:
     columns = np.array(rows, np.int64).reshape(-1, len(SIZES)).T
     labels = tuple(tuple(f"{'abcd'[j]}{v}" for v in range(size)) for j, size in enumerate(SIZES))
-    return EncodedTable(codes=tuple(c.astype(code_type(s)) for c, s in zip(columns, SIZES, strict=True)), labels=labels)
+    return EncodedTable(
+        codes=tuple(c.astype(code_type(s)) for c, s in zip(columns, SIZES, strict=True)),
+        labels=labels,
+    )

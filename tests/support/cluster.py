@@ -34,7 +34,9 @@ class Cluster:
         """A URL without a password: PGPASSFILE has it."""
         return f"{scheme}://{role}@127.0.0.1:{self.port}/{database}"
 
-    def program(self, name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def program(
+        self, name: str, *arguments: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run one of PostgreSQL's own programs as the superuser."""
         given = {
             "PGHOST": "127.0.0.1",
@@ -53,18 +55,24 @@ class Cluster:
 
 def pgpass(place: Path, port: int, **passwords: str) -> Path:
     """A file for PGPASSFILE: the passwords of roles on `port`."""
-    place.write_text("".join(f"127.0.0.1:{port}:*:{role}:{word}\n" for role, word in passwords.items()))
+    place.write_text(
+        "".join(f"127.0.0.1:{port}:*:{role}:{word}\n" for role, word in passwords.items())
+    )
     place.chmod(0o400)
     return place
 
 
 def installed_programs() -> Path:
     """Where the newest server of the system is; the test is skipped where there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3])
+    )
     on_path = shutil.which("initdb")
     if not found and on_path is None:
         refuse = pytest.fail if "MARGINWEAVE_REQUIRE_POSTGRESQL" in os.environ else pytest.skip
-        refuse("no PostgreSQL with its contributed extensions is installed (Debian: apt-get install postgresql)")
+        refuse(
+            "no PostgreSQL with its contributed extensions is installed (Debian: apt-get install postgresql)"
+        )
     return found[-1].parent if found else Path(str(on_path)).parent
 
 
@@ -108,17 +116,34 @@ def _make(programs: Path, place: Path, given: Path, account: pwd.struct_passwd) 
         str(given),
     ]
     command += ["--auth", "scram-sha-256", "--no-sync", "--encoding", "UTF8", "--locale", "C.UTF-8"]
-    subprocess.run(command, check=True, capture_output=True, user=account.pw_uid, group=account.pw_gid, cwd=place)
+    subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        user=account.pw_uid,
+        group=account.pw_gid,
+        cwd=place,
+    )
 
 
-def _start(programs: Path, place: Path, port: int, account: pwd.struct_passwd) -> subprocess.Popen[bytes]:
-    settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "max_connections": "60"}
+def _start(
+    programs: Path, place: Path, port: int, account: pwd.struct_passwd
+) -> subprocess.Popen[bytes]:
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": "",
+        "fsync": "off",
+        "max_connections": "60",
+    }
     command = [str(programs / "postgres"), "-D", str(place / "data"), "-p", str(port)]
     command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    server = subprocess.Popen(command, cwd=place, user=account.pw_uid, group=account.pw_gid, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, cwd=place, user=account.pw_uid, group=account.pw_gid, stderr=subprocess.DEVNULL
+    )
     for _ in range(200):
         ready = subprocess.run(
-            [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "1"], check=False
+            [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "1"],
+            check=False,
         )
         if ready.returncode == 0:
             return server

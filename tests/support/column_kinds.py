@@ -7,12 +7,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 WORDS = ["f", "m", "no", "01", "1", "x y", "Ä", "7.50"]
-NOISE = st.sampled_from(["", " ", "zz", "1_0", "nan", "-inf", "1e400", "2019-02-30", "31.12.2019", "a;b;;zz", "N"])
+NOISE = st.sampled_from(
+    ["", " ", "zz", "1_0", "nan", "-inf", "1e400", "2019-02-30", "31.12.2019", "a;b;;zz", "N"]
+)
 
 
 def texts(*, good: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Mostly values of the column, sometimes anything else, sometimes with spaces around."""
-    return st.builds(lambda text, pad: f"{pad}{text}{pad}", st.one_of(good, good, NOISE), st.sampled_from(["", " "]))
+    return st.builds(
+        lambda text, pad: f"{pad}{text}{pad}",
+        st.one_of(good, good, NOISE),
+        st.sampled_from(["", " "]),
+    )
 
 
 CATEGORY = {"type": "category", "values": WORDS}
@@ -20,7 +26,10 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
     "category": (CATEGORY, texts(good=st.sampled_from(WORDS))),
     "other": ({**CATEGORY, "outside": "other"}, texts(good=st.sampled_from(WORDS))),
     "private": ({"type": "category", "domain": "private"}, texts(good=st.sampled_from(WORDS))),
-    "boolean": ({"type": "boolean"}, texts(good=st.sampled_from(["true", "FALSE", "1", "0", "Yes", "n"]))),
+    "boolean": (
+        {"type": "boolean"},
+        texts(good=st.sampled_from(["true", "FALSE", "1", "0", "Yes", "n"])),
+    ),
     "spelled": (
         {"type": "boolean", "true_values": ["N", "ja"], "false_values": ["Y"]},
         texts(good=st.sampled_from(["N", "ja", "JA", "y"])),
@@ -44,7 +53,12 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
         texts(good=st.one_of(st.integers(-5, 60).map(str), st.sampled_from(["97.5", "51", "7"]))),
     ),
     "steps": (
-        {"type": "number", "bins": {"min": 0, "max": 1, "step": 0.3}, "outer": "open", "decimals": 2},
+        {
+            "type": "number",
+            "bins": {"min": 0, "max": 1, "step": 0.3},
+            "outer": "open",
+            "decimals": 2,
+        },
         texts(good=st.floats(-1, 2).map(lambda x: f"{x:.3f}")),
     ),
     "known": (
@@ -61,7 +75,12 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
         texts(good=st.dates().map(str)),
     ),
     "weekday": (
-        {"type": "date", "bounds": ["2019-01-02", "2019-01-09"], "bins": "weekday", "format": "%d.%m.%Y"},
+        {
+            "type": "date",
+            "bounds": ["2019-01-02", "2019-01-09"],
+            "bins": "weekday",
+            "format": "%d.%m.%Y",
+        },
         texts(good=st.integers(1, 31).map(lambda day: f"{day:02d}.01.2019")),
     ),
     "year": (
@@ -69,7 +88,12 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
         texts(good=st.integers(2010, 2022).map(str)),
     ),
     "week": (
-        {"type": "datetime", "bounds": ["2019-12-25T10:00:00", "2020-01-20"], "bins": "week", "draw": "midpoint"},
+        {
+            "type": "datetime",
+            "bounds": ["2019-12-25T10:00:00", "2020-01-20"],
+            "bins": "week",
+            "draw": "midpoint",
+        },
         texts(good=st.datetimes().map(str)),
     ),
     "moment": (
@@ -82,7 +106,9 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
     ),
     "set": (
         {"type": "set", "separator": ";", "values": ["a", "b", "7", "c d"], "max_values": 2},
-        texts(good=st.lists(st.sampled_from(["a", "b", "7.0", "c d", "zz"]), max_size=5).map(";".join)),
+        texts(
+            good=st.lists(st.sampled_from(["a", "b", "7.0", "c d", "zz"]), max_size=5).map(";".join)
+        ),
     ),
     "private set": (
         {"type": "set", "separator": ", ", "domain": "private", "max_values": 3},

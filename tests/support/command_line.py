@@ -38,8 +38,13 @@ class CommandLine:
     @property
     def variables(self) -> dict[str, str]:
         """The whole environment of the process: nothing of the developer's own Prefect or ledger."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
-        ours = {"MARGINWEAVE_HOME": str(self.home), "MARGINWEAVE_LEDGER": str(self.home / "ledger" / "ledger.sqlite")}
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))
+        }
+        ours = {
+            "MARGINWEAVE_HOME": str(self.home),
+            "MARGINWEAVE_LEDGER": str(self.home / "ledger" / "ledger.sqlite"),
+        }
         return {**kept, **ours, **self.environment}
 
     def command(self, *arguments: str | Path) -> list[str]:
@@ -49,7 +54,9 @@ class CommandLine:
     def kill_after(self, config: Path, run: str, stage: str) -> None:
         """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
         command = self.command("run", config, "--run", run)
-        process = subprocess.Popen(command, cwd=self.home, env=self.variables, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=self.home, env=self.variables, stdout=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None
         for line in process.stdout:
             if json.loads(line).get("stage") == stage:
@@ -90,7 +97,9 @@ class ForkedCommandLine(CommandLine):
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end, as the installed program does."""
         begun = self.begin(*arguments, umask=umask)
-        return subprocess.CompletedProcess(list(map(str, arguments)), begun.wait(timeout), begun.out, begun.err)
+        return subprocess.CompletedProcess(
+            list(map(str, arguments)), begun.wait(timeout), begun.out, begun.err
+        )
 
     def _do(self, arguments: list[str], umask: int) -> NoReturn:
         """Become the program."""

@@ -18,7 +18,9 @@ def keep_compiled(package: Path) -> None:
     and all are compiled anew.
     """
     compiled = {index: _source(index) for index in LIBRARY.glob("**/__pycache__/*.nb[ic]")}
-    if not all(_same(source, package / source.relative_to(LIBRARY)) for source in set(compiled.values())):
+    if not all(
+        _same(source, package / source.relative_to(LIBRARY)) for source in set(compiled.values())
+    ):
         return
     for index, source in compiled.items():
         copy = package / source.relative_to(LIBRARY)

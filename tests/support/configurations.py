@@ -17,7 +17,12 @@ BASE: dict[str, Any] = {
     "columns": {
         "sex": {"type": "category", "values": ["f", "m"]},
         "region": {"type": "category", "values": ["north", "south", "west"]},
-        "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 100], "decimals": 0},
+        "age": {
+            "type": "number",
+            "bounds": [0, 100],
+            "bins": [0, 18, 30, 50, 65, 100],
+            "decimals": 0,
+        },
         "grade": {"type": "category", "values": [1, 2, 3, 4, 5, 6, 7]},
     },
     "aggregate": {"method": "k-tuples"},  # most tests are about these, whatever `auto` has
@@ -43,7 +48,8 @@ def raw(**changes: Any) -> dict[str, Any]:
         if value is None:
             place.pop(last, None)
         else:
-            place[last] = copy.deepcopy(value)  # a later change may go below it, and tests share their values
+            # a later change may go below it, and tests share their values
+            place[last] = copy.deepcopy(value)
     return configuration
 
 
@@ -68,5 +74,8 @@ def configuration(**changes: Any) -> Configuration:
 def letters(rows: list[list[str]], names: list[str], **changes: Any) -> Configuration:
     """A configuration whose columns are the named ones and whose domains are the non-empty values of `rows`."""
     domains = [sorted({row[j] for row in rows} - {""}) for j in range(len(names))]
-    columns = {name: {"type": "category", "values": values} for name, values in zip(names, domains, strict=True)}
+    columns = {
+        name: {"type": "category", "values": values}
+        for name, values in zip(names, domains, strict=True)
+    }
     return configuration(columns=columns, **changes)

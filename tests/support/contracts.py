@@ -29,7 +29,12 @@ def json_schema(file: type[BaseModel]) -> dict[str, Any]:
     schema = file.model_json_schema()
     name = schema["properties"]["$schema"]["const"]
     required = ["$schema", *schema.pop("required", [])]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name, "required": required, **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": name,
+        "required": required,
+        **schema,
+    }
 
 
 def contract_text(name: str) -> str:

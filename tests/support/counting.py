@@ -34,7 +34,10 @@ def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
     """The table in blocks of at most `records` records, packed as a checkpoint holds them."""
     size = records or max(1, table.records)
     starts = range(0, max(1, table.records), size)
-    parts = (EncodedTable(codes=tuple(c[i : i + size] for c in table.codes), labels=table.labels) for i in starts)
+    parts = (
+        EncodedTable(codes=tuple(c[i : i + size] for c in table.codes), labels=table.labels)
+        for i in starts
+    )
     return EncodedBlocks(list(pack_blocks(parts)))
 
 
@@ -44,7 +47,9 @@ class WholeCounts(BoundedCounts):
 
     dense: Mapping[tuple[int, ...], NDArray[np.int64]] = field(default_factory=dict, repr=False)
     sparse: Mapping[tuple[int, ...], int] = field(default_factory=dict)
-    run: CountRun = field(default_factory=lambda: CountRun(pieces=(), first=(0,), cells=0), repr=False)
+    run: CountRun = field(
+        default_factory=lambda: CountRun(pieces=(), first=(0,), cells=0), repr=False
+    )
     cells: tuple[NDArray[np.int64], ...]
     counts: tuple[NDArray[np.int64], ...]
 
@@ -53,7 +58,9 @@ class WholeCounts(BoundedCounts):
         """The same counts."""
         none = np.zeros(0, np.int64)
         found = [[(none, none), *bounded.pieces(columns)] for columns in bounded.column_sets]
-        cells, counts = ([np.concatenate([piece[i] for piece in pieces]) for pieces in found] for i in (0, 1))
+        cells, counts = (
+            [np.concatenate([piece[i] for piece in pieces]) for pieces in found] for i in (0, 1)
+        )
         return cls(column_sets=bounded.column_sets, cells=tuple(cells), counts=tuple(counts))
 
     def pieces(self, columns: tuple[int, ...]) -> Iterator[SortedCounts]:
@@ -91,13 +98,19 @@ def count_blocks(
 
 
 def count_bounded(
-    table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords, memory: int = AMPLE
+    table: EncodedTable,
+    candidates: CandidateSet,
+    bound: int,
+    words: NumberedWords,
+    memory: int = AMPLE,
 ) -> WholeCounts:
     """Bounded counts of a table that is one block."""
     return count_blocks(blocks_of(table), candidates, bound, words, LocalEngine(1), memory)
 
 
-def histogram(table: EncodedTable, candidates: CandidateSet, cap: int, memory: int = AMPLE) -> NDArray[np.int64]:
+def histogram(
+    table: EncodedTable, candidates: CandidateSet, cap: int, memory: int = AMPLE
+) -> NDArray[np.int64]:
     """How many records hold c candidates, of a table that is one block."""
     return histogram_of(blocks_of(table), candidates, cap, LocalEngine(1), memory)
 
@@ -106,21 +119,30 @@ def histogram_of(
     blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, memory: int = AMPLE
 ) -> NDArray[np.int64]:
     """The same of a table in blocks; nothing of it is set aside."""
-    return contribution_histogram(blocks, candidates, cap, engine, MemoryBudget(memory, Path("nowhere")))
+    return contribution_histogram(
+        blocks, candidates, cap, engine, MemoryBudget(memory, Path("nowhere"))
+    )
 
 
 def as_counter(bounded: WholeCounts, sizes: Sequence[int]) -> Counter[Cell]:
     """The counts by columns and values."""
     counts: Counter[Cell] = Counter()
-    for columns, cells, values in zip(bounded.column_sets, bounded.cells, bounded.counts, strict=True):
+    for columns, cells, values in zip(
+        bounded.column_sets, bounded.cells, bounded.counts, strict=True
+    ):
         assert (np.diff(cells) > 0).all()
         places = np.stack(np.unravel_index(cells, [sizes[j] + 1 for j in columns]), axis=1)
-        counts.update({(columns, tuple(v)): n for v, n in zip(places.tolist(), values.tolist(), strict=True)})
+        counts.update(
+            {(columns, tuple(v)): n for v, n in zip(places.tolist(), values.tolist(), strict=True)}
+        )
     return counts
 
 
 def held_candidates(
-    table: EncodedTable, candidates: CandidateSet, record: int, order: Sequence[tuple[int, ...]] | None = None
+    table: EncodedTable,
+    candidates: CandidateSet,
+    record: int,
+    order: Sequence[tuple[int, ...]] | None = None,
 ) -> Iterator[Cell]:
     """The candidates of one record, set of columns by set of columns, by the masks."""
     cells = [np.atleast_1d(codes[record]).tolist() for codes in table.codes]
@@ -133,8 +155,13 @@ def held_candidates(
 
 def contributions(codes: Sequence[Codes], candidates: CandidateSet) -> NDArray[np.int64]:
     """How many candidates each record holds, by the slow reference."""
-    table = EncodedTable(codes=tuple(codes), labels=tuple(("",) * size for size in candidates.sizes))
-    return np.array([sum(1 for _ in held_candidates(table, candidates, i)) for i in range(table.records)], np.int64)
+    table = EncodedTable(
+        codes=tuple(codes), labels=tuple(("",) * size for size in candidates.sizes)
+    )
+    return np.array(
+        [sum(1 for _ in held_candidates(table, candidates, i)) for i in range(table.records)],
+        np.int64,
+    )
 
 
 def reference_counts(
@@ -169,7 +196,8 @@ def _word(seed: int, number: int) -> int:
 def same_counts(one: WholeCounts, other: WholeCounts) -> bool:
     """Whether two results are identical."""
     return one.column_sets == other.column_sets and all(
-        np.array_equal(a, b) for a, b in zip((*one.cells, *one.counts), (*other.cells, *other.counts), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip((*one.cells, *one.counts), (*other.cells, *other.counts), strict=True)
     )
 
 

@@ -41,5 +41,7 @@ def change(location: LedgerLocation, *statements: str) -> None:
     else:
         away = [f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in _GUARDED]
         back = [f"ALTER TABLE {table} ENABLE TRIGGER ALL" for table in _GUARDED]
-        back += [f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only" for table in _GUARDED]
+        back += [
+            f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only" for table in _GUARDED
+        ]
     run(location, *away, *statements, *back)

@@ -36,24 +36,34 @@ class Survey:
         return self.sizes
 
     def codes(self, clique: Clique, merges: bool) -> tuple[Array, ...]:
-        return tuple(np.array(self.merged[a]) if merges else np.arange(self.sizes[a]) for a in clique)
+        return tuple(
+            np.array(self.merged[a]) if merges else np.arange(self.sizes[a]) for a in clique
+        )
 
     def design(self, clique: Clique, merges: bool) -> Array:
         """Which cells of the whole table each cell of a measured one sums."""
         return _design(self, clique, merges)
 
-    def measure(self, table: Array, rng: np.random.Generator, *, known: bool = False) -> LeastSquares:
+    def measure(
+        self, table: Array, rng: np.random.Generator, *, known: bool = False
+    ) -> LeastSquares:
         """Noisy tables of a table, with rounded normal noise."""
         found = []
         for clique, sigma, merges in self.sets:
             exact = self.design(clique, merges) @ table.ravel()
-            counts = exact.astype(np.int64) + np.rint(rng.normal(0, sigma, exact.shape)).astype(np.int64)
+            counts = exact.astype(np.int64) + np.rint(rng.normal(0, sigma, exact.shape)).astype(
+                np.int64
+            )
             codes = self.codes(clique, merges)
             shaped = counts.reshape([int(c.max()) + 1 for c in codes])
-            found.append(Observation(attributes=clique, counts=shaped, deviation=sigma, levels=codes))
+            found.append(
+                Observation(attributes=clique, counts=shaped, deviation=sigma, levels=codes)
+            )
         return LeastSquares(tables_of(found, self.sizes, float(table.sum()) if known else None))
 
-    def dense(self, squares: LeastSquares, queries: Array, total: float | None = None) -> tuple[Array, Array]:
+    def dense(
+        self, squares: LeastSquares, queries: Array, total: float | None = None
+    ) -> tuple[Array, Array]:
         """Best linear unbiased estimates of queries, shape (queries, cells), and their covariance, by one large system.
 
         With a known total the record count is a constraint: what is left varies among tables that add up to it.
@@ -76,8 +86,15 @@ class Survey:
     def _counts(self, squares: LeastSquares, clique: Clique, merges: bool, counts: Array) -> Array:
         """The counts of a table over parts, in the order of its own codes."""
         number = [place for place, (c, _, m) in enumerate(self.sets) if (c, m) == (clique, merges)]
-        parts = next(squares.measured.tables[n].parts for n in number if squares.measured.tables[n].counts is counts)
-        order = [next(i for i, p in enumerate(parts) if squares.measured.parts[p].axis == a) for a in clique]
+        parts = next(
+            squares.measured.tables[n].parts
+            for n in number
+            if squares.measured.tables[n].counts is counts
+        )
+        order = [
+            next(i for i, p in enumerate(parts) if squares.measured.parts[p].axis == a)
+            for a in clique
+        ]
         moved = counts.transpose(order)
         for place, codes in enumerate(self.codes(clique, merges)):
             back = np.zeros(int(codes.max()) + 1, np.int64)
@@ -90,7 +107,9 @@ class Survey:
         count = len(next(iter(weights.values()))) if weights else 1
         found = np.ones((count, *self.cells))
         for axis, own in weights.items():
-            found = found * own.reshape([count, *(size if a == axis else 1 for a, size in enumerate(self.cells))])
+            found = found * own.reshape(
+                [count, *(size if a == axis else 1 for a, size in enumerate(self.cells))]
+            )
         return found.reshape(count, -1)
 
 
@@ -100,7 +119,10 @@ def _design(survey: Survey, clique: Clique, merges: bool) -> Array:
     shape = [int(c.max()) + 1 for c in codes]
     rows = np.zeros((math.prod(shape), math.prod(survey.cells)))
     for number, cell in enumerate(itertools.product(*map(range, survey.cells))):
-        rows[np.ravel_multi_index([c[cell[a]] for c, a in zip(codes, clique, strict=True)], shape), number] = 1
+        rows[
+            np.ravel_multi_index([c[cell[a]] for c, a in zip(codes, clique, strict=True)], shape),
+            number,
+        ] = 1
     return rows
 
 

@@ -62,7 +62,12 @@ def take_part(
 
 def settle_begun(ledger: Ledger, store: DrawStore, lease: str, release: str = "r") -> None:
     """What the attempt `lease` does first."""
-    reconcile(ledger.draws, store, secrets_of(store), Attempt(release=release, lease=lease, program=PROGRAM))
+    reconcile(
+        ledger.draws,
+        store,
+        secrets_of(store),
+        Attempt(release=release, lease=lease, program=PROGRAM),
+    )
 
 
 def secrets_of(store: DrawStore) -> DrawSecrets:

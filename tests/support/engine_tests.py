@@ -47,7 +47,9 @@ class EngineTests:
             assert len((tmp_path / "calls").read_text().split()) <= taken + 2 * engine.cores
         results.close()  # pyright: ignore[reportAttributeAccessIssue]
 
-    def test_a_function_that_fails_ends_its_work_alone(self, engine: Engine, tmp_path: Path) -> None:
+    def test_a_function_that_fails_ends_its_work_alone(
+        self, engine: Engine, tmp_path: Path
+    ) -> None:
         """The error is raised where the result would be taken, and the engine computes what comes next."""
         with pytest.raises(self.failure):
             list(engine.map(Failing("Ada Lovelace"), ["Konrad Zuse", "Alan Turing"]))
@@ -68,7 +70,9 @@ def encoded_blocks(place: Path) -> EncodedBlocks:
     codes = tuple(rng.binomial(size, 0.3, RECORDS).astype(np.uint8) for size in SIZES)
     labels = tuple(tuple(f"v{v}" for v in range(size)) for size in SIZES)
     edges = range(0, RECORDS, 1000)
-    parts = (EncodedTable(codes=tuple(c[i : i + 1000] for c in codes), labels=labels) for i in edges)
+    parts = (
+        EncodedTable(codes=tuple(c[i : i + 1000] for c in codes), labels=labels) for i in edges
+    )
     write_blocks(place / "encoded", bytes(range(32)), ("encode",), pack_blocks(parts))
     file = open_blocks(place / "encoded", bytes(range(32)), ("encode",))
     assert file is not None
@@ -77,7 +81,9 @@ def encoded_blocks(place: Path) -> EncodedBlocks:
 
 def pairs() -> CandidateSet:
     """All pairs of values."""
-    return CandidateSet.above(level_from({((j, v),): 1 for j, s in enumerate(SIZES) for v in range(s)}, 1), SIZES)
+    return CandidateSet.above(
+        level_from({((j, v),): 1 for j, s in enumerate(SIZES) for v in range(s)}, 1), SIZES
+    )
 
 
 def counted(blocks: Blocks, engine: Engine, memory: int = AMPLE):

@@ -25,10 +25,13 @@ def settle(browser: Browser | Firefox) -> None:
 def large_page(columns: int, records: int) -> str:
     """The page of so many records of `columns` columns of a few values each, and of one of 3,000."""
     declared: dict[str, Any] = {
-        f"c{j}": {"type": "category", "values": [f"v{v}" for v in range(4 + j % 5)]} for j in range(columns)
+        f"c{j}": {"type": "category", "values": [f"v{v}" for v in range(4 + j % 5)]}
+        for j in range(columns)
     }
     declared["many"] = {"type": "category", "values": [f"w{v}" for v in range(3000)]}
-    small, _ = published(_codes(declared, 400), drop=10**9, columns=declared, aggregate__reporting_length=1)
+    small, _ = published(
+        _codes(declared, 400), drop=10**9, columns=declared, aggregate__reporting_length=1
+    )
     return render_explorer(small, shown(small, _codes(declared, records)))
 
 

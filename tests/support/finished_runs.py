@@ -21,7 +21,13 @@ KINDS = {
 def finished_home(home: Path, *kinds: str, rows: int = 200) -> Path:
     """`home` with its ledger, and a finished run of each of `kinds`, or of all KINDS, that has its name; noise is fresh."""
     place = home / "ledger" / "ledger.sqlite"
-    account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(place, environment={}).accounts.open(account, actor="steward")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))

@@ -48,14 +48,25 @@ class Firefox:
 
     def open(self, page: Path, width: int, fragment: str = "") -> None:
         """Open a page in a window `width` pixels wide; `fragment` begins with #."""
-        self.send("browsingContext.setViewport", context=self.tab, viewport={"width": width, "height": 900})
-        self.send("browsingContext.navigate", context=self.tab, url=page.as_uri() + fragment, wait="complete")
+        self.send(
+            "browsingContext.setViewport",
+            context=self.tab,
+            viewport={"width": width, "height": 900},
+        )
+        self.send(
+            "browsingContext.navigate",
+            context=self.tab,
+            url=page.as_uri() + fragment,
+            wait="complete",
+        )
 
     def run(self, script: str) -> Any:
         """What a script in the page returns."""
         function = f"() => JSON.stringify((() => {{ {script} }})() ?? null)"
         target = {"context": self.tab}
-        answer = self.send("script.callFunction", functionDeclaration=function, awaitPromise=False, target=target)
+        answer = self.send(
+            "script.callFunction", functionDeclaration=function, awaitPromise=False, target=target
+        )
         assert answer["type"] == "success", answer
         return json.loads(answer["result"]["value"])
 
@@ -78,14 +89,33 @@ class Firefox:
 def firefox(place: Path) -> Iterator[Firefox]:
     """A browser with its profile in `place`, which can reach no other machine."""
     need("firefox-esr")
-    lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in _PREFERENCES.items()]
+    lines = [
+        f"user_pref({json.dumps(name)}, {json.dumps(value)});\n"
+        for name, value in _PREFERENCES.items()
+    ]
     (place / "user.js").write_text("".join(lines), encoding="utf-8")
-    command = ["firefox-esr", "--headless", "--no-remote", "--profile", str(place), "--remote-debugging-port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+    command = [
+        "firefox-esr",
+        "--headless",
+        "--no-remote",
+        "--profile",
+        str(place),
+        "--remote-debugging-port",
+        "0",
+    ]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
         try:
             assert process.stderr is not None
-            found = next(m for line in process.stderr if (m := re.search(r"BiDi listening on (ws://\S+)", line)))
-            with closing(create_connection(f"{found[1]}/session", timeout=180, suppress_origin=True)) as socket:
+            found = next(
+                m
+                for line in process.stderr
+                if (m := re.search(r"BiDi listening on (ws://\S+)", line))
+            )
+            with closing(
+                create_connection(f"{found[1]}/session", timeout=180, suppress_origin=True)
+            ) as socket:
                 opened = Firefox(socket)
                 opened.send("session.new", capabilities={})
                 opened.send("session.subscribe", events=list(_EVENTS))

@@ -30,7 +30,10 @@ def fixed_noise() -> Iterator[None]:
 def drawn_facts(place: Path, method: str) -> dict[str, Any]:
     """What a release tells of its draws: parameters, noisy counts, and the number of records."""
     statement = json.loads((place / "privacy.json").read_text())
-    told = {key: statement.get(key) for key in ("mechanisms", "noise", "marginals", "domain", "guarantee")}
+    told = {
+        key: statement.get(key)
+        for key in ("mechanisms", "noise", "marginals", "domain", "guarantee")
+    }
     whole = pq.read_table(place / "aggregates.parquet").slice(0, 1).to_pylist()[0]
     assert whole["length"] == 0
     told["records"] = {key: whole[key] for key in ("count", "noise_sd", "low", "high")}
@@ -38,5 +41,7 @@ def drawn_facts(place: Path, method: str) -> dict[str, Any]:
         told["cells"] = pq.read_table(place / "measurements.parquet").to_pydict()
     else:
         with (place / "aggregates.csv").open() as lines:
-            told["counts"] = [{k: v for k, v in row.items() if k != "adjusted"} for row in csv.DictReader(lines)]
+            told["counts"] = [
+                {k: v for k, v in row.items() if k != "adjusted"} for row in csv.DictReader(lines)
+            ]
     return told

@@ -33,7 +33,9 @@ class FlowRuns:
         """A flow run that has gone through the states."""
         path = f"/deployments/{self.deployment}/create_flow_run" if deployed else "/flow_runs/"
         flow = {} if deployed else {"flow_id": self.flow}
-        made: str = self.ask(path, {**flow, "name": uuid.uuid4().hex, "state": {"type": "PENDING"}})["id"]
+        made: str = self.ask(
+            path, {**flow, "name": uuid.uuid4().hex, "state": {"type": "PENDING"}}
+        )["id"]
         for state in states:
             self.set(made, state)
         return made
@@ -44,11 +46,18 @@ class FlowRuns:
     def heartbeat(self, run: str) -> None:
         """A sign of life, as Prefect's engine sends it."""
         flow = {"prefect.resource.id": f"prefect.flow.{self.flow}", "prefect.resource.role": "flow"}
-        self._emit("prefect.flow-run.heartbeat", f"prefect.flow-run.{run}", {**flow, "prefect.resource.name": FLOW})
+        self._emit(
+            "prefect.flow-run.heartbeat",
+            f"prefect.flow-run.{run}",
+            {**flow, "prefect.resource.name": FLOW},
+        )
 
     def done(self, run: str) -> None:
         """A worker says that it is done with the process of a flow run."""
-        related = {"prefect.resource.id": f"prefect.flow-run.{run}", "prefect.resource.role": "flow-run"}
+        related = {
+            "prefect.resource.id": f"prefect.flow-run.{run}",
+            "prefect.resource.role": "flow-run",
+        }
         self._emit("prefect.worker.executed-flow-run", "prefect.worker.process.one", related)
 
     def _emit(self, name: str, resource: str, related: dict[str, str]) -> None:

@@ -175,9 +175,8 @@ def _do(order: dict[str, Any]) -> int:
         said, code = getattr(error, "detail", str(error)), error.exit_code
     except BaseException as error:
         said, code = f"{type(error).__name__}: {error}", RAISED
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    )  # which may be the fault
+    # which may be the fault
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     sys.stderr.write(said)
     return code
 
@@ -186,7 +185,8 @@ def _run(order: dict[str, Any]) -> int:
     _log_makes(order["makes"])
     if "version" in order:
         _become(order["version"])
-    if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
+    # as on another machine, where the lock of the file system does not reach
+    if order.get("no_lock"):
         plain_runs.run_lock = lambda *_, **__: nullcontext()
     if "point" in order:
         _kill_at(*order["point"])
@@ -195,7 +195,9 @@ def _run(order: dict[str, Any]) -> int:
     if "outcome" in order:
         Injected(order, FAULTS)
     if "decision" in order:
-        return 0 if decide(Path(order["home"]), order["run"], **order["decision"])[1].approved else 96
+        return (
+            0 if decide(Path(order["home"]), order["run"], **order["decision"])[1].approved else 96
+        )
     if order.get("recompute"):
         return 0 if recompute(Path(order["home"]), order["run"]) else 98
     run_by_stages(order)
@@ -221,9 +223,13 @@ def recompute(home: Path, run: str) -> bool:
     fitted = stages.fit_model(public, normalized) if fits else None
     synthesized = stages.synthesize(public, normalized, fitted)
     decoded = stages.decode(public, synthesized, normalized, None)
-    counts = counts_and_marginals(public, load_counts(public, normalized), collected)[2]["aggregates.csv"]
+    counts = counts_and_marginals(public, load_counts(public, normalized), collected)[2][
+        "aggregates.csv"
+    ]
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
-    return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
+    return (counts, records) == tuple(
+        (folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic")
+    )
 
 
 def _log_makes(path: str) -> None:
@@ -235,7 +241,9 @@ def _log_makes(path: str) -> None:
         os.write(descriptor, f"{' '.join(words)}\n".encode())
         os.close(descriptor)
 
-    def logging(ledger: Any, store: Any, secrets: Any, attempt: Any, name: str, prepared: Any) -> tuple[bytes, Any]:
+    def logging(
+        ledger: Any, store: Any, secrets: Any, attempt: Any, name: str, prepared: Any
+    ) -> tuple[bytes, Any]:
         def told(bits: Any, noise: bytes) -> bytes:
             tell("begun", name)
             payload: bytes = prepared.make(bits, noise)
@@ -251,7 +259,9 @@ def _log_makes(path: str) -> None:
 def _become(version: str) -> None:
     """Another program: of this version, with code of its own."""
     other = Program(version=version, digest=hashlib.sha256(version.encode()).hexdigest())
-    for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
+    for module in [
+        module for name, module in sys.modules.items() if name.startswith("marginweave.")
+    ]:
         if hasattr(module, "program_identity"):
             module.program_identity = lambda: other  # pyright: ignore[reportAttributeAccessIssue]
 

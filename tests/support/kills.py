@@ -25,7 +25,9 @@ LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
 _FILE = re.compile(
     r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?P<lease>[0-9a-f]{32})\.(?:draw|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?"
 )
-_SECRET = re.compile(r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?:seed|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?")
+_SECRET = re.compile(
+    r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?:seed|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?"
+)
 _ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
 
 
@@ -55,7 +57,9 @@ class Victim:
             unit="row",
             neighbors="add-remove",
         )
-        Ledger.create(self.location, environment=self.environment).accounts.open(account, actor="harness")
+        Ledger.create(self.location, environment=self.environment).accounts.open(
+            account, actor="harness"
+        )
 
     @property
     def location(self) -> LedgerLocation:
@@ -75,7 +79,12 @@ class Victim:
 
     def order(self, **more: Any) -> dict[str, Any]:
         """An order for `tests.support.forked_runs`: run, or go on."""
-        paths = {"home": self.home, "config": self.config, "ledger": self.ledger_file, "makes": self.makes}
+        paths = {
+            "home": self.home,
+            "config": self.config,
+            "ledger": self.ledger_file,
+            "makes": self.makes,
+        }
         texts = {name: str(path) for name, path in paths.items()}
         return {
             **texts,
@@ -107,8 +116,12 @@ class Victim:
         for draw, digests in self.bytes_made.items():
             assert len(digests) <= 1, f"{draw} was made of {len(digests)} kinds under one charge"
         if not self.may_lose:
-            assert not [event for event in events if event.kind == EventKind.CHARGED_LOST], "a draw was lost"
-        self._check_files({(event.draw, event.lease) for event in events if event.kind == EventKind.DRAWN})
+            assert not [event for event in events if event.kind == EventKind.CHARGED_LOST], (
+                "a draw was lost"
+            )
+        self._check_files(
+            {(event.draw, event.lease) for event in events if event.kind == EventKind.DRAWN}
+        )
         self._check_secrets()
         self._check_committed(ledger)
 
@@ -131,9 +144,13 @@ class Victim:
                 finals[match["name"]].add(file.read_bytes())
                 leases[match["name"]].add(match["lease"])
             if match["temporary"] is None or any(file.read_bytes()):
-                assert (match["name"], match["lease"]) in begun, f"{file.name} holds noise that nobody was charged for"
+                assert (match["name"], match["lease"]) in begun, (
+                    f"{file.name} holds noise that nobody was charged for"
+                )
         assert all(len(contents) == 1 for contents in finals.values()), "a draw and its copy differ"
-        assert all(len(of_draw) == 1 for of_draw in leases.values()), "two noisy files for one charge"
+        assert all(len(of_draw) == 1 for of_draw in leases.values()), (
+            "two noisy files for one charge"
+        )
 
     def _check_secrets(self) -> None:
         left, whole = set(), set()
@@ -171,7 +188,10 @@ class Victim:
                 assert bytes_ is not None or not unfinished, f"committed draw {draw.name} is gone"
                 if bytes_ is not None:
                     assert self.committed.setdefault(draw.name, bytes_) == bytes_
-                    assert self.bytes_made.get(draw.name) in (None, {hashlib.sha256(bytes_).hexdigest()})
+                    assert self.bytes_made.get(draw.name) in (
+                        None,
+                        {hashlib.sha256(bytes_).hexdigest()},
+                    )
 
     def check_finished(self) -> None:
         """A finished run: every planned draw stands once, nothing is pending, the files are those that were booked."""
@@ -187,14 +207,22 @@ class Victim:
         assert states <= {State.COMMITTED, State.RETURNED}, states
         charged = [draw.cost for draw in record.draws if draw.state == State.COMMITTED]
         assert record.charged == sum(charged, Cost())
-        assert not self.folder.seeds.is_dir() or not list(self.folder.seeds.iterdir()), "a secret was left"
+        assert not self.folder.seeds.is_dir() or not list(self.folder.seeds.iterdir()), (
+            "a secret was left"
+        )
         if any(entry.purged for entry in manifest.stages.values()):
             assert all(entry.purged for entry in manifest.stages.values())
             assert not self.folder.private.exists()
             assert not self.folder.derived.exists()
         else:
-            assert Configuration.from_canonical(manifest.configuration).publish.keep_private, "the run was not purged"
-            stems = {f"{draw.name}.{draw.lease}" for draw in record.draws if draw.state == State.COMMITTED}
+            assert Configuration.from_canonical(manifest.configuration).publish.keep_private, (
+                "the run was not purged"
+            )
+            stems = {
+                f"{draw.name}.{draw.lease}"
+                for draw in record.draws
+                if draw.state == State.COMMITTED
+            }
             kept = {f"{stem}.{ending}" for stem in stems for ending in ("draw", "copy")}
             assert {file.name for file in self.folder.draws.iterdir()} == kept
         statement = json.loads((self.folder.release / "privacy.json").read_text())

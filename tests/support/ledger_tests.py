@@ -62,7 +62,9 @@ class LedgerTests:
         """Opening what is not there ends with the exact command that opens it, and makes neither rows nor a key."""
         with pytest.raises(BudgetError) as error:
             Ledger.open(place, command=opening_command("affairs", 1.0, 1e-6))
-        assert str(error.value).endswith("marginweave ledger open affairs --epsilon 1.0 --delta 1e-06")
+        assert str(error.value).endswith(
+            "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
+        )
         assert not key_file(place).parent.exists()
 
     def test_the_key_is_in_its_own_file_and_in_no_row(self, place, account) -> None:
@@ -81,7 +83,8 @@ class LedgerTests:
                 call(place)
             assert "Restore the key file there from a backup" in str(error.value)
             assert f"the ledger {place} is of no use without it" in str(error.value)
-            if isinstance(place, Path):  # the rows are seen without the key, so nothing can be new here
+            # the rows are seen without the key, so nothing can be new here
+            if isinstance(place, Path):
                 assert opening_command() not in str(error.value)
         assert not key_file(place).exists()
 
@@ -128,9 +131,14 @@ class LedgerTests:
                 run(place, statement)
         assert ledger.verify() == rows
 
-    def test_a_release_is_the_same_as_in_another_ledger(self, location, account, plan, tmp_path) -> None:
+    def test_a_release_is_the_same_as_in_another_ledger(
+        self, location, account, plan, tmp_path
+    ) -> None:
         """Kinds, draws, costs and totals of the same history do not depend on where it is kept."""
-        ours, theirs = make_ledger(location, account), make_ledger(tmp_path / "another" / "ledger.sqlite", account)
+        ours, theirs = (
+            make_ledger(location, account),
+            make_ledger(tmp_path / "another" / "ledger.sqlite", account),
+        )
         for each in (ours, theirs):
             make_release(each, plan(mu2=0.01))
             with pytest.raises(BudgetError, match="does not hold this release"):
@@ -171,7 +179,8 @@ class LedgerTests:
         _set_number(place, LEDGER_FORMAT + 1)
         for call in (Ledger.open, Ledger.create):
             with pytest.raises(
-                BudgetError, match=f"has format {LEDGER_FORMAT + 1}, and this program knows {LEDGER_FORMAT}"
+                BudgetError,
+                match=f"has format {LEDGER_FORMAT + 1}, and this program knows {LEDGER_FORMAT}",
             ):
                 call(place)
 
@@ -185,7 +194,9 @@ class LedgerTests:
     def test_many_race_for_five(self, shared: Ledger, plan) -> None:
         """Exactly five are granted, the others are refused and written down, and every row is in its place."""
         heavy = plan(mu2=ALONE / 2, draws=("count", "level-1"))
-        counted = _race([lambda n=n: reserve_release(shared, heavy, f"release-{n}") for n in range(RACERS)])
+        counted = _race(
+            [lambda n=n: reserve_release(shared, heavy, f"release-{n}") for n in range(RACERS)]
+        )
         assert counted == {"granted": ADMITTED, "refused": RACERS - ADMITTED}
         total = shared.accounts.total("affairs")
         assert (total.spent.releases, total.epsilon) == (
@@ -194,14 +205,19 @@ class LedgerTests:
         )
         again = Ledger.open(shared.location)
         assert again.verify() == 2 + ADMITTED * 3 + (RACERS - ADMITTED)
-        assert sum(event.kind == EventKind.REFUSED for event in again.session.events()) == RACERS - ADMITTED
+        assert (
+            sum(event.kind == EventKind.REFUSED for event in again.session.events())
+            == RACERS - ADMITTED
+        )
         assert again.accounts.total("affairs") == total
 
     @pytest.mark.system
     def test_many_race_for_one_release(self, shared: Ledger, plan) -> None:
         """The same release asked for at once is charged once, and all who asked have it."""
         heavy = plan(mu2=FULL)
-        assert _race([lambda: reserve_release(shared, heavy, "same") for _ in range(RACERS)]) == {"granted": RACERS}
+        assert _race([lambda: reserve_release(shared, heavy, "same") for _ in range(RACERS)]) == {
+            "granted": RACERS
+        }
         assert shared.accounts.total("affairs").spent.releases == 1
         assert shared.verify() == 2 + 4
 
@@ -211,7 +227,10 @@ class LedgerTests:
         reserve_release(shared, plan(), "one")
         shared.draws.take_lease("one", "lease")
         counted = _race(
-            [lambda n=n: shared.draws.begin("one", "count", "lease", {"inputs": str(n)}) for n in range(RACERS)]
+            [
+                lambda n=n: shared.draws.begin("one", "count", "lease", {"inputs": str(n)})
+                for n in range(RACERS)
+            ]
         )
         assert counted == {"granted": 1, "refused": RACERS - 1}
         record = shared.releases.find("one")
@@ -239,7 +258,10 @@ def make_release(ledger: Ledger, plan: ChargedPlan) -> None:
 
 
 def _history(ledger: Ledger) -> list[tuple[object, ...]]:
-    return [(event.kind, event.draw, event.cost, event.lease, event.digest) for event in ledger.session.events()]
+    return [
+        (event.kind, event.draw, event.cost, event.lease, event.digest)
+        for event in ledger.session.events()
+    ]
 
 
 @contextmanager
@@ -257,9 +279,14 @@ def _shape(metadata: MetaData) -> list[object]:
     """Columns in their order with types and keys, indexes and unique columns."""
     shape: list[object] = []
     for table in metadata.sorted_tables:
-        columns = [(c.name, str(c.type), c.nullable, c.primary_key, bool(c.foreign_keys)) for c in table.columns]
+        columns = [
+            (c.name, str(c.type), c.nullable, c.primary_key, bool(c.foreign_keys))
+            for c in table.columns
+        ]
         indexes = sorted(str(index.name) for index in table.indexes)
-        unique = {tuple(c.columns.keys()) for c in table.constraints if isinstance(c, UniqueConstraint)}
+        unique = {
+            tuple(c.columns.keys()) for c in table.constraints if isinstance(c, UniqueConstraint)
+        }
         shape.append((table.name, columns, indexes, sorted(unique)))
     return shape
 

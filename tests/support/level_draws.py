@@ -37,7 +37,9 @@ def category(size: int) -> dict[str, Any]:
 def table_of(columns: Sequence[Sequence[int]], sizes: Sequence[int]) -> EncodedTable:
     """An encoded table from columns of codes."""
     codes = tuple(np.array(c, code_type(size)) for c, size in zip(columns, sizes, strict=True))
-    return EncodedTable(codes=codes, labels=tuple(tuple(f"v{v}" for v in range(size)) for size in sizes))
+    return EncodedTable(
+        codes=codes, labels=tuple(tuple(f"v{v}" for v in range(size)) for size in sizes)
+    )
 
 
 def bounded(table: EncodedTable, candidates: CandidateSet, bound: int) -> WholeCounts:

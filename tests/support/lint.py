@@ -32,10 +32,18 @@ def make_tree() -> None:
 def lint_imports() -> None:
     """Check the import contracts of pyproject.toml."""
     environment = {**os.environ, "PYTHONPATH": str(TREE)}
-    graph = subprocess.run([sys.executable, "-c", GRAPH], env=environment, check=True, capture_output=True, text=True)
-    require_all({module_of(file) for file in tracked_modules()}, set(graph.stdout.split()), "import-linter")
+    graph = subprocess.run(
+        [sys.executable, "-c", GRAPH], env=environment, check=True, capture_output=True, text=True
+    )
+    require_all(
+        {module_of(file) for file in tracked_modules()}, set(graph.stdout.split()), "import-linter"
+    )
     done = subprocess.run(
-        [BIN / "lint-imports", "--no-cache"], env=environment, check=False, capture_output=True, text=True
+        [BIN / "lint-imports", "--no-cache"],
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
@@ -45,7 +53,9 @@ def check_types() -> None:
     """Check the types of the product and of what is beside it; places are printed as they are in the checkout."""
     files = {str(path.relative_to(TREE)) for path in TREE.rglob("*.py")}
     if files != set(tracked_modules()):
-        sys.exit(f"build/tree is not what is tracked: {', '.join(sorted(files ^ set(tracked_modules())))}")
+        sys.exit(
+            f"build/tree is not what is tracked: {', '.join(sorted(files ^ set(tracked_modules())))}"
+        )
     command = [BIN / "basedpyright", "--level", "error", "--outputjson"]
     done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     try:
@@ -56,7 +66,11 @@ def check_types() -> None:
         start = finding["range"]["start"]
         place = f"{in_checkout(Path(finding['file']))}:{start['line'] + 1}:{start['character'] + 1}"
         print(f"{place} - {finding['message']} ({finding.get('rule')})")  # noqa: T201
-    beside = (path for folder in ("benchmarks", "deployments", "tests") for path in (REPOSITORY / folder).rglob("*.py"))
+    beside = (
+        path
+        for folder in ("benchmarks", "deployments", "tests")
+        for path in (REPOSITORY / folder).rglob("*.py")
+    )
     expected = len(tracked_modules()) + sum("tests/data/" not in path.as_posix() for path in beside)
     if report["summary"]["filesAnalyzed"] < expected:
         sys.exit(f"basedpyright read {report['summary']['filesAnalyzed']} files of {expected}")

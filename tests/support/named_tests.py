@@ -28,7 +28,8 @@ def why_not_living(named: str, repository: Path = REPOSITORY) -> str | None:
     marks = [
         node.value
         for node in tree.body
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets)
     ]
     away = {
         node.attr

@@ -25,16 +25,34 @@ def domain_of(sizes: tuple[int, ...] = SIZES) -> Domain:
 
 
 def aggregates_of(
-    counts: Mapping[Combination, int], record_count: int = 100, length: int = 3, sizes: tuple[int, ...] = SIZES
+    counts: Mapping[Combination, int],
+    record_count: int = 100,
+    length: int = 3,
+    sizes: tuple[int, ...] = SIZES,
 ) -> Aggregates:
     levels = []
     for k in range(1, length + 1):
-        rows = sorted((tuple(c for c, _ in t), tuple(v for _, v in t), n) for t, n in counts.items() if len(t) == k)
+        rows = sorted(
+            (tuple(c for c, _ in t), tuple(v for _, v in t), n)
+            for t, n in counts.items()
+            if len(t) == k
+        )
         columns = np.array([row[0] for row in rows], np.int64).reshape(-1, k)
         values = np.array([row[1] for row in rows], np.int64).reshape(-1, k)
-        levels.append(Level(length=k, columns=columns, values=values, counts=np.array([r[2] for r in rows], np.int64)))
+        levels.append(
+            Level(
+                length=k,
+                columns=columns,
+                values=values,
+                counts=np.array([r[2] for r in rows], np.int64),
+            )
+        )
     return Aggregates(
-        domain=domain_of(sizes), record_count=record_count, record_deviation=1.0, levels=tuple(levels), noise=()
+        domain=domain_of(sizes),
+        record_count=record_count,
+        record_deviation=1.0,
+        levels=tuple(levels),
+        noise=(),
     )
 
 
@@ -53,7 +71,9 @@ def parts(combination: Combination, proper: bool = True) -> list[Combination]:
     return [part for k in range(1, top + 1) for part in combinations(combination, k)]
 
 
-def tally(records: Iterable[Iterable[int]], length: int, sizes: tuple[int, ...] = SIZES) -> Counter[Combination]:
+def tally(
+    records: Iterable[Iterable[int]], length: int, sizes: tuple[int, ...] = SIZES
+) -> Counter[Combination]:
     """Counts of all combinations of lengths 1..length without missing values."""
     counter: Counter[Combination] = Counter()
     for record in records:
@@ -72,8 +92,12 @@ def every_combination(length: int = 3, sizes: tuple[int, ...] = SIZES) -> list[C
     ]
 
 
-def noisy_counts(low: int = -3, high: int = 40, size: int = 40) -> st.SearchStrategy[dict[Combination, int]]:
-    return st.dictionaries(st.sampled_from(every_combination()), st.integers(low, high), max_size=size)
+def noisy_counts(
+    low: int = -3, high: int = 40, size: int = 40
+) -> st.SearchStrategy[dict[Combination, int]]:
+    return st.dictionaries(
+        st.sampled_from(every_combination()), st.integers(low, high), max_size=size
+    )
 
 
 def collect(

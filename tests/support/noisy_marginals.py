@@ -11,7 +11,12 @@ import numpy as np
 
 from marginweave.base.arrays import Codes
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import (
+    AnySynthesis,
+    GumSynthesis,
+    MixtureSynthesis,
+    SynthesisSettings,
+)
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import compression_of, normalize_marginals
@@ -33,9 +38,13 @@ def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginal
         np.bincount(r, minlength=n) + rng.normal(0, sd, n).round().astype(np.int64)
         for r, n in zip(rows, sizes, strict=True)
     ]
-    one_way = tuple(Observation(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy))
+    one_way = tuple(
+        Observation(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy)
+    )
     plain = Marginals(
-        domain=Domain(names=tuple(a.name for a in config.attributes), labels=labels), one_way=one_way, larger=()
+        domain=Domain(names=tuple(a.name for a in config.attributes), labels=labels),
+        one_way=one_way,
+        larger=(),
     )
     compression = compression_of(plain, config)[1]
     larger = []
@@ -88,10 +97,15 @@ def synthesized(
     """Codes that a method makes of the noisy single and pair counts of rows, and their domain."""
     rng = np.random.default_rng(seed)
     labels = tuple(attribute.labels for attribute in config.attributes)
-    sizes, domain = domain_sizes(config.attributes, labels), Domain(names=tuple(config.names), labels=labels)
+    sizes, domain = (
+        domain_sizes(config.attributes, labels),
+        Domain(names=tuple(config.names), labels=labels),
+    )
     one_way = noisy_counts(rows, sizes, 1, sd, rng)
     compression = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), config)[1]
-    larger = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, sizes, 2, sd, rng))
+    larger = tuple(
+        measure_merged(pair, compression) for pair in noisy_counts(rows, sizes, 2, sd, rng)
+    )
     known = normalize_marginals(Marginals(domain=domain, one_way=one_way, larger=larger), config)
     (codes,) = synthesize_blocks(known, config, METHODS[method].model_copy(update={"seed": seed}))
     return codes, domain

@@ -32,7 +32,11 @@ def page_of(path: Path) -> str:
 
 def cells_of(notebook: Path, kind: str) -> list[Cell]:
     """Its cells of a kind: code or markdown."""
-    return [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
+    return [
+        cell
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def outputs_of(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
@@ -47,12 +51,25 @@ def outputs_of(source: str, names: dict[str, Any], number: int) -> list[dict[str
             value = eval(compile(last, f"cell {number}", "eval"), names)
     found: list[dict[str, Any]] = []
     if printed.getvalue():
-        found.append({"name": "stdout", "output_type": "stream", "text": printed.getvalue().splitlines(keepends=True)})
+        found.append(
+            {
+                "name": "stdout",
+                "output_type": "stream",
+                "text": printed.getvalue().splitlines(keepends=True),
+            }
+        )
     if value is not None:
         data = {"text/plain": repr(value).splitlines(keepends=True)}
         if hasattr(value, "_repr_html_"):
             data["text/html"] = value._repr_html_().splitlines(keepends=True)
-        found.append({"data": data, "execution_count": number, "metadata": {}, "output_type": "execute_result"})
+        found.append(
+            {
+                "data": data,
+                "execution_count": number,
+                "metadata": {},
+                "output_type": "execute_result",
+            }
+        )
     return found
 
 

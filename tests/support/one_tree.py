@@ -13,7 +13,11 @@ from pathlib import Path
 
 from tests.support.places import REPOSITORY
 
-FOLDERS = {"marginweave/flows": "flows", "marginweave/tasks": "tasks", "marginweave/schemas": "schemas"}
+FOLDERS = {
+    "marginweave/flows": "flows",
+    "marginweave/tasks": "tasks",
+    "marginweave/schemas": "schemas",
+}
 
 
 @cache
@@ -33,7 +37,11 @@ def unpack_wheel(folder: Path, checkout: Path = REPOSITORY) -> None:
             "--config-settings=--build-option=build",
             f"--config-settings=--build-option=--build-base={temporary}/b",
         ]
-        subprocess.run([*build, *work, "--wheel-dir", temporary, str(checkout)], check=True, capture_output=True)
+        subprocess.run(
+            [*build, *work, "--wheel-dir", temporary, str(checkout)],
+            check=True,
+            capture_output=True,
+        )
         (wheel,) = Path(temporary).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
@@ -42,8 +50,13 @@ def unpack_wheel(folder: Path, checkout: Path = REPOSITORY) -> None:
 def tracked_files() -> set[str]:
     """Return the names that the tracked files of the product have in a wheel, such as marginweave/flows/release.py."""
     command = ["git", "ls-files", "flows", "tasks", "schemas", "src/marginweave"]
-    paths = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout.split()
-    return {path.removeprefix("src/") if path.startswith("src/") else f"marginweave/{path}" for path in paths}
+    paths = subprocess.run(
+        command, cwd=REPOSITORY, check=True, capture_output=True, text=True
+    ).stdout.split()
+    return {
+        path.removeprefix("src/") if path.startswith("src/") else f"marginweave/{path}"
+        for path in paths
+    }
 
 
 def module_of(file: str) -> str:

@@ -27,7 +27,14 @@ from tests.support import plain_runs
 from tests.support.forks import Ended
 
 DRAW = "level-1"
-FAULTS = ("disk full", "read-only", "ledger gone", "older copy of the ledger", "clock set back", "one byte flipped")
+FAULTS = (
+    "disk full",
+    "read-only",
+    "ledger gone",
+    "older copy of the ledger",
+    "clock set back",
+    "one byte flipped",
+)
 NOTHING = "—"
 NOTHING_WRITTEN = 90
 DAMAGED = ".damaged"
@@ -53,7 +60,11 @@ def _of(owner: Any, name: str, place: int, writes: str = "file") -> Step:
 
 def _named(ending: str) -> Step:
     def ours(file: StagedFile, *_: Any, **__: Any) -> bool:
-        return file.path.parent.name == "draws" and file.path.name.startswith(DRAW) and file.path.suffix == ending
+        return (
+            file.path.parent.name == "draws"
+            and file.path.name.startswith(DRAW)
+            and file.path.suffix == ending
+        )
 
     return Step(StagedFile, "keep", ours)
 
@@ -75,7 +86,8 @@ STEPS: dict[str, Step] = {
     "COMMITTED": _of(Draws, "commit", 2, "ledger"),
     "destroy its seed": _of(DrawSecrets, "destroy", 1),
     **{
-        stage: _stage(stage) for stage in ("collect", "normalize", "fit", "synthesize", "decode", "evaluate", "publish")
+        stage: _stage(stage)
+        for stage in ("collect", "normalize", "fit", "synthesize", "decode", "evaluate", "publish")
     },
     "PUBLISHED": Step(Releases, "publish", writes="ledger"),
     "move the files into place": Step(continuity, "publish_staged"),
@@ -101,7 +113,11 @@ class Injected:
 
         def watched(*arguments: Any, **named: Any) -> Any:
             step = STEPS[self._step]
-            mine = (owner, name) == (step.owner, step.name) and not self._struck and step.ours(*arguments, **named)
+            mine = (
+                (owner, name) == (step.owner, step.name)
+                and not self._struck
+                and step.ours(*arguments, **named)
+            )
             self._remember()
             if mine:
                 self._struck = True
@@ -136,8 +152,16 @@ class Injected:
             self._before = self._files()
 
     def _files(self) -> dict[Path, tuple[int, int]]:
-        found = [file for file in self._home.glob("runs/r/**/*") if file.is_file() and not file.name.endswith(".tmp")]
-        return {file: (file.stat().st_mtime_ns, file.stat().st_ino) for file in found if file.name != ".lock"}
+        found = [
+            file
+            for file in self._home.glob("runs/r/**/*")
+            if file.is_file() and not file.name.endswith(".tmp")
+        ]
+        return {
+            file: (file.stat().st_mtime_ns, file.stat().st_ino)
+            for file in found
+            if file.name != ".lock"
+        }
 
     def _flip_written(self, step: Step) -> None:
         if step.writes == "ledger":
@@ -182,7 +206,9 @@ def unflip(home: Path) -> bool:
 
 def _newest_hash(ledger: Path) -> int:
     with closing(sqlite3.connect(ledger)) as connection:
-        (newest,) = connection.execute("SELECT row_hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        (newest,) = connection.execute(
+            "SELECT row_hash FROM events ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
     return ledger.read_bytes().rindex(newest.encode() if isinstance(newest, str) else newest)
 
 
@@ -193,7 +219,9 @@ def _set_back(by: timedelta) -> None:
             return datetime.now(tz) - by
 
     true_now = records.now
-    for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
+    for module in [
+        module for name, module in sys.modules.items() if name.startswith("marginweave.")
+    ]:
         if getattr(module, "now", None) is true_now:
             module.now = lambda: datetime.now(UTC) - by  # pyright: ignore[reportAttributeAccessIssue]
         if getattr(module, "datetime", None) is datetime:

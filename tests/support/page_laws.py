@@ -76,10 +76,17 @@ def breaks_no_rule(chromium: Browser, page: Path, axe: str, *, dark: bool) -> No
 def is_printed_well(chromium: Browser, pdf: Path, paper: str, *, half_empty: bool = False) -> int:
     """No heading of the open page ends a sheet, nothing is cut off, none but the last has an empty third; their number."""
     need("pdftotext", "pdftoppm")
-    headings = set(chromium.run("return [...document.querySelectorAll('h2, h3')].map((e) => e.innerText.trim())"))
+    headings = set(
+        chromium.run(
+            "return [...document.querySelectorAll('h2, h3')].map((e) => e.innerText.trim())"
+        )
+    )
     pdf.write_bytes(chromium.printed(*PAPERS[paper]))
     sheets = sheets_of(pdf)
-    last = [[line for line in sheet if not re.search(r"^\d+ / \d+$|NOT FOR RELEASE", line)][-1] for sheet in sheets]
+    last = [
+        [line for line in sheet if not re.search(r"^\d+ / \d+$|NOT FOR RELEASE", line)][-1]
+        for sheet in sheets
+    ]
     assert headings.isdisjoint(last), last
     inked = [_ink(pdf, number + 1) for number in range(len(sheets))]
     for across, down in inked:
@@ -90,7 +97,9 @@ def is_printed_well(chromium: Browser, pdf: Path, paper: str, *, half_empty: boo
 
 def sheets_of(pdf: Path) -> list[list[str]]:
     """The lines of each sheet."""
-    text = subprocess.run(["pdftotext", "-layout", pdf, "-"], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        ["pdftotext", "-layout", pdf, "-"], check=True, capture_output=True, text=True
+    ).stdout
     *sheets, end = text.split("\f")
     assert end == ""
     return [[line.strip() for line in sheet.splitlines() if line.strip()] for sheet in sheets]

@@ -42,7 +42,13 @@ def run_shell(cli: CommandLine, text: str, code: int = 0) -> str:
     environment = cli.variables | {"PATH": programs}
     command = ["bash", "-eu", "-o", "pipefail", "-c", text]
     done = subprocess.run(
-        command, env=environment, cwd=cli.home, capture_output=True, text=True, timeout=300, check=False
+        command,
+        env=environment,
+        cwd=cli.home,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == code, f"{text}\n{done.stdout}{done.stderr}"
     assert "Traceback" not in done.stderr

@@ -36,7 +36,9 @@ def visits(place: Path, rows: int = 900, **changes: Any) -> Path:
         person = generator.integers(0, 300)
         name = "" if person % 50 == 0 else f"person-{person}"
         sex, region = "fm"[person % 2], ["north", "south", "west"][person % 3]
-        lines.append(f"{name},{sex},{region},{20 + person % 60},{generator.integers(1, 8)},T{person % 4}")
+        lines.append(
+            f"{name},{sex},{region},{20 + person % 60},{generator.integers(1, 8)},T{person % 4}"
+        )
     (place / "people.csv").write_text("\n".join(lines) + "\n")
     path = place / "people.yaml"
     path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))

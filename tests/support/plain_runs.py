@@ -34,5 +34,7 @@ def commands_without_prefect() -> Iterator[None]:
         with closed_to_others(), record_stop_reason(request.folder), run_lock(request.folder):
             run_in_process(request, private)
 
-    with mock.patch.object(importlib.import_module("marginweave.flows.cli.run"), "_release", release):
+    with mock.patch.object(
+        importlib.import_module("marginweave.flows.cli.run"), "_release", release
+    ):
         yield

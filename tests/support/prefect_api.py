@@ -12,7 +12,9 @@ from typing import Any
 def ask(api: str, path: str, body: Any = None, method: str = "POST") -> Any:
     """The answer of the API at the URL `api`; asked once more where its SQLite is locked by what its services write (503)."""
     content = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{api}{path}", content, {"Content-Type": "application/json"}, method=method)
+    request = urllib.request.Request(
+        f"{api}{path}", content, {"Content-Type": "application/json"}, method=method
+    )
     for pause in (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
         try:
             with urllib.request.urlopen(request, timeout=200) as answer:

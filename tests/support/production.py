@@ -100,7 +100,9 @@ class Site:
 
     def told(self, event: str, run: str) -> list[dict[str, Any]]:
         """What the listener heard of an event about a run."""
-        return [body for body in list(self.heard) if body["event"] == event and body.get("run") == run]
+        return [
+            body for body in list(self.heard) if body["event"] == event and body.get("run") == run
+        ]
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -134,13 +136,19 @@ class Site:
     def processes(self) -> list[int]:
         """Living processes of this site: its workers, and the flows that they run."""
         mark = f"MARGINWEAVE_HOME={self.home}\0".encode()
-        return [pid for pid in _processes() if mark in _read(pid, "environ") and _read(pid, "cmdline")]
+        return [
+            pid for pid in _processes() if mark in _read(pid, "environ") and _read(pid, "cmdline")
+        ]
 
     def flow_processes(self, flow_run: str = "") -> list[int]:
         """Those of them that run a flow, or the flow run of this id."""
         services = b"prefect worker", b"marginweave supervise"
         named = {pid: _read(pid, "cmdline").replace(b"\0", b" ") for pid in self.processes()}
-        flows = [pid for pid, command in named.items() if not any(service in command for service in services)]
+        flows = [
+            pid
+            for pid, command in named.items()
+            if not any(service in command for service in services)
+        ]
         return [pid for pid in flows if flow_run.encode() in _read(pid, "environ")]
 
 
@@ -171,7 +179,10 @@ def site(home: Path, databases: Server) -> Iterator[Site]:
     heard: list[dict[str, Any]] = []
     mails: list[str] = []
     database = make_url(databases.database()).set(drivername="postgresql+asyncpg")
-    settings = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": database.render_as_string(hide_password=False), **_PROMPT}
+    settings = {
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.render_as_string(hide_password=False),
+        **_PROMPT,
+    }
     with (
         documented_server(home / "server", free_port(), **settings) as api,
         listener(heard) as url,
@@ -204,9 +215,14 @@ def _ledger(home: Path, databases: Server, environment: dict[str, str]) -> dict[
     """Variables of a role that may only read and append, in a ledger that another role has made."""
     owner = databases.database()
     writer = databases.role(owner)
-    declared = {"MARGINWEAVE_LEDGER": writer, "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key")}
+    declared = {
+        "MARGINWEAVE_LEDGER": writer,
+        "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key"),
+    }
     as_owner = Site(home, {**environment, **declared, "MARGINWEAVE_LEDGER_OWNER": owner}, [], [])
-    as_owner.run("marginweave", "ledger", "create-tables", "--writer", make_url(writer).username or "")
+    as_owner.run(
+        "marginweave", "ledger", "create-tables", "--writer", make_url(writer).username or ""
+    )
     return declared
 
 
@@ -215,7 +231,13 @@ def documented_server(folder: Path, port: int, **settings: str) -> Iterator[str]
     """The URL of Prefect's own server, started as docs/production.md says with its home in `folder`, and killed at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     url = f"http://127.0.0.1:{port}/api"
-    environment = {**_plain_environment(), **_QUIET, "PREFECT_HOME": str(folder), "PREFECT_API_URL": url, **settings}
+    environment = {
+        **_plain_environment(),
+        **_QUIET,
+        "PREFECT_HOME": str(folder),
+        "PREFECT_API_URL": url,
+        **settings,
+    }
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             in_environment(*documented("prefect server start"), "--port", str(port)),
@@ -238,7 +260,11 @@ def documented_server(folder: Path, port: int, **settings: str) -> Iterator[str]
 
 def _plain_environment() -> dict[str, str]:
     """The environment without what the developer has set for Prefect or Marginweave."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MARGINWEAVE_"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT_", "MARGINWEAVE_"))
+    }
 
 
 def _answers(port: int) -> bool:

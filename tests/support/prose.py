@@ -23,7 +23,9 @@ _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|cf|vs|No|p|pp|et al)\.")
 def banned_words() -> tuple[str, ...]:
     """The words on the left of the list in docs/style.md."""
     rows = re.findall(
-        r"^\| (.+?) \| .+ \|$", STYLE.read_text(encoding="utf-8").partition("\n## Words\n")[2], re.MULTILINE
+        r"^\| (.+?) \| .+ \|$",
+        STYLE.read_text(encoding="utf-8").partition("\n## Words\n")[2],
+        re.MULTILINE,
     )
     return tuple(word for row in rows[2:] for word in row.split(", "))
 
@@ -49,7 +51,8 @@ def sentences(text: str) -> Iterator[str]:
     """The sentences of plain text; a colon or semicolon does not end one for a reader, so only full stops do."""
     for paragraph in re.split(r"\n\s*\n", _ABBREVIATION.sub(r"\1", text)):
         for sentence in re.split(
-            r"(?<=[.!?])[)\"'”*_]*\s+(?=[(\"'“*_]*[A-Z0-9`]|\([a-z]\)|\*\*[a-z])", " ".join(paragraph.split())
+            r"(?<=[.!?])[)\"'”*_]*\s+(?=[(\"'“*_]*[A-Z0-9`]|\([a-z]\)|\*\*[a-z])",
+            " ".join(paragraph.split()),
         ):
             if re.search(r"[A-Za-z]{2}", sentence):
                 yield sentence
@@ -69,21 +72,29 @@ def syllables(word: str) -> int:
 def grade(text: str) -> float:
     """The Flesch-Kincaid grade of plain text: years of school that a reader needs, by the lengths of sentences and words."""
     read = [words(sentence) for sentence in sentences(text)]
-    read = [sentence for sentence in read if len(sentence) > 3]  # a cell of a table or a heading is no sentence
+    # a cell of a table or a heading is no sentence
+    read = [sentence for sentence in read if len(sentence) > 3]
     count = sum(map(len, read))
-    return 0.39 * count / len(read) + 11.8 * sum(syllables(w) for s in read for w in s) / count - 15.59
+    return (
+        0.39 * count / len(read) + 11.8 * sum(syllables(w) for s in read for w in s) / count - 15.59
+    )
 
 
 def _docstring_nodes(path: Path) -> Iterator[ast.Constant]:
     for node in nodes(path):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+        ):
             first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 yield first.value
 
 
 def _joined(node: ast.JoinedStr) -> str:
-    return "".join(str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in node.values)
+    return "".join(
+        str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in node.values
+    )
 
 
 def messages(path: Path) -> Iterator[tuple[int, str]]:
@@ -94,18 +105,29 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
     for node in nodes(path):
         if isinstance(node, ast.JoinedStr):
             text = _joined(node)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside | documented:
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in inside | documented
+        ):
             text = node.value
         else:
             continue
-        text = re.sub(r"^#(?: +|$)| {2,}|\n(?= )", "\n\n", text, flags=re.MULTILINE)  # comments of a draft, and lists
-        if len(words(text)) > 2 and not text.lstrip().upper().startswith(("SELECT ", "INSERT ", "CREATE ", "UPDATE ")):
+        # comments of a draft, and lists
+        text = re.sub(r"^#(?: +|$)| {2,}|\n(?= )", "\n\n", text, flags=re.MULTILINE)
+        if len(words(text)) > 2 and not text.lstrip().upper().startswith(
+            ("SELECT ", "INSERT ", "CREATE ", "UPDATE ")
+        ):
             yield node.lineno, text
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """The docstrings of a module and of what it has without an underscore; each argument and error is a paragraph."""
-    owners = [node for node in nodes(path) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    owners = [
+        node
+        for node in nodes(path)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
     for node in owners:
         text = ast.get_docstring(node)
         if text and not getattr(node, "name", "").startswith("_"):
@@ -115,9 +137,17 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 def template_text(path: Path) -> str:
     """What a template shows, each element a paragraph."""
     text = re.sub(
-        r"<script.*?</script>|<style.*?</style>|\{#.*?#\}", " ", path.read_text(encoding="utf-8"), flags=re.DOTALL
+        r"<script.*?</script>|<style.*?</style>|\{#.*?#\}",
+        " ",
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL,
     )
-    return re.sub(r"\{\{.*?\}\}", "`x`", re.sub(r"<[^>]*>|\{%.*?%\}", "\n\n", text, flags=re.DOTALL), flags=re.DOTALL)
+    return re.sub(
+        r"\{\{.*?\}\}",
+        "`x`",
+        re.sub(r"<[^>]*>|\{%.*?%\}", "\n\n", text, flags=re.DOTALL),
+        flags=re.DOTALL,
+    )
 
 
 def modules() -> list[Path]:

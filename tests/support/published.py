@@ -51,7 +51,12 @@ COLUMNS = {
     "sex": {"type": "category", "values": ["f", "m"]},
     "region": {"type": "category", "values": ["north", HOSTILE, "west"]},
     "signs": {"type": "set", "values": ["cough", "fever", "rash", "ache", "itch"], "max_values": 2},
-    "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 80, 90, 100], "decimals": 0},
+    "age": {
+        "type": "number",
+        "bounds": [0, 100],
+        "bins": [0, 18, 30, 50, 65, 80, 90, 100],
+        "decimals": 0,
+    },
 }
 IDENTITY = ReleaseIdentity(
     dataset="people",
@@ -70,7 +75,10 @@ EVALUATION = Evaluation(
     records=300,
     reference_records=300,
     expansion=0.0,
-    lengths=tuple(LengthMetrics.model_validate(_METRICS | {"length": k, "combinations": 10 * k}) for k in (1, 2, 3)),
+    lengths=tuple(
+        LengthMetrics.model_validate(_METRICS | {"length": k, "combinations": 10 * k})
+        for k in (1, 2, 3)
+    ),
     by_count=(),
     by_count_means=BucketMeans(sds_combination_loss=0.0, sds_proportional_error=0.0),
     marginals=(),
@@ -81,13 +89,25 @@ EVALUATION = Evaluation(
 )
 """What every evaluation has; no section of the report has a number but the lengths."""
 MORE: dict[str, Any] = {
-    "model": tuple(ErrorParts(length=k, model_error=0.0625, sampling_error=0.03125) for k in (1, 2, 3)),
+    "model": tuple(
+        ErrorParts(length=k, model_error=0.0625, sampling_error=0.03125) for k in (1, 2, 3)
+    ),
     "by_count": (
         CountBucket(
-            at_most=10, combinations=3, mean_count=4.5, mean_length=2.0, preservation=0.5, proportional_error=0.625
+            at_most=10,
+            combinations=3,
+            mean_count=4.5,
+            mean_length=2.0,
+            preservation=0.5,
+            proportional_error=0.625,
         ),
         CountBucket(
-            at_most=20, combinations=0, mean_count=None, mean_length=None, preservation=None, proportional_error=None
+            at_most=20,
+            combinations=0,
+            mean_count=None,
+            mean_length=None,
+            preservation=None,
+            proportional_error=None,
         ),
     ),
     "marginals": (MarginalDistance(attributes=("sex", "signs"), tvd=0.25, noise=0.125),),
@@ -118,7 +138,9 @@ FULL = EVALUATION.model_copy(update=MORE)
 
 def internal_evaluation(sensitive_records: int = 300) -> InternalEvaluation:
     """A comparison with the sensitive table, of the same numbers."""
-    shared: dict[str, Any] = {name: value for name, value in FULL if name in RecordAgreement.model_fields}
+    shared: dict[str, Any] = {
+        name: value for name, value in FULL if name in RecordAgreement.model_fields
+    }
     shared["reference_records"] = sensitive_records
     return InternalEvaluation(
         **shared,
@@ -146,7 +168,9 @@ def made_records(config: Configuration, count: int = 300, seed: int = 1) -> Code
     return codes
 
 
-def counted(codes: Codes, config: Configuration, length: int) -> Counter[tuple[tuple[int, int], ...]]:
+def counted(
+    codes: Codes, config: Configuration, length: int
+) -> Counter[tuple[tuple[int, int], ...]]:
     """How many records hold each combination of `length` values of different attributes."""
     sizes = [len(attribute.labels) for attribute in config.attributes]
     counter: Counter[tuple[tuple[int, int], ...]] = Counter()
@@ -160,17 +184,28 @@ def counted(codes: Codes, config: Configuration, length: int) -> Counter[tuple[t
     return counter
 
 
-def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tuple[PublishedRelease, Codes]:
+def published(
+    codes: Codes | None = None, drop: int = 5, **changes: Any
+) -> tuple[PublishedRelease, Codes]:
     """A release of the counts of `codes`, every `drop`-th of a length above 1 left out, and the codes."""
     tuples = {"aggregate__method": "k-tuples"}
     config = configuration(columns=changes.pop("columns", COLUMNS), **tuples | changes)
     codes = made_records(config) if codes is None else codes
     levels = []
     for k in range(1, config.reporting_length + 1):
-        rows = sorted((tuple(a for a, _ in t), tuple(v for _, v in t), n) for t, n in counted(codes, config, k).items())
+        rows = sorted(
+            (tuple(a for a, _ in t), tuple(v for _, v in t), n)
+            for t, n in counted(codes, config, k).items()
+        )
         kept = [row for i, row in enumerate(rows) if k == 1 or i % drop]
-        columns, values = (np.array([row[i] for row in kept], np.int64).reshape(-1, k) for i in (0, 1))
-        levels.append(Level(length=k, columns=columns, values=values, counts=np.array([row[2] for row in kept])))
+        columns, values = (
+            np.array([row[i] for row in kept], np.int64).reshape(-1, k) for i in (0, 1)
+        )
+        levels.append(
+            Level(
+                length=k, columns=columns, values=values, counts=np.array([row[2] for row in kept])
+            )
+        )
     noise = tuple(
         LevelNoise(
             length=k + 1,
@@ -184,7 +219,8 @@ def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tupl
     )
     aggregates = Aggregates(
         domain=Domain(
-            names=tuple(a.name for a in config.attributes), labels=tuple(a.labels for a in config.attributes)
+            names=tuple(a.name for a in config.attributes),
+            labels=tuple(a.labels for a in config.attributes),
         ),
         record_count=2 * len(codes[0]),
         record_deviation=10.0,
@@ -222,7 +258,9 @@ def measured_release(**changes: Any) -> tuple[PublishedRelease, Codes, MarginalA
     return release, made_records(config), answers
 
 
-def stated(config: Configuration, plan: Plan, aggregates: Aggregates, facts: ReleaseFacts = FACTS) -> PrivacyStatement:
+def stated(
+    config: Configuration, plan: Plan, aggregates: Aggregates, facts: ReleaseFacts = FACTS
+) -> PrivacyStatement:
     """The privacy statement of these counts."""
     return privacy_statement(config, plan, aggregates, facts, {}, EVALUATION.summary)
 
@@ -234,4 +272,6 @@ def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:
 
 def shown(release: PublishedRelease, codes: Codes) -> ShownRecords:
     """What the pages show of the records."""
-    return show_records([tuple(codes)], len(codes[0]), release.aggregates.domain, release.configuration)
+    return show_records(
+        [tuple(codes)], len(codes[0]), release.aggregates.domain, release.configuration
+    )

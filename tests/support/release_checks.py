@@ -31,7 +31,10 @@ RELEASED = {
 
 
 def opened(cli: CommandLine, epsilon: float = 1.0) -> CommandLine:
-    assert cli("ledger", "open", "people", "--epsilon", str(epsilon), "--delta", "1e-6").returncode == 0
+    assert (
+        cli("ledger", "open", "people", "--epsilon", str(epsilon), "--delta", "1e-6").returncode
+        == 0
+    )
     return cli
 
 
@@ -50,7 +53,10 @@ def processes_of(cli: CommandLine) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
-                if f"MARGINWEAVE_HOME={cli.home}\0".encode() in (entry / "environ").read_bytes() + b"\0":
+                if (
+                    f"MARGINWEAVE_HOME={cli.home}\0".encode()
+                    in (entry / "environ").read_bytes() + b"\0"
+                ):
                     found.append(int(entry.name))
             except OSError:
                 continue
@@ -66,7 +72,10 @@ def released(cli: CommandLine, dataset: str = "people") -> tuple[Path, dict[str,
 def unpacked(name: str, content: bytes) -> bytes:
     """A file's bytes, and what is packed in them: of a table of Parquet its cells, of the explorer its data."""
     if name.endswith(".parquet"):
-        return content + json.dumps(pq.read_table(io.BytesIO(content)).to_pydict(), default=str).encode()
+        return (
+            content
+            + json.dumps(pq.read_table(io.BytesIO(content)).to_pydict(), default=str).encode()
+        )
     if packed := re.search(rb'id="data">([^<]+)<', content):
         return content + gzip.decompress(base64.b64decode(packed[1]))
     return content

@@ -44,13 +44,22 @@ def released(
 
 def with_noise(aggregates: Aggregates, sd: float, thresholds: Sequence[int]) -> Aggregates:
     noise = tuple(
-        LevelNoise(length=k, contribution_bound=1, deviation=sd, threshold=t, private_threshold=0, candidates=None)
+        LevelNoise(
+            length=k,
+            contribution_bound=1,
+            deviation=sd,
+            threshold=t,
+            private_threshold=0,
+            candidates=None,
+        )
         for k, t in enumerate(thresholds, start=1)
     )
     return replace(aggregates, noise=noise)
 
 
-def random_rows(seed: int, rows: int, sizes: Sequence[int] = SIZES, missing: float = 0.2) -> np.ndarray:
+def random_rows(
+    seed: int, rows: int, sizes: Sequence[int] = SIZES, missing: float = 0.2
+) -> np.ndarray:
     """Skewed columns, the second depending on the third, some values missing."""
     rng = np.random.default_rng(seed)
     columns = [rng.choice(n, rows, p=rng.dirichlet(np.full(n, 0.7))) for n in sizes]

@@ -15,7 +15,9 @@ from marginweave.base.budget import Cost, amount
 from marginweave.ledger import Ledger, ReleaseRequest
 from marginweave.released.program import Program
 
-ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+ACCOUNT = Account(
+    dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove"
+)
 PROGRAM = Program(version="1", digest="1" * 64)
 OTHER_PROGRAM = Program(version="2", digest="2" * 64)
 DRAWS = ("count", "level-1", "level-2")
@@ -42,14 +44,18 @@ def small_plan(
         delta_threshold=0.0,
         spent_epsilon=epsilon,
         charges=tuple(
-            Charge(name=name, mechanism="rounded-gaussian", length=i, parameter=multiplier, cost=cost)
+            Charge(
+                name=name, mechanism="rounded-gaussian", length=i, parameter=multiplier, cost=cost
+            )
             for i, name in enumerate(draws)
         ),
     )
     return replace(plan, **changes)
 
 
-def reserve_release(ledger: Ledger, plan: ChargedPlan, release: str = "first", **changes: Any) -> ReleaseRecord:
+def reserve_release(
+    ledger: Ledger, plan: ChargedPlan, release: str = "first", **changes: Any
+) -> ReleaseRecord:
     """Reserve a release of `plan` from `ACCOUNT`, whose run has the same name; a `source` may be given as a text."""
     request: dict[str, Any] = {
         "dataset": ACCOUNT.dataset,

@@ -29,7 +29,9 @@ Imports = dict[str, set[str]]
 def imports_of_modules() -> Imports:
     """Return module → the modules and libraries that it imports, also under TYPE_CHECKING and inside functions."""
     environment = {**os.environ, "PYTHONPATH": str(unpacked_wheel())}
-    done = subprocess.run([sys.executable, "-c", _GRAPH], env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _GRAPH], env=environment, check=True, capture_output=True, text=True
+    )
     imports: dict[str, list[str]] = json.loads(done.stdout)
     return {module: {*names} for module, names in imports.items() if is_ours(module)}
 
@@ -52,14 +54,21 @@ def imports_of_rooms(imports: Imports) -> Imports:
     rooms: Imports = defaultdict(set)
     for module, names in imports.items():
         if module not in {"marginweave", "marginweave.flows"}:
-            others = {name for name in names if is_ours(name)} - {"marginweave", "marginweave.flows"}
+            others = {name for name in names if is_ours(name)} - {
+                "marginweave",
+                "marginweave.flows",
+            }
             rooms[room_of(module)] |= {room_of(name) for name in others} - {room_of(module)}
     return dict(rooms)
 
 
 def rooms_that_know(library: str) -> set[str]:
     """Return the rooms of which a module imports `library`; `flows` counts as one."""
-    return {room_of(module).partition(".")[0] for module, names in imports_of_modules().items() if library in names}
+    return {
+        room_of(module).partition(".")[0]
+        for module, names in imports_of_modules().items()
+        if library in names
+    }
 
 
 def floors(imports: Imports) -> list[list[str]]:
@@ -78,9 +87,13 @@ def drawing() -> str:
     imports = imports_of_rooms(imports_of_modules())
     lines = []
     for number, rooms in reversed(list(enumerate(floors(imports)[::-1]))):
-        lines += [f"{number:>2}  {room:<19} {' '.join(sorted(imports[room]))}".rstrip() for room in rooms]
+        lines += [
+            f"{number:>2}  {room:<19} {' '.join(sorted(imports[room]))}".rstrip() for room in rooms
+        ]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(BLOCK.sub(lambda _: drawing(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(
+        BLOCK.sub(lambda _: drawing(), PAGE.read_text(encoding="utf-8")), encoding="utf-8"
+    )

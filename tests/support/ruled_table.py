@@ -45,9 +45,15 @@ STRUCTURE: dict[str, Any] = {
     "forbidden": [{"age": {"from": 65}, "income": {"to": 9}, "job": "b"}],
     "difference": [{"column": "stay", "of": "leaving", "since": "arrival"}],
     "sum": [{"column": "total", "of": ["part", "other"]}],
-    "determined": [{"column": "zone", "by": "job", "mapping": {"a": "x", "b": "y"}, "default": "z"}],
+    "determined": [
+        {"column": "zone", "by": "job", "mapping": {"a": "x", "b": "y"}, "default": "z"}
+    ],
 }
-SETTINGS: dict[str, Any] = {"columns": COLUMNS, "structure": STRUCTURE, "aggregate": {"method": "marginals"}}
+SETTINGS: dict[str, Any] = {
+    "columns": COLUMNS,
+    "structure": STRUCTURE,
+    "aggregate": {"method": "marginals"},
+}
 CONFIGURATION = configuration(**SETTINGS)
 SOURCE = ("age", "income", "job", "born", "arrival", "leaving", "part", "other")
 KEEPING = ("40", "20", "a", "2024-01-03", "2024-02-05", "2024-02-09", "1.0", "7.5")
@@ -105,10 +111,14 @@ def noisy_counts(codes: np.ndarray, sd: float, rng: np.random.Generator) -> Marg
         return Observation(attributes=clique, counts=counts + noise, deviation=sd)
 
     every = range(len(SIZES))
-    domain = Domain(names=tuple(attribute.name for attribute in CONFIGURATION.attributes), labels=LABELS)
+    domain = Domain(
+        names=tuple(attribute.name for attribute in CONFIGURATION.attributes), labels=LABELS
+    )
     counts = Marginals(domain=domain, one_way=tuple(measured((a,)) for a in every), larger=())
     compression = drawn_compression_of(counts, CONFIGURATION)
-    pairs = tuple(measure_merged(measured(pair), compression) for pair in itertools.combinations(every, 2))
+    pairs = tuple(
+        measure_merged(measured(pair), compression) for pair in itertools.combinations(every, 2)
+    )
     return normalize_marginals(replace(counts, larger=pairs), CONFIGURATION)
 
 

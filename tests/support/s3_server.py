@@ -39,7 +39,10 @@ class S3Server:
     def _ask(self, path: str, content: bytes) -> None:
         who = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=b"
         request = urllib.request.Request(
-            f"{self.url}/{path}", data=content, method="PUT", headers={"Authorization": who, "Content-Type": "text/csv"}
+            f"{self.url}/{path}",
+            data=content,
+            method="PUT",
+            headers={"Authorization": who, "Content-Type": "text/csv"},
         )
         urllib.request.urlopen(request, timeout=60).close()
 
@@ -48,7 +51,8 @@ class S3Server:
 def s3_server() -> Iterator[S3Server]:
     """A server with one empty bucket, until the end."""
     moto = pytest.importorskip(
-        "moto.server", reason="moto is not installed: pip install --constraint constraints.txt '.[test]'"
+        "moto.server",
+        reason="moto is not installed: pip install --constraint constraints.txt '.[test]'",
     )
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -18,7 +18,10 @@ SHAPES: dict[str, dict[str, Any]] = {
         "privacy__delta": 0,
         "aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"},
     },
-    "rounds": {"aggregate__method": "marginals", "aggregate__cliques": {"adaptive": 2, "rounds": 3, "batch": 2}},
+    "rounds": {
+        "aggregate__method": "marginals",
+        "aggregate__cliques": {"adaptive": 2, "rounds": 3, "batch": 2},
+    },
     "private bounds": {
         "aggregate__reporting_length": 2,
         "columns__region": PRIVATE,
@@ -37,7 +40,11 @@ def victims(place: Path) -> NewVictim:
         home.mkdir()
         usual = {"aggregate__reporting_length": 2} if shape is None else SHAPES[shape]
         settings = {**usual, "publish__keep_private": True, **changes}
-        return Victim(home=home, config=people(home, 40, **settings), delta="0" if shape == "Laplace" else "1e-4")
+        return Victim(
+            home=home,
+            config=people(home, 40, **settings),
+            delta="0" if shape == "Laplace" else "1e-4",
+        )
 
     return make
 

@@ -31,7 +31,9 @@ def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
 
 
 @contextmanager
-def started_once(folder: Path, start: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
+def started_once(
+    folder: Path, start: Callable[[Path], AbstractContextManager[str]]
+) -> Iterator[str]:
     """The address of what the first worker that asks for it starts in the folder. That worker waits for the others' end."""
     address = folder / "address"
     with (folder / "users.lock").open("w") as users, (folder / "start.lock").open("w") as starting:

@@ -24,7 +24,10 @@ ROWS: list[Row] = [
 
 def table_of(names: Sequence[str], rows: Sequence[Row]) -> pa.Table:
     """Columns of texts; a name may occur twice."""
-    return pa.table([pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))], names=list(names))
+    return pa.table(
+        [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))],
+        names=list(names),
+    )
 
 
 class SourceTests:
@@ -51,7 +54,9 @@ class SourceTests:
         """It has the declared columns, in one piece at least."""
         pieces = list(write(NAMES, []).tables(["cost", "town"]))
         assert pieces
-        assert all((piece.column_names, piece.num_rows) == (["cost", "town"], 0) for piece in pieces)
+        assert all(
+            (piece.column_names, piece.num_rows) == (["cost", "town"], 0) for piece in pieces
+        )
 
     def test_a_column_that_is_lacking_is_named_and_no_other(self, write: Write) -> None:
         """What the source has in its place is not repeated: without a header it would be data."""
@@ -62,7 +67,9 @@ class SourceTests:
             source.table(["a", "b"])
         assert MARKER not in f"{by_header.value} {by_rows.value}"
 
-    def test_a_column_that_is_there_twice_is_refused_where_it_is_declared(self, write: Write) -> None:
+    def test_a_column_that_is_there_twice_is_refused_where_it_is_declared(
+        self, write: Write
+    ) -> None:
         """A choice between the two would be a guess."""
 
         def read(check: Callable[[TableSource], object]) -> None:

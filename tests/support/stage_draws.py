@@ -50,14 +50,21 @@ class TableRows(PrivateRows):
     def remember(self, name: str, compute: Callable[[], T]) -> T:  # noqa: ARG002 - each time anew
         return compute()
 
-    def cached_blocks(self, name: str, follows: Any, compute: Callable[[], Iterable[bytes]]) -> Iterable[bytes]:  # noqa: ARG002
+    def cached_blocks(
+        self,
+        name: str,  # noqa: ARG002
+        follows: Any,  # noqa: ARG002
+        compute: Callable[[], Iterable[bytes]],
+    ) -> Iterable[bytes]:
         return list(compute())
 
 
 class MeasuredTable(Drawn):
     """What has been drawn of one table, by the plan of its configuration, each draw from bits of its own."""
 
-    def __init__(self, config: Configuration, table: EncodedTable, folder: Path, clean: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, config: Configuration, table: EncodedTable, folder: Path, clean: Sequence[Any] = ()
+    ) -> None:
         super().__init__(config, plan_budget(config))
         self.rows = TableRows(table, folder, clean)
         self.exact: dict[str, Exact[Any]] = {}
@@ -107,12 +114,15 @@ MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}
 SIZES = (90, 70, 110)
 
 
-def measured_marginals(folder: Path, **changes: Any) -> tuple[MeasuredTable, list[NDArray[np.int64]]]:
+def measured_marginals(
+    folder: Path, **changes: Any
+) -> tuple[MeasuredTable, list[NDArray[np.int64]]]:
     """A table of three columns of which marginals are counted, and its codes."""
     rng = np.random.default_rng(4)
     columns = [rng.integers(0, size, 5000) for size in SIZES]
     named = {
-        name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in zip("abc", SIZES, strict=True)
+        name: {**category(size), "impute": {"distribution": "uniform"}}
+        for name, size in zip("abc", SIZES, strict=True)
     }
     config = configuration(columns=named, **MARGINALS, **changes)
     return MeasuredTable(config, table_of([c.tolist() for c in columns], SIZES), folder), columns

@@ -57,7 +57,11 @@ def synthesize_gum(
 ) -> Records:
     """Records that GUM makes of marginals."""
     return every_record(
-        RecordSampler(sample=Gum(measurements, sizes, settings, masks).sample, number=records, seed=settings.seed)
+        RecordSampler(
+            sample=Gum(measurements, sizes, settings, masks).sample,
+            number=records,
+            seed=settings.seed,
+        )
     )
 
 
@@ -66,5 +70,6 @@ def synthesize_codes(
 ) -> tuple[NDArray[np.integer], ...]:
     """All of `synthesize_blocks` at once."""
     return tuple(
-        np.concatenate(parts) for parts in zip(*synthesize_blocks(counts, configuration, settings), strict=True)
+        np.concatenate(parts)
+        for parts in zip(*synthesize_blocks(counts, configuration, settings), strict=True)
     )

@@ -17,7 +17,13 @@ from marginweave.domain.combinations import Level
 from marginweave.evaluate.internal import joined_tables
 from marginweave.mechanisms.randomness import CellWords, KeyedBits
 from marginweave.prepare.clean import clean_table
-from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_indicators, with_labels
+from marginweave.prepare.codes import (
+    EncodedTable,
+    encode_table,
+    encoded_labels,
+    with_indicators,
+    with_labels,
+)
 from marginweave.prepare.encode import complete_blocks
 from marginweave.prepare.rows import prepare_blocks
 
@@ -30,19 +36,28 @@ def encoded(rows: Sequence[Sequence[str]], configuration: Configuration) -> Enco
 
 def cleaned(rows: Sequence[Sequence[str]], configuration: Configuration) -> pa.Table:
     """The rows cleaned as a run does it."""
-    columns = {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(configuration.names)}
+    columns = {
+        name: pa.array([row[j] for row in rows], pa.string())
+        for j, name in enumerate(configuration.names)
+    }
     return clean_table(pa.table(columns), configuration)
 
 
 def with_sets(rows: Sequence[Sequence[str]], configuration: Configuration) -> EncodedTable:
     """The rows encoded as a run counts them: the indicators of sets behind the attributes."""
-    return with_indicators(encoded(rows, configuration), cleaned(rows, configuration), configuration)
+    return with_indicators(
+        encoded(rows, configuration), cleaned(rows, configuration), configuration
+    )
 
 
-def completed(table: EncodedTable, configuration: Configuration, streams: Callable[[str], CellWords]) -> EncodedTable:
+def completed(
+    table: EncodedTable, configuration: Configuration, streams: Callable[[str], CellWords]
+) -> EncodedTable:
     """The table imputed and resized as a run does it, with the words of each purpose in the order of records."""
     numbers = np.arange(table.records)
-    blocks = complete_blocks([(table, numbers)], lambda: [numbers], configuration, lambda purpose, _: streams(purpose))
+    blocks = complete_blocks(
+        [(table, numbers)], lambda: [numbers], configuration, lambda purpose, _: streams(purpose)
+    )
     return joined_tables(blocks)
 
 
@@ -57,8 +72,15 @@ def tuple_counts(table: EncodedTable, length: int) -> Counter[tuple[tuple[int, i
     """Counts of all combinations by going through every record: the slow reference."""
     counts: Counter[tuple[tuple[int, int], ...]] = Counter()
     for record in zip(*table.codes, strict=True):
-        present = [(j, int(v)) for j, cell in enumerate(record) for v in np.atleast_1d(cell) if v < table.sizes[j]]
-        counts.update(t for t in itertools.combinations(present, length) if len({j for j, _ in t}) == length)
+        present = [
+            (j, int(v))
+            for j, cell in enumerate(record)
+            for v in np.atleast_1d(cell)
+            if v < table.sizes[j]
+        ]
+        counts.update(
+            t for t in itertools.combinations(present, length) if len({j for j, _ in t}) == length
+        )
     return counts
 
 
@@ -83,9 +105,15 @@ class FixedWords:
 
     def words_at(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count - 1`."""
-        return np.random.default_rng(self._seed).integers(0, 2**64, start + count, dtype=np.uint64)[start:]
+        return np.random.default_rng(self._seed).integers(0, 2**64, start + count, dtype=np.uint64)[
+            start:
+        ]
 
-    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
+    def words_of(
+        self,
+        records: NDArray[np.int64],
+        slots: NDArray[np.int64] | int = 0,  # noqa: ARG002
+    ) -> NDArray[np.uint64]:
         """The first words of this call's own stream, one a record."""
         self._calls += 1
         generator = np.random.default_rng([self._seed, self._calls])

@@ -28,7 +28,10 @@ OTHERS: dict[str, dict[str, Any]] = {
     "grade": {"type": "category", "values": list(range(1, 8))},
 }
 SURVEY: dict[str, dict[str, Any]] = {
-    **{name: {"type": "category", "values": list(range(1, 8))} for name in ("selfLR", "ClinLR", "DoleLR", "educ")},
+    **{
+        name: {"type": "category", "values": list(range(1, 8))}
+        for name in ("selfLR", "ClinLR", "DoleLR", "educ")
+    },
     "TVnews": {"type": "category", "values": list(range(8))},
     "PID": {"type": "category", "values": list(range(7))},
     "vote": {"type": "category", "values": [0, 1]},
@@ -45,7 +48,9 @@ def costs(others: int = 0) -> pd.DataFrame:
     table, rank = pd.DataFrame({"cost": cost}), cost.argsort().argsort() / ROWS
     for name in list(OTHERS)[:others]:
         values = OTHERS[name]["values"]
-        place = np.clip(len(values) * (0.6 * rank + 0.4 * rng.random(ROWS)), 0, len(values) - 1).astype(int)
+        place = np.clip(
+            len(values) * (0.6 * rank + 0.4 * rng.random(ROWS)), 0, len(values) - 1
+        ).astype(int)
         table[name] = [values[i] for i in place]
     return table
 
@@ -110,7 +115,13 @@ def released(trap: Trap, home: Path) -> tuple[float, int]:
     """What is measured of the records of one release in a new home, by fresh noise, and how many of their cells are empty."""
     path, place = trap.write(home), home / "ledger" / "ledger.sqlite"
     with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
-        account = Account(dataset="t", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+        account = Account(
+            dataset="t",
+            epsilon=Decimal(1),
+            delta=Decimal("1e-6"),
+            unit="row",
+            neighbors="add-remove",
+        )
         Ledger.create(place).accounts.open(account, actor="steward")
         run = run_plainly(home, path, "r")
     made = pd.read_parquet(run / "release" / "synthetic.parquet")

@@ -29,17 +29,35 @@ def passes(resolution: str, place: Path) -> bool:
     commands = (
         [*uv, "venv", "--quiet", "--python", sys.executable, str(place)],
         # --python: uv would install into the environment that it is itself in
-        [*uv, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "--editable", extras],
+        [
+            *uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            python,
+            "--resolution",
+            resolution,
+            "--editable",
+            extras,
+        ],
         [python, "-m", "pytest", "-q", "--numprocesses", "auto", "--dist", "loadfile", *SMOKE],
     )
-    return not any(subprocess.run(command, cwd=REPOSITORY, check=False).returncode for command in commands)
+    return not any(
+        subprocess.run(command, cwd=REPOSITORY, check=False).returncode for command in commands
+    )
 
 
 def main() -> None:
     """End with 1 where one of them does not pass."""
     with tempfile.TemporaryDirectory() as folder:
-        passed = {resolution: passes(resolution, Path(folder) / resolution) for resolution in RESOLUTIONS}
-    sys.exit("; ".join(f"the {name} versions do not pass" for name, well in passed.items() if not well) or 0)
+        passed = {
+            resolution: passes(resolution, Path(folder) / resolution) for resolution in RESOLUTIONS
+        }
+    sys.exit(
+        "; ".join(f"the {name} versions do not pass" for name, well in passed.items() if not well)
+        or 0
+    )
 
 
 if __name__ == "__main__":

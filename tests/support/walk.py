@@ -28,7 +28,11 @@ class Walk:
     def __post_init__(self) -> None:
         kept = self._kept().get(self.part)
         if kept is not None:
-            self.seed, self._numbers, self.figures = kept["seed"], kept["numbers"], Counter(kept["figures"])
+            self.seed, self._numbers, self.figures = (
+                kept["seed"],
+                kept["numbers"],
+                Counter(kept["figures"]),
+            )
 
     def choices(self) -> tuple[int, random.Random]:
         """The number of the next run, and its choices."""
@@ -41,7 +45,11 @@ class Walk:
         with self._lock:
             self.figures += ended
             if self.file is not None:
-                mine = {"seed": self.seed, "numbers": self._numbers, "figures": dict(sorted(self.figures.items()))}
+                mine = {
+                    "seed": self.seed,
+                    "numbers": self._numbers,
+                    "figures": dict(sorted(self.figures.items())),
+                }
                 staged = self.file.with_suffix(".new")
                 staged.write_text(json.dumps({**self._kept(), self.part: mine}, indent=1) + "\n")
                 staged.replace(self.file)

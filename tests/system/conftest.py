@@ -29,8 +29,20 @@ NOWHERE = "http://127.0.0.1:9/api"  # a port on which nobody listens
 # What commands do for the first time is done before any is forked: kernels, templates, statements, modules.
 WARMED_UP = (
     "ledger open people --epsilon 50 --delta 1e-4",
-    *("check {config}", "plan {config}", "run {config} --run r", "query r --by sex --mean age", "table r sex region"),
-    *("report r --to {home}/pages", "evaluate r", "synthesize r --to {home}/more", "runs", "ledger list"),
+    *(
+        "check {config}",
+        "plan {config}",
+        "run {config} --run r",
+        "query r --by sex --mean age",
+        "table r sex region",
+    ),
+    *(
+        "report r --to {home}/pages",
+        "evaluate r",
+        "synthesize r --to {home}/more",
+        "runs",
+        "ledger list",
+    ),
     *("ledger show people", "ledger verify"),
 )
 
@@ -124,13 +136,17 @@ def settled(alone: CommandLine, unused_database: Path) -> CommandLine:
 @pytest.fixture
 def marginweave(alone: CommandLine, warm: None) -> ForkedCommandLine:
     """A forked command line that calls the stages without Prefect; whatever looked for its server would fail."""
-    return ForkedCommandLine(alone.home, {"PREFECT_API_URL": NOWHERE, "PREFECT_HOME": str(alone.home / "prefect")})
+    return ForkedCommandLine(
+        alone.home, {"PREFECT_API_URL": NOWHERE, "PREFECT_HOME": str(alone.home / "prefect")}
+    )
 
 
 @pytest.fixture
 def served(alone: CommandLine, server: str) -> CommandLine:
     """The installed command line with the server of the suite: where Prefect, or the flow as it runs it, matters."""
-    return CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})
+    return CommandLine(
+        alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
+    )
 
 
 @pytest.fixture
@@ -159,7 +175,9 @@ def databases() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The source of axe-core."""
-    return (made_once(shared_folder(tmp_path_factory, "axe"), fetch_axe) / AXE).read_text(encoding="utf-8")
+    return (made_once(shared_folder(tmp_path_factory, "axe"), fetch_axe) / AXE).read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,8 @@ DECIDING = ["decide", "published", "manifest", "file replaced"]
 @pytest.fixture
 def victim(tmp_path: Path) -> Victim:
     return Victim(
-        home=tmp_path, config=people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required")
+        home=tmp_path,
+        config=people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required"),
     )
 
 
@@ -107,7 +108,8 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     _audit(victim)
     again = victim.order(decision=YES) if side == "before" else victim.order()
     assert forks.ask(again).code == 0
-    if point == "decide" and side == "after":  # the run's own command publishes what is approved already
+    # the run's own command publishes what is approved already
+    if point == "decide" and side == "after":
         assert victim.folder.present_manifest().state == RunState.FINISHED
     assert forks.ask(victim.order(decision=YES)).code == 0
     victim.check_finished()
@@ -128,7 +130,13 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     ],
 )
 def test_whoever_wants_an_approved_release_completes_its_approval(
-    forks: ForkedRuns, victim: Victim, marginweave: CommandLine, tmp_path: Path, command: str, point: str, side: str
+    forks: ForkedRuns,
+    victim: Victim,
+    marginweave: CommandLine,
+    tmp_path: Path,
+    command: str,
+    point: str,
+    side: str,
 ) -> None:
     """Killed when the ledger had the approval and the files were not in place, or the manifest did not say so."""
     assert forks.ask(victim.order()).code == 0
@@ -161,7 +169,9 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         columns__age={"type": "number", "bounds": "private", "within": [0, 128], "bins": 4},
     )
     assert forks.ask(victim.order()).code == 0
-    assert forks.ask(victim.order(decision=NO, point=["decide", "after", 1])).code == -signal.SIGKILL
+    assert (
+        forks.ask(victim.order(decision=NO, point=["decide", "after", 1])).code == -signal.SIGKILL
+    )
     full = json.loads((victim.folder.proposed / "privacy.json").read_text())
     cli = replace(marginweave, home=victim.home)
     for purged in (False, True):
@@ -216,7 +226,9 @@ def _check_verification(bundle: Path, published: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_rejection_killed_anywhere_publishes_nothing(forks: ForkedRuns, victim: Victim, side: str) -> None:
+def test_a_rejection_killed_anywhere_publishes_nothing(
+    forks: ForkedRuns, victim: Victim, side: str
+) -> None:
     """Its charge stays, the run goes nowhere, and no later approval changes that."""
     assert forks.ask(victim.order()).code == 0
     assert forks.ask(victim.order(decision=NO, point=["decide", side, 1])).code == -signal.SIGKILL
@@ -241,7 +253,9 @@ def test_a_purge_completes_a_rejection_that_was_killed(
     assert forks.ask(victim.order()).code == 0
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(victim.location))
     assert purge_older(victim.home, timedelta(0))[0] == []  # it still awaits its decision
-    assert forks.ask(victim.order(decision=NO, point=["decide", "after", 1])).code == -signal.SIGKILL
+    assert (
+        forks.ask(victim.order(decision=NO, point=["decide", "after", 1])).code == -signal.SIGKILL
+    )
     assert victim.folder.present_manifest().state == RunState.AWAITING
     assert purge_older(victim.home, timedelta(0))[0] == [victim.folder.run]
     assert victim.folder.present_manifest().state == RunState.REJECTED
@@ -295,7 +309,11 @@ def test_of_two_who_decide_at_once_one_wins(marginweave: CommandLine, tmp_path: 
     winner = decided[0]["actor"]
     for (_, name), end in zip(words, ended, strict=True):
         assert name != winner or end.returncode == 0
-        assert end.returncode == 0 or "in progress in another process" in end.stderr or winner in end.stderr
+        assert (
+            end.returncode == 0
+            or "in progress in another process" in end.stderr
+            or winner in end.stderr
+        )
     published = decided[0]["kind"] == "APPROVED"
     assert (cli("publish", "r", "--to", tmp_path / "out", "--even-so").returncode == 0) == published
 
@@ -305,10 +323,18 @@ def _events(cli: CommandLine, to: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (to / "events.jsonl").read_text().splitlines()]
 
 
-def test_whoever_approves_has_seen_nothing_but_what_may_leave(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_whoever_approves_has_seen_nothing_but_what_may_leave(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """No internal evaluation before the decision, asked for or configured; after it the configured one is made."""
     cli = opened(marginweave)
-    path = people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required", evaluate__internal=True)
+    path = people(
+        tmp_path,
+        40,
+        aggregate__reporting_length=2,
+        publish__approval="required",
+        evaluate__internal=True,
+    )
     assert cli("run", path, "--run", "r").returncode == 0
     run = cli.home / "runs" / "r"
     assert not (run / "internal" / "evaluation.json").exists()
@@ -322,7 +348,11 @@ def test_whoever_approves_has_seen_nothing_but_what_may_leave(marginweave: Comma
         assert refused.returncode == 2, command
         assert "run r awaits approval: marginweave approve r" in refused.stderr
     assert cli("report", "r").stdout.strip() == str(run / "proposed" / "report.html")
-    for bad in (["--by", " ", "--reason", "x"], ["--by", "x", "--reason", ""], ["--by", "a\nb", "--reason", "x"]):
+    for bad in (
+        ["--by", " ", "--reason", "x"],
+        ["--by", "x", "--reason", ""],
+        ["--by", "a\nb", "--reason", "x"],
+    ):
         assert cli("approve", "r", *bad).returncode == 2
     assert cli("approve", "nothing", "--by", "x", "--reason", "y").returncode == 2
     approved = cli("approve", "r", "--by", "A. Meier", "--reason", "fine")

@@ -43,7 +43,9 @@ def fault(cli: CommandLine, *arguments: str | Path) -> str:
 def flip(path: Path, position: int = 40) -> bytes:
     """Change one byte and return what was there."""
     before = path.read_bytes()
-    path.write_bytes(bytes(b ^ 1 if i == position % len(before) else b for i, b in enumerate(before)))
+    path.write_bytes(
+        bytes(b ^ 1 if i == position % len(before) else b for i, b in enumerate(before))
+    )
     return before
 
 
@@ -58,7 +60,9 @@ def every_byte_counts(cli: CommandLine, kept: list[Path]) -> None:
         size = damaged.stat().st_size
         ends = {0, size // 2, size - 1}
         for position in (
-            ends if damaged.parent.name == "release" else {*ends, 1, size - 41, size - 40, size - 33, size - 32}
+            ends
+            if damaged.parent.name == "release"
+            else {*ends, 1, size - 41, size - 40, size - 33, size - 32}
         ):
             before = flip(damaged, position)
             with pytest.raises(AuditError, match=re.escape(str(damaged))):
@@ -85,7 +89,11 @@ def test_the_auditors_day(marginweave: CommandLine, tmp_path: Path) -> None:
     early = tmp_path / "early.sqlite"
     shutil.copy(ledger_of(cli), early)
 
-    kept = [p for p in (*run.rglob("*.ckpt"), *run.rglob("*.draw"), *(run / "release").iterdir()) if p.is_file()]
+    kept = [
+        p
+        for p in (*run.rglob("*.ckpt"), *run.rglob("*.draw"), *(run / "release").iterdir())
+        if p.is_file()
+    ]
     assert {p.parent.name for p in kept} == {"private", "draws", "derived", "release"}
     assert f"{len(kept)} file(s) of 1 run(s)" in audit(cli)
     every_byte_counts(cli, kept)
@@ -117,7 +125,9 @@ def test_the_auditors_day(marginweave: CommandLine, tmp_path: Path) -> None:
     assert cli("ledger", "export", "--to", exported).returncode == 2
     assert cli("ledger", "export", "nobody", "--to", tmp_path / "none").returncode == 3
     records = [json.loads(p.read_text())["deployment"] for p in (exported / "releases").iterdir()]
-    assert [r["privacy_loss"]["privacy_parameters"] for r in records] == [{"epsilon": 1.0, "delta": 1e-6}] * 2
+    assert [r["privacy_loss"]["privacy_parameters"] for r in records] == [
+        {"epsilon": 1.0, "delta": 1e-6}
+    ] * 2
     events = [json.loads(line) for line in (exported / "events.jsonl").read_text().splitlines()]
     assert [e["seq"] for e in events] == list(range(1, len(events) + 1))
     assert json.loads(anchor.read_text())["hash"] == events[-1]["row_hash"]
@@ -133,7 +143,9 @@ def test_the_auditors_day(marginweave: CommandLine, tmp_path: Path) -> None:
     key.rename(tmp_path / "ledger.key")
     assert "the chain of" in fault(cli)
     with sqlite3.connect(ledger_of(cli)) as connection:
-        (guard,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'events_no_update'").fetchone()
+        (guard,) = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'events_no_update'"
+        ).fetchone()
         connection.execute("DROP TRIGGER events_no_update")
         connection.execute("UPDATE events SET actor = 'nobody' WHERE seq = 3")
         connection.execute(guard)
@@ -167,7 +179,11 @@ def lose(cli: CommandLine, path: Path, lost: str) -> None:
     if lost == "account":
         assert cli("ledger", "open", "others", "--epsilon", "1", "--delta", "1e-6").returncode == 0
     before = sorted(p.name for p in ledger.parent.iterdir())
-    for arguments in (["run", path, "--run", "first"], ["run", path, "--run", "second"], ["resume", "first"]):
+    for arguments in (
+        ["run", path, "--run", "first"],
+        ["run", path, "--run", "second"],
+        ["resume", "first"],
+    ):
         result = cli(*arguments)
         assert result.returncode == 3, (arguments, result.stdout, result.stderr)
         assert "marginweave ledger open" in result.stderr or "restore" in result.stderr.lower()

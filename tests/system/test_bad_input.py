@@ -25,19 +25,37 @@ CONFIGURATIONS = {
     "epsilon 0": ({"privacy__epsilon": 0}, "privacy.epsilon (0) must be positive"),
     "negative epsilon": ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
     "nan epsilon": ({"privacy__epsilon": float("nan")}, "privacy.epsilon (nan) must be finite"),
-    "infinite epsilon": ({"privacy__epsilon": float("inf")}, "privacy.epsilon (inf) must be finite"),
+    "infinite epsilon": (
+        {"privacy__epsilon": float("inf")},
+        "privacy.epsilon (inf) must be finite",
+    ),
     "delta 1": ({"privacy__delta": 1}, "privacy.delta (1) must be below 1"),
     "missing unit": ({"privacy__unit": None}, "privacy.unit is required"),
-    "R too large": ({"aggregate__reporting_length": 5}, "must be at most the number of columns (4)"),
-    "bins out of order": ({"columns__age__bins": [0, 50, 18, 100]}, "columns.age has bins out of order"),
-    "minimum above maximum": ({"columns__age__bounds": [100, 0]}, "the minimum must be below the maximum"),
+    "R too large": (
+        {"aggregate__reporting_length": 5},
+        "must be at most the number of columns (4)",
+    ),
+    "bins out of order": (
+        {"columns__age__bins": [0, 50, 18, 100]},
+        "columns.age has bins out of order",
+    ),
+    "minimum above maximum": (
+        {"columns__age__bounds": [100, 0]},
+        "the minimum must be below the maximum",
+    ),
     "an unknown kind": (
         {"columns__age": {"type": "text"}},
         "columns.age.type (text) must be category, boolean, number",
     ),
-    "survey weights": ({"weights": "w"}, "weights: survey weights are not supported: every record counts once"),
+    "survey weights": (
+        {"weights": "w"},
+        "weights: survey weights are not supported: every record counts once",
+    ),
     "linked tables": ({"tables": ["a.csv"]}, "tables: several linked tables are not supported"),
-    "households": ({"privacy__unit": "household"}, "privacy.unit.household: households are not supported"),
+    "households": (
+        {"privacy__unit": "household"},
+        "privacy.unit.household: households are not supported",
+    ),
     "unconfirmed": (
         {"columns__age__confirm": True},
         "columns.age was drafted from the data and waits for confirmation",
@@ -47,9 +65,15 @@ SOURCES = {
     "no header": ("", "has no header"),
     "data in the first line": (f"{MARKER},north,30,1\n", "lacks the declared column"),
     "missing column": (f"sex,region,age\nf,{MARKER},30\n", "lacks the declared column 'grade'"),
-    "duplicate column": (f"sex,region,age,grade,sex\nf,{MARKER},30,1,m\n", "has the column 'sex' more than once"),
+    "duplicate column": (
+        f"sex,region,age,grade,sex\nf,{MARKER},30,1,m\n",
+        "has the column 'sex' more than once",
+    ),
     "not UTF-8": (b"sex,region,age,grade\nf,xq7marker\xff,30,1\n", "must be UTF-8"),
-    "a quote that stays open": (f'sex,region,age,grade\nf,"{MARKER},30,1\n', "has a quote that is never closed"),
+    "a quote that stays open": (
+        f'sex,region,age,grade\nf,"{MARKER},30,1\n',
+        "has a quote that is never closed",
+    ),
     "another delimiter": (
         f"sex;region;age;grade\nf;{MARKER};30;1\n",
         "lacks the declared columns 'sex', 'region', 'age'",
@@ -90,7 +114,9 @@ def test_a_broken_configuration(marginweave: CommandLine, tmp_path: Path, case: 
 @pytest.mark.parametrize("case", SOURCES)
 def test_a_broken_source(marginweave: CommandLine, tmp_path: Path, case: str) -> None:
     content, words = SOURCES[case]
-    assert marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    assert (
+        marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    )
     refused(marginweave, write(tmp_path, raw(), content), words)
 
 
@@ -98,13 +124,17 @@ def test_an_absent_source(marginweave: CommandLine, tmp_path: Path) -> None:
     refused(marginweave, write(tmp_path, raw(), None), "people.csv) does not exist")
 
 
-def test_a_data_dependent_stop_is_told_to_the_operator_only(served: CommandLine, tmp_path: Path) -> None:
+def test_a_data_dependent_stop_is_told_to_the_operator_only(
+    served: CommandLine, tmp_path: Path
+) -> None:
     """outside: error stops before the first draw: exit 2, the column but not the value; nothing charged.
 
     That a rule was broken is a fact of the data: it stands on the terminal and in internal/, not in Prefect's database.
     """
     served("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
-    path = write(tmp_path, raw(columns__sex__outside="error"), f"sex,region,age,grade\n{MARKER},north,30,1\n")
+    path = write(
+        tmp_path, raw(columns__sex__outside="error"), f"sex,region,age,grade\n{MARKER},north,30,1\n"
+    )
     result = served("run", path)
     assert result.returncode == 2
     assert "column 'sex' breaks the rule 'every value is declared'" in result.stderr
@@ -118,19 +148,43 @@ def test_a_data_dependent_stop_is_told_to_the_operator_only(served: CommandLine,
     assert telling == ["stopped.txt"]
 
 
-HEAVY = {"numpy", "scipy", "pandas", "pyarrow", "numba", "sqlalchemy", "opendp", "great_expectations", "prefect"}
+HEAVY = {
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "numba",
+    "sqlalchemy",
+    "opendp",
+    "great_expectations",
+    "prefect",
+}
 
 
 def test_help_and_refusals_load_no_heavy_library(alone: CommandLine, tmp_path: Path) -> None:
     """So they are quick; how quick, `benchmarks/start.py` measures."""
     broken = write(tmp_path, raw(privacy__epsilon=-1.0))
-    for arguments in (["--help"], ["run", "--help"], ["run", str(broken)], ["plan", str(tmp_path / "absent.yaml")]):
+    for arguments in (
+        ["--help"],
+        ["run", "--help"],
+        ["run", str(broken)],
+        ["plan", str(tmp_path / "absent.yaml")],
+    ):
         command = [sys.executable, "-X", "importtime", *alone.command(*arguments)]
         result = subprocess.run(
-            command, cwd=alone.home, env=alone.variables, capture_output=True, text=True, check=False
+            command,
+            cwd=alone.home,
+            env=alone.variables,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert result.returncode == (0 if "--help" in arguments else 2)
-        imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if "import time:" in line}
+        imported = {
+            line.rpartition("|")[2].strip()
+            for line in result.stderr.splitlines()
+            if "import time:" in line
+        }
         assert "typer" in imported
         assert not HEAVY & imported, arguments
 
@@ -152,7 +206,9 @@ def test_help_and_refusals_load_no_heavy_library(alone: CommandLine, tmp_path: P
         ["synthesize", "r", "--records", "1\n2"],
     ],
 )
-def test_a_slip_in_the_command_is_exit_2_and_one_line(marginweave: CommandLine, arguments: list[str]) -> None:
+def test_a_slip_in_the_command_is_exit_2_and_one_line(
+    marginweave: CommandLine, arguments: list[str]
+) -> None:
     result = marginweave(*arguments)
     assert result.returncode == 2
     assert [json.loads(line)["event"] for line in result.stdout.splitlines()] in ([], ["failed"])
@@ -167,13 +223,19 @@ def test_a_group_of_commands_alone_shows_its_help(marginweave: CommandLine) -> N
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [("0", "1e-6"), ("-1", "1e-6"), ("nan", "1e-6"), ("1", "1"), ("x", "1e-6")]
+    ("epsilon", "delta"),
+    [("0", "1e-6"), ("-1", "1e-6"), ("nan", "1e-6"), ("1", "1"), ("x", "1e-6")],
 )
-def test_a_cap_that_breaks_a_rule_opens_nothing(marginweave: CommandLine, epsilon: str, delta: str) -> None:
+def test_a_cap_that_breaks_a_rule_opens_nothing(
+    marginweave: CommandLine, epsilon: str, delta: str
+) -> None:
     result = marginweave("ledger", "open", "people", f"--epsilon={epsilon}", f"--delta={delta}")
     assert result.returncode == 2, result.stderr
     assert re.search("must|is not a number", result.stderr)
-    assert marginweave("ledger", "list").returncode == 3 or "people" not in marginweave("ledger", "list").stdout
+    assert (
+        marginweave("ledger", "list").returncode == 3
+        or "people" not in marginweave("ledger", "list").stdout
+    )
 
 
 def wide(number: int, rows: int) -> tuple[dict[str, Any], str]:
@@ -181,24 +243,34 @@ def wide(number: int, rows: int) -> tuple[dict[str, Any], str]:
     names = [f"c{i}" for i in range(number)]
     columns: dict[str, Any] = {name: {"type": "category", "values": ["a", "b"]} for name in names}
     columns["code"] = {"type": "category", "domain": "private"}
-    lines = [",".join(["ab"[(i * j) % 2] for j in range(number)] + [f"{MARKER}{i}"]) for i in range(rows)]
+    lines = [
+        ",".join(["ab"[(i * j) % 2] for j in range(number)] + [f"{MARKER}{i}"]) for i in range(rows)
+    ]
     return columns, "\n".join([",".join([*names, "code"]), *lines]) + "\n"
 
 
 def test_triples_of_two_hundred_columns(marginweave: CommandLine, tmp_path: Path) -> None:
     """They are refused by their number, from public facts."""
     columns, table = wide(199, 10)
-    assert marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    assert (
+        marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    )
     config = write(tmp_path, raw(columns=columns), table)
     refused(marginweave, config, "aggregate.reporting_length (3) makes 1313400 sets of columns")
 
 
 @pytest.mark.parametrize("number", every(2, [29, 199]))
-def test_two_hundred_columns_and_thousands_of_categories(marginweave: CommandLine, tmp_path: Path, number: int) -> None:
+def test_two_hundred_columns_and_thousands_of_categories(
+    marginweave: CommandLine, tmp_path: Path, number: int
+) -> None:
     """Pairs of 30 or 200 columns are released like any others."""
     cli, (columns, table) = marginweave, wide(number, 3000)
     assert cli("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
-    result = cli("run", write(tmp_path, raw(columns=columns, aggregate__reporting_length=2), table), timeout=600)
+    result = cli(
+        "run",
+        write(tmp_path, raw(columns=columns, aggregate__reporting_length=2), table),
+        timeout=600,
+    )
     assert result.returncode == 0, result.stderr
     (release,) = (cli.home / "runs").glob("*/release")
     assert (release / "synthetic.csv").read_text().partition("\n")[0].count(",") == number

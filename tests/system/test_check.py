@@ -49,9 +49,15 @@ def header_only(place: Path) -> Path:
 
 
 def dates_of_another_form(place: Path) -> Path:
-    columns = {**COLUMNS, "day": {"type": "date", "bounds": ["2020-01-01", "2021-12-31"], "bins": "year"}}
+    columns = {
+        **COLUMNS,
+        "day": {"type": "date", "bounds": ["2020-01-01", "2021-12-31"], "bins": "year"},
+    }
     return write(
-        place, [f"{row},{i % 28 + 1:02d}.02.2021" for i, row in enumerate(ROWS)], "sex,cost,id,day", columns=columns
+        place,
+        [f"{row},{i % 28 + 1:02d}.02.2021" for i, row in enumerate(ROWS)],
+        "sex,cost,id,day",
+        columns=columns,
     )
 
 
@@ -60,15 +66,25 @@ def currency_signs(place: Path) -> Path:
 
 
 def half_outside(place: Path) -> Path:
-    return write(place, [f"{row.split(',')[0]},{5000 if i % 3 else 7},p{i}" for i, row in enumerate(ROWS)])
+    return write(
+        place, [f"{row.split(',')[0]},{5000 if i % 3 else 7},p{i}" for i, row in enumerate(ROWS)]
+    )
 
 
 STOPS = {
     decimal_commas: ("column 'cost': no cell can be read as a number", "decimal: comma", "No cell"),
-    wrong_codes: ("column 'sex': no cell can be read as a declared value", "published code list", "No cell"),
+    wrong_codes: (
+        "column 'sex': no cell can be read as a declared value",
+        "published code list",
+        "No cell",
+    ),
     header_only: ("the table has no rows", "Is it the right file", "no rows"),
     dates_of_another_form: ("column 'day': no cell can be read as a date", '"%d.%m.%Y"', "No cell"),
-    currency_signs: ("column 'cost': no cell can be read as a number", "Remove it from the table first", "No cell"),
+    currency_signs: (
+        "column 'cost': no cell can be read as a number",
+        "Remove it from the table first",
+        "No cell",
+    ),
     half_outside: (
         "column 'cost': more than half of the cells not declared missing",
         "widen `bounds`",
@@ -103,8 +119,12 @@ def test_a_lost_table_is_found(marginweave: CommandLine, tmp_path: Path, trap: A
     }
 
 
-@pytest.mark.parametrize("trap", [decimal_commas, *every(3, [header_only, wrong_codes, half_outside])])
-def test_a_run_of_a_lost_table_stops_before_anything_is_charged(served: CommandLine, tmp_path: Path, trap: Any) -> None:
+@pytest.mark.parametrize(
+    "trap", [decimal_commas, *every(3, [header_only, wrong_codes, half_outside])]
+)
+def test_a_run_of_a_lost_table_stops_before_anything_is_charged(
+    served: CommandLine, tmp_path: Path, trap: Any
+) -> None:
     """It stops before the first draw, and the reason is the operator's alone: Prefect and the log have a constant text."""
     cli, reason, path = opened(served), STOPS[trap][0], trap(tmp_path)
     stopped = cli("run", path, "--run", "r")
@@ -117,32 +137,49 @@ def test_a_run_of_a_lost_table_stops_before_anything_is_charged(served: CommandL
     assert (look["command"], look["dataset"]) == ("run", "people")
     last = json.loads(stopped.stdout.splitlines()[-1])
     assert (last["stage"], last["error"]) == ("validate", "OperatorError")
-    telling = [file.name for file in cli.home.rglob("*") if file.is_file() and reason.encode() in file.read_bytes()]
+    telling = [
+        file.name
+        for file in cli.home.rglob("*")
+        if file.is_file() and reason.encode() in file.read_bytes()
+    ]
     assert telling == ["stopped.txt"]
     assert not (cli.home / "runs" / "r" / "release" / "privacy.json").exists()
 
 
-def test_rows_that_cannot_be_read_are_told_to_the_operator_alone(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_read_are_told_to_the_operator_alone(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Which row it is says how many there are: no line of a log has it, and it is a look, as a later configuration says."""
     cli, path = opened(marginweave), write(tmp_path, [*ROWS, "f,5"])
     stopped = cli("run", path, "--run", "r", "--yes")
-    assert (stopped.returncode, f"line {len(ROWS) + 2} has 2 fields" in stopped.stderr) == (2, True), stopped.stderr
+    assert (stopped.returncode, f"line {len(ROWS) + 2} has 2 fields" in stopped.stderr) == (
+        2,
+        True,
+    ), stopped.stderr
     assert str(len(ROWS) + 2) not in re.sub(r'"time": "[^"]*"', "", stopped.stdout)
     assert json.loads((cli.home / ".marginweave" / "looks.jsonl").read_text())["command"] == "run"
-    assert cli("run", write(tmp_path, ROWS, columns__cost__decimals=0), "--run", "r2").returncode == 0
+    assert (
+        cli("run", write(tmp_path, ROWS, columns__cost__decimals=0), "--run", "r2").returncode == 0
+    )
     statement = json.loads((cli.home / "runs" / "r2" / "release" / "privacy.json").read_text())
     assert statement["configured_after_check"]
 
 
-def test_a_release_that_does_not_fit_is_refused_before_a_row_is_read(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_release_that_does_not_fit_is_refused_before_a_row_is_read(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Also where its last row could not be read."""
     cli, path = opened(marginweave), write(tmp_path, [*ROWS, "f,5"], privacy__epsilon=30.0)
     refused = cli("run", path)
-    assert (refused.returncode, "does not hold this release" in refused.stderr) == (3, True), refused.stderr
+    assert (refused.returncode, "does not hold this release" in refused.stderr) == (3, True), (
+        refused.stderr
+    )
     assert not list(cli.home.rglob("looks.jsonl"))
 
 
-def test_a_run_that_stopped_begins_anew_when_its_table_is_mended(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_run_that_stopped_begins_anew_when_its_table_is_mended(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Under the same name, with nothing left of the other table; once noise was drawn the name stands for its table."""
     cli, path = opened(marginweave), decimal_commas(tmp_path)
     assert cli("run", path, "--run", "r").returncode == 2
@@ -183,15 +220,19 @@ def test_outside_on_purpose_does_not_stop(marginweave: CommandLine, tmp_path: Pa
     assert marginweave("check", write(tmp_path, rows)).returncode == 1
     looked = marginweave("check", write(tmp_path, rows, columns__sex__outside="null"))
     assert looked.returncode == 0
-    assert "Fewer than half of the cells not declared missing have a declared value: 66.7 % are outside" in said(
-        looked.stdout
+    assert (
+        "Fewer than half of the cells not declared missing have a declared value: 66.7 % are outside"
+        in said(looked.stdout)
     )
 
 
 def test_a_good_table_is_said_to_be_in_one_line(marginweave: CommandLine, tmp_path: Path) -> None:
     result = marginweave("check", people(tmp_path, 100))
     assert (result.returncode, result.stderr) == (0, "")
-    assert re.fullmatch(r"people: the table is as \S+ declares it, all 4 columns\. Next: \S+ plan \S+\n", result.stdout)
+    assert re.fullmatch(
+        r"people: the table is as \S+ declares it, all 4 columns\. Next: \S+ plan \S+\n",
+        result.stdout,
+    )
     kept = [file for file in marginweave.home.rglob("*") if file.is_file()]
     assert {file.name for file in kept} == {"looks.jsonl", "looks.key", "looks.lock"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
@@ -210,7 +251,9 @@ def test_a_table_that_cannot_be_read(marginweave: CommandLine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "columns", [COLUMNS, {**COLUMNS, "patient_id": {"type": "identifier"}}], ids=["not declared", "identifier"]
+    "columns",
+    [COLUMNS, {**COLUMNS, "patient_id": {"type": "identifier"}}],
+    ids=["not declared", "identifier"],
 )
 def test_ids_that_repeat(marginweave: CommandLine, tmp_path: Path, columns: dict[str, Any]) -> None:
     result = marginweave("check", write(tmp_path, [*ROWS, "f,1,once", "m,2,"], columns=columns))
@@ -218,34 +261,62 @@ def test_ids_that_repeat(marginweave: CommandLine, tmp_path: Path, columns: dict
     assert "99.7 % of them share their patient_id with another row" in said(result.stdout)
     assert "{column: patient_id, max_records: …}" in said(result.stdout)
     unique = [re.sub("p[0-9]+", f"p{i}", row) for i, row in enumerate(ROWS)]
-    assert "declares it, all 2 columns" in marginweave("check", write(tmp_path, unique, columns=columns)).stdout
+    assert (
+        "declares it, all 2 columns"
+        in marginweave("check", write(tmp_path, unique, columns=columns)).stdout
+    )
     unit = {"column": "patient_id", "max_records": 3}
-    assert "unit: row" not in marginweave("check", write(tmp_path, ROWS, columns=columns, privacy__unit=unit)).stdout
+    assert (
+        "unit: row"
+        not in marginweave(
+            "check", write(tmp_path, ROWS, columns=columns, privacy__unit=unit)
+        ).stdout
+    )
 
 
 def test_rows_without_an_id_are_counted(marginweave: CommandLine, tmp_path: Path) -> None:
     """A release leaves them out, and never says how many they are."""
-    path = write(tmp_path, ["f,1,a", "m,2,", "f,3, "], privacy__unit={"column": "patient_id", "max_records": 2})
+    path = write(
+        tmp_path,
+        ["f,1,a", "m,2,", "f,3, "],
+        privacy__unit={"column": "patient_id", "max_records": 2},
+    )
     result = marginweave("check", path)
-    assert "66.7 % of the rows have no patient_id: no number of a release counts them" in said(result.stdout)
+    assert "66.7 % of the rows have no patient_id: no number of a release counts them" in said(
+        result.stdout
+    )
     own = {"column": "patient_id", "max_records": 2, "missing_subject": "own"}
-    assert "no patient_id" not in marginweave("check", write(tmp_path, ["f,1,a", "m,2,"], privacy__unit=own)).stdout
+    assert (
+        "no patient_id"
+        not in marginweave("check", write(tmp_path, ["f,1,a", "m,2,"], privacy__unit=own)).stdout
+    )
 
 
-def test_special_codes_are_no_reason_to_widen_bounds(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_special_codes_are_no_reason_to_widen_bounds(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Cells beyond the bounds that look like codes: the advice is to declare them, without a value of the table."""
-    coded = [f"{row.split(',')[0]},{99999 if i % 9 == 0 else -9 if i == 1 else i},p{i}" for i, row in enumerate(ROWS)]
+    coded = [
+        f"{row.split(',')[0]},{99999 if i % 9 == 0 else -9 if i == 1 else i},p{i}"
+        for i, row in enumerate(ROWS)
+    ]
     told = said(marginweave("check", write(tmp_path, coded)).stdout)
     assert "Most look like special codes" in told
     assert "widen `bounds`: write those that are documented below `codes`" in told
     assert "99999" not in told
     few = [*ROWS, *(f"f,{1500 + i},x{i}" for i in range(40))]
-    assert "If the published limits are wider" in said(marginweave("check", write(tmp_path, few)).stdout)
+    assert "If the published limits are wider" in said(
+        marginweave("check", write(tmp_path, few)).stdout
+    )
 
 
 def test_ids_of_a_column_that_is_not_declared(marginweave: CommandLine, tmp_path: Path) -> None:
     """By a name that people give to ids, where the values repeat as those of people do; a column of groups is none."""
-    for head, tells in (("sex,cost,Patientennummer", True), ("sex,cost,fall", True), ("sex,cost,town", False)):
+    for head, tells in (
+        ("sex,cost,Patientennummer", True),
+        ("sex,cost,fall", True),
+        ("sex,cost,town", False),
+    ):
         told = marginweave("check", write(tmp_path, ROWS, head)).stdout
         assert ("`unit: row` protects single rows" in said(told)) is tells
     groups = [re.sub("p[0-9]+", f"p{i % 3}", row) for i, row in enumerate(ROWS)]
@@ -253,18 +324,27 @@ def test_ids_of_a_column_that_is_not_declared(marginweave: CommandLine, tmp_path
 
 
 @pytest.mark.long  # whole runs on a terminal; `check` says the same above
-def test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release(served: CommandLine, tmp_path: Path) -> None:
+def test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release(
+    served: CommandLine, tmp_path: Path
+) -> None:
     """On the terminal alone: no pipe, no --yes, no log, no record of Prefect and no file of the home has it."""
-    cli, path, words = opened(served), write(tmp_path, ROWS, "sex,cost,case_no"), "values of case_no"
+    cli, path, words = (
+        opened(served),
+        write(tmp_path, ROWS, "sex,cost,case_no"),
+        "values of case_no",
+    )
     shown = on_terminal(cli, "run", path, "--run", "seen").stdout
     assert words in shown
     assert "Released" in shown
-    assert words not in on_terminal(cli, "run", path, "--run", "seen").stdout  # finished: nothing is read
+    # finished: nothing is read
+    assert words not in on_terminal(cli, "run", path, "--run", "seen").stdout
     assert words not in on_terminal(cli, "run", path, "--run", "other", "--yes").stdout
     piped = cli("run", path, "--run", "piped")
     assert words not in said(piped.stdout + piped.stderr)
     heard = re.compile(rb"values\s+of\s+case_no")
-    assert not [file for file in cli.home.rglob("*") if file.is_file() and heard.search(file.read_bytes())]
+    assert not [
+        file for file in cli.home.rglob("*") if file.is_file() and heard.search(file.read_bytes())
+    ]
 
 
 def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_path: Path) -> None:
@@ -281,7 +361,9 @@ def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_pat
     }
     suite = {
         "name": "s",
-        "expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "sex"}}],
+        "expectations": [
+            {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "sex"}}
+        ],
     }
     suite["expectations"].append(
         {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "sex", "regex": "m"}}
@@ -289,23 +371,35 @@ def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_pat
     (tmp_path / "suite.json").write_text(json.dumps(suite))
     expectations = {"input": "suite.json"}
     path = write(
-        tmp_path, rows, "sex,cost,town,free,group", columns=columns, structure=structure, expectations=expectations
+        tmp_path,
+        rows,
+        "sex,cost,town,free,group",
+        columns=columns,
+        structure=structure,
+        expectations=expectations,
     )
     result = marginweave("check", path)
     assert result.returncode == 1, result.stderr
     told = said(result.stdout)
     assert "not met: column 'sex' breaks expect_column_values_to_match_regex" in told
     assert re.search(
-        r"structural zeros 25\.0 % of the rows have a combination that `structure\.forbidden` rules out", told
+        r"structural zeros 25\.0 % of the rows have a combination that `structure\.forbidden` rules out",
+        told,
     )
     assert "50.0 % of the rows have another value than `structure.determined` computes" in told
     assert re.search(r"free 100\.0 % Every cell is missing", told)
     assert re.search(r"town 25\.0 % Every cell that is filled has the same value", told)
-    assert told.index("Stops a run.") < told.index("Every cell is missing") < told.index("has the same value")
+    assert (
+        told.index("Stops a run.")
+        < told.index("Every cell is missing")
+        < told.index("has the same value")
+    )
     assert not re.search(r"\bb\b", told)  # which declared values do not occur is told to nobody
 
 
-@pytest.mark.parametrize(("rows", "told"), [(3 * len(ROWS), False), (3 * len(ROWS) + 3, True), (1, True)])
+@pytest.mark.parametrize(
+    ("rows", "told"), [(3 * len(ROWS), False), (3 * len(ROWS) + 3, True), (1, True)]
+)
 def test_a_size_that_is_far_from_the_table_is_said(
     marginweave: CommandLine, tmp_path: Path, rows: int, told: bool
 ) -> None:
@@ -338,8 +432,14 @@ def test_what_is_configured_after_a_look_says_so(marginweave: CommandLine, tmp_p
         statement = json.loads((cli.home / "runs" / run / "release" / "privacy.json").read_text())
         assumed = any("was not taken from the table" in text for text in statement["assumptions"])
         report = (cli.home / "runs" / run / "release" / "report.html").read_text()
-        assert assumed == ("changed after somebody had looked" in report) == statement["configured_after_check"]
-        assert assumed != ("No change of the configuration after a look at the table is known" in report)
+        assert (
+            assumed
+            == ("changed after somebody had looked" in report)
+            == statement["configured_after_check"]
+        )
+        assert assumed != (
+            "No change of the configuration after a look at the table is known" in report
+        )
         return bool(statement["configured_after_check"])
 
     assert cli("check", write(tmp_path, ROWS)).returncode == 0

@@ -32,7 +32,8 @@ PLACE = REPOSITORY / "deployments" / "compose"
 COMPOSE: dict[str, Any] = yaml.safe_load((PLACE / "compose.yaml").read_text())
 PAGES: dict[str, Any] = yaml.safe_load((PLACE / "compose.pages.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-FOLDERS = {"./configurations", "./tables", "./backup", "./vault"}  # an office's own, beside the file
+# an office's own, beside the file
+FOLDERS = {"./configurations", "./tables", "./backup", "./vault"}
 DIGEST = "@sha256:[0-9a-f]{64}"
 each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
 
@@ -41,12 +42,18 @@ def weaknesses(compose: dict[str, Any]) -> list[str]:
     """What the rules of this house find in a compose file."""
     found = []
     for name, service in compose["services"].items():
-        pinned = re.fullmatch(rf"marginweave:\d+(\.\d+)+(\.dev\d+)?|[a-z]+{DIGEST}", service["image"])
-        closed = all(compose["networks"][network].get("internal") for network in service["networks"])
+        pinned = re.fullmatch(
+            rf"marginweave:\d+(\.\d+)+(\.dev\d+)?|[a-z]+{DIGEST}", service["image"]
+        )
+        closed = all(
+            compose["networks"][network].get("internal") for network in service["networks"]
+        )
         rules = {
             "root": str(service.get("user", "0")).split(":")[0] in {"0", "root"},
             "writable root": service.get("read_only") is not True,
-            "capabilities": service.get("cap_drop") != ["ALL"] or "cap_add" in service or service.get("privileged"),
+            "capabilities": service.get("cap_drop") != ["ALL"]
+            or "cap_add" in service
+            or service.get("privileged"),
             "new privileges": "no-new-privileges:true" not in service.get("security_opt", []),
             "no version": not pinned,
             "published ports": "ports" in service or "network_mode" in service,
@@ -54,7 +61,8 @@ def weaknesses(compose: dict[str, Any]) -> list[str]:
             "core dumps": service.get("ulimits", {}).get("core") != 0,
             "no tmpfs": not service.get("tmpfs"),
             "a secret in the environment": any(
-                re.search(r"PASSWORD$|AUTH_STRING|LEDGER_KEY$", key) or re.search(r"://[^/]*:[^/]*@", str(value))
+                re.search(r"PASSWORD$|AUTH_STRING|LEDGER_KEY$", key)
+                or re.search(r"://[^/]*:[^/]*@", str(value))
                 for key, value in service["environment"].items()
             ),
         }
@@ -96,16 +104,24 @@ def test_the_rules_can_tell(change: dict[str, Any], found: str) -> None:
 def test_another_linter_finds_nothing_of_weight() -> None:
     """compose-lint (OWASP, CIS): nothing but the image without a digest that is built here."""
     lint = Path(sys.executable).parent / "compose-lint"
-    said = subprocess.run([lint, "check", PLACE / "compose.yaml"], capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        [lint, "check", PLACE / "compose.yaml"], capture_output=True, text=True, check=False
+    )
     assert said.returncode == 0, said.stdout
-    assert set(re.findall(r"CL-\d{4}", said.stdout.partition("Details on any rule")[0])) <= {"CL-0019"}
+    assert set(re.findall(r"CL-\d{4}", said.stdout.partition("Details on any rule")[0])) <= {
+        "CL-0019"
+    }
 
 
 @each_service
 def test_everything_that_is_named_is_there(service: dict[str, Any]) -> None:
     """Networks, secrets and volumes are declared; a secret that is read is given, and nothing else."""
     assert set(service["networks"]) <= set(COMPOSE["networks"])
-    read = {str(v).removeprefix("/run/secrets/") for v in service["environment"].values() if "/run/secrets/" in str(v)}
+    read = {
+        str(v).removeprefix("/run/secrets/")
+        for v in service["environment"].values()
+        if "/run/secrets/" in str(v)
+    }
     assert read == set(service["secrets"]) <= set(COMPOSE["secrets"])
     for mount in service.get("volumes", []):
         source = mount.split(":")[0]
@@ -119,9 +135,14 @@ def test_who_reaches_which_database() -> None:
     assert reaches["worker"] == {"ledger-database", "prefect-api"}
     assert reaches["prefect-database"] == {"prefect-database"}
     assert reaches["ledger-database"] == {"ledger-database"}
-    owners = {name for name, service in SERVICES.items() if "ledger-owner-pgpass" in service["secrets"]}
+    owners = {
+        name for name, service in SERVICES.items() if "ledger-owner-pgpass" in service["secrets"]
+    }
     writes_key = {
-        name for name, s in SERVICES.items() for m in s.get("volumes", []) if re.fullmatch(r"ledger-key:[^:]*", m)
+        name
+        for name, s in SERVICES.items()
+        for m in s.get("volumes", [])
+        if re.fullmatch(r"ledger-key:[^:]*", m)
     }
     assert owners == {"ledger-tables"}
     assert writes_key == {"steward"}
@@ -133,14 +154,19 @@ def test_a_service_that_hangs_is_found_out() -> None:
     checks = {name: " ".join(service["healthcheck"]["test"]) for name, service in started.items()}
     worker = SERVICES["worker"]
     assert "--with-healthcheck" in worker["command"]
-    assert f"127.0.0.1:{worker['environment']['PREFECT_WORKER_WEBSERVER_PORT']}/health" in checks["worker"]
+    assert (
+        f"127.0.0.1:{worker['environment']['PREFECT_WORKER_WEBSERVER_PORT']}/health"
+        in checks["worker"]
+    )
     prefect_home = re.search(r"PREFECT_HOME=(\S+)", (PLACE / "Dockerfile").read_text())
     assert prefect_home is not None
     assert f"find {prefect_home[1]}/{SIGN_OF_LIFE} " in checks["supervisor"]
 
 
 @pytest.mark.parametrize(("age", "code"), [(0, 0), (600, 1), (None, 1)])
-def test_the_supervisor_is_well_as_long_as_its_file_is_new(tmp_path: Path, age: int | None, code: int) -> None:
+def test_the_supervisor_is_well_as_long_as_its_file_is_new(
+    tmp_path: Path, age: int | None, code: int
+) -> None:
     """The command of its check."""
     file = tmp_path / SIGN_OF_LIFE
     if age is not None:
@@ -149,31 +175,45 @@ def test_the_supervisor_is_well_as_long_as_its_file_is_new(tmp_path: Path, age: 
     kind, command = SERVICES["supervisor"]["healthcheck"]["test"]
     assert kind == "CMD-SHELL"
     checked = subprocess.run(
-        ["sh", "-c", command.replace("/tmp/prefect", str(tmp_path))], capture_output=True, check=False
+        ["sh", "-c", command.replace("/tmp/prefect", str(tmp_path))],
+        capture_output=True,
+        check=False,
     )
     assert checked.returncode == code
 
 
 def test_the_pages_are_published_on_loopback_and_by_the_server_alone() -> None:
     assert list(PAGES["services"]) == ["prefect-server"]
-    assert all(port.startswith("127.0.0.1:") for port in PAGES["services"]["prefect-server"]["ports"])
+    assert all(
+        port.startswith("127.0.0.1:") for port in PAGES["services"]["prefect-server"]["ports"]
+    )
 
 
 def test_the_dockerfile(tmp_path: Path) -> None:
     """Pinned bases, a last word of USER that is no root, nothing fetched but by pip under constraints, files that exist."""
     parser = DockerfileParser(path=str(tmp_path / "Dockerfile"))
     parser.content = (PLACE / "Dockerfile").read_text()
-    steps = [(step["instruction"], step["value"]) for step in parser.structure if step["instruction"] != "COMMENT"]
-    assert all(re.fullmatch(rf"\S+:\d+\.\d+\.\d+-[a-z-]+{DIGEST}", base) for base in parser.parent_images)
+    steps = [
+        (step["instruction"], step["value"])
+        for step in parser.structure
+        if step["instruction"] != "COMMENT"
+    ]
+    assert all(
+        re.fullmatch(rf"\S+:\d+\.\d+\.\d+-[a-z-]+{DIGEST}", base) for base in parser.parent_images
+    )
     assert [value for step, value in steps if step == "USER"] == ["10001:10001"]
     assert not {"ADD", "EXPOSE"} & {step for step, _ in steps}
     runs = " ".join(value for step, value in steps if step == "RUN")
     assert "--constraint constraints.txt" in runs
     assert not re.search(r"curl|wget|apt-get|chmod [-+\d]*[67]77", runs)
-    for copied in (value.split() for step, value in steps if step == "COPY" and "--from" not in value):
+    for copied in (
+        value.split() for step, value in steps if step == "COPY" and "--from" not in value
+    ):
         assert all((REPOSITORY / source).exists() for source in copied[:-1]), copied
     assert all(
-        str(service["user"]) == "10001:10001" for service in SERVICES.values() if "marginweave" in service["image"]
+        str(service["user"]) == "10001:10001"
+        for service in SERVICES.values()
+        if "marginweave" in service["image"]
     )
 
 
@@ -191,9 +231,14 @@ def test_a_container_starts_with_what_the_image_has_compiled(tmp_path: Path) -> 
     parser.content = (PLACE / "Dockerfile").read_text()
     steps = {step["instruction"]: step["value"] for step in parser.structure}
     assert "NUMBA_CACHE_DIR=/tmp/numba" in steps["ENV"]
-    compiled = next(s["value"] for s in parser.structure if "compile.sh" in s["value"] and s["instruction"] == "RUN")
+    compiled = next(
+        s["value"]
+        for s in parser.structure
+        if "compile.sh" in s["value"] and s["instruction"] == "RUN"
+    )
     assert "NUMBA_CACHE_DIR=/opt/marginweave/numba" in compiled
-    assert "chmod -R a+rX /opt/marginweave/numba" in compiled  # numba's files are for their owner alone
+    # numba's files are for their owner alone
+    assert "chmod -R a+rX /opt/marginweave/numba" in compiled
     image, container = tmp_path / "image", tmp_path / "container"
     container.mkdir()
     places = {" /tmp/;": f" {container}/;", "/opt/marginweave": str(image)}
@@ -203,8 +248,13 @@ def test_a_container_starts_with_what_the_image_has_compiled(tmp_path: Path) -> 
     ]
 
     def kernel(cache: Path, *before: str) -> str:
-        command, environment = [*before, sys.executable, "-c", _KERNEL], {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        command, environment = (
+            [*before, sys.executable, "-c", _KERNEL],
+            {**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        )
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     assert kernel(image / "numba") == "0 1"
     assert kernel(container / "numba", *entry) == "1 0"
@@ -217,9 +267,16 @@ def test_the_image_compiles_what_releases_need(tmp_path: Path) -> None:
                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
     example = REPOSITORY / "deployments" / "examples" / "affairs.yaml"
     subprocess.run([PLACE / "compile.sh", example], env=environment, check=True, timeout=900)
-    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("marginweave")] == ["numba"]
+    assert [
+        path.name for path in tmp_path.iterdir() if not path.name.startswith("marginweave")
+    ] == ["numba"]
     compiled = {index.name.split("-")[0] for index in (tmp_path / "numba").rglob("*.nbi")}
-    assert {"grow.grow_records", "kernel.update", "kernels.add_counts", "rounding.to_simplex"} <= compiled
+    assert {
+        "grow.grow_records",
+        "kernel.update",
+        "kernels.add_counts",
+        "rounding.to_simplex",
+    } <= compiled
 
 
 # From here on the commands themselves, with the addresses of this machine in the place of the services' names.
@@ -238,16 +295,23 @@ def files(databases: Cluster, tmp_path: Path) -> dict[str, Path]:
         "prefect-profiles": profiles,
         "prefect-pgpass": pgpass(place / "prefect-pgpass", port, prefect="prefect-word"),
         "ledger-owner-pgpass": pgpass(
-            place / "ledger-owner-pgpass", port, ledger_owner="owner-word", ledger_writer="writer-word"
+            place / "ledger-owner-pgpass",
+            port,
+            ledger_owner="owner-word",
+            ledger_writer="writer-word",
         ),
-        "ledger-writer-pgpass": pgpass(place / "ledger-writer-pgpass", port, ledger_writer="writer-word"),
+        "ledger-writer-pgpass": pgpass(
+            place / "ledger-writer-pgpass", port, ledger_writer="writer-word"
+        ),
     }
 
 
 class Service:
     """A service's command and environment, as a process of this machine."""
 
-    def __init__(self, name: str, home: Path, files: dict[str, Path], databases: Cluster, api: int) -> None:
+    def __init__(
+        self, name: str, home: Path, files: dict[str, Path], databases: Cluster, api: int
+    ) -> None:
         service, self.home = SERVICES[name], home
         places = {
             "/var/lib/marginweave-key": str(home / "key"),
@@ -266,7 +330,8 @@ class Service:
                 lambda text, place: text.replace(*place), places.items(), str(value)
             )
         self.command = [
-            {"0.0.0.0": "127.0.0.1", "4200": str(api)}.get(word, word) for word in map(str, service["command"])
+            {"0.0.0.0": "127.0.0.1", "4200": str(api)}.get(word, word)
+            for word in map(str, service["command"])
         ]
         self.command[0] = str(Path(sys.executable).parent / self.command[0])
 
@@ -274,7 +339,13 @@ class Service:
         """To its end; with another command of the same program where one is given."""
         whole = [self.command[0], *command] if command else self.command
         return subprocess.run(
-            whole, env=self._variables(), cwd=self.home, capture_output=True, text=True, timeout=120, check=False
+            whole,
+            env=self._variables(),
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
 
     @contextmanager
@@ -282,7 +353,12 @@ class Service:
         """In the background, in a group of its own that is gone at the end."""
         with log.open("wb") as output:
             process = subprocess.Popen(
-                self.command, env=self._variables(), cwd=self.home, stdout=output, stderr=output, start_new_session=True
+                self.command,
+                env=self._variables(),
+                cwd=self.home,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         try:
             yield process
@@ -307,7 +383,8 @@ def answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.long  # another server and worker, as in test_production.py, with the passwords of the compose file
+# another server and worker, as in test_production.py, with the passwords of the compose file
+@pytest.mark.long
 def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: Path) -> None:
     """Roles by psql, tables by their owner, an account by the writer; server and worker against them, passwords in files."""
     home, api = tmp_path / "home", free_port()
@@ -316,11 +393,18 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
         REPOSITORY / "deployments" / "postgresql",
         {"OWNER_PASSWORD": "owner-word", "WRITER_PASSWORD": "writer-word"},
     )
-    for file, environment in (("prefect.sql", {"PREFECT_PASSWORD": "prefect-word"}), ("ledger.sql", words)):
+    for file, environment in (
+        ("prefect.sql", {"PREFECT_PASSWORD": "prefect-word"}),
+        ("ledger.sql", words),
+    ):
         made = databases.program("psql", "--quiet", "--file", str(sql / file), **environment)
         assert made.returncode == 0, made.stderr
 
-    services = {name: Service(name, home, files, databases, api) for name in SERVICES if "command" in SERVICES[name]}
+    services = {
+        name: Service(name, home, files, databases, api)
+        for name in SERVICES
+        if "command" in SERVICES[name]
+    }
     made = services["ledger-tables"].run()
     assert made.returncode == 0, made.stderr
     steward = services["steward"]
@@ -330,7 +414,9 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
     assert "people: epsilon 0 of 3 spent" in listed.stdout, listed.stderr
     for database, role in (("prefect", "ledger_writer"), ("ledger", "prefect")):
         url = databases.url(role, database)
-        refused = databases.program("psql", url, "--command", "SELECT 1", PGPASSFILE=str(files["ledger-writer-pgpass"]))
+        refused = databases.program(
+            "psql", url, "--command", "SELECT 1", PGPASSFILE=str(files["ledger-writer-pgpass"])
+        )
         assert refused.returncode != 0
 
     logs = {name: tmp_path / f"{name}.log" for name in ("prefect-server", "worker")}
@@ -340,12 +426,16 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
             _wait_for(logs["worker"], "started!", worker)
             health = services["worker"].environment["PREFECT_WORKER_WEBSERVER_PORT"]
             answers(worker, f"http://127.0.0.1:{health}/health", logs["worker"])
-            with urllib.request.urlopen(f"http://127.0.0.1:{api}/") as pages:  # Prefect's pages are there
+            # Prefect's pages are there
+            with urllib.request.urlopen(f"http://127.0.0.1:{api}/") as pages:
                 assert b"<html" in pages.read().lower()
             assert (home / "ui").is_dir()
             stranger = subprocess.run(
                 [services["worker"].command[0], "work-pool", "ls"],
-                env={**services["worker"]._variables(), "PREFECT_PROFILES_PATH": str(tmp_path / "none")},
+                env={
+                    **services["worker"]._variables(),
+                    "PREFECT_PROFILES_PATH": str(tmp_path / "none"),
+                },
                 capture_output=True,
                 text=True,
                 check=False,

@@ -48,7 +48,8 @@ from tests.support.ruled_table import SETTINGS as RULES
 from tests.support.ruled_table import SOURCE
 from tests.support.samples import every
 
-flow_module = importlib.import_module("marginweave.flows.release")  # whose name in the package is the flow
+# whose name in the package is the flow
+flow_module = importlib.import_module("marginweave.flows.release")
 pytestmark = pytest.mark.system
 NAMES = ("sex", "region", "age", "grade", "town")
 SETTINGS: dict[str, Any] = {
@@ -75,7 +76,9 @@ ROUNDS: dict[str, Any] = {
         "compress": "none",
     },
 }
-PROGRESS = re.compile(r'"text": "(model \d+ of \d+, [a-z 0-9()]+|turn \d+ \(\d+ at most\)|part \d+ of \d+)"')
+PROGRESS = re.compile(
+    r'"text": "(model \d+ of \d+, [a-z 0-9()]+|turn \d+ \(\d+ at most\)|part \d+ of \d+)"'
+)
 # What differs from run to run for reasons that no table has part in: names and moments.
 CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b|\b[0-9a-f]{64}\b"
@@ -101,8 +104,14 @@ class Seen:
     @property
     def shape(self) -> dict[str, Any]:
         """All of it without the numbers, which are noise, and without what follows from them."""
-        artifacts = [(name, sorted(content), len(content.get("table", []))) for name, content in self.artifacts]
-        masked = {key: [re.sub(r"\d+", "#", line) for line in getattr(self, key)] for key in ("printed", "log")}
+        artifacts = [
+            (name, sorted(content), len(content.get("table", [])))
+            for name, content in self.artifacts
+        ]
+        masked = {
+            key: [re.sub(r"\d+", "#", line) for line in getattr(self, key)]
+            for key in ("printed", "log")
+        }
         return masked | {
             "ended": self.ended,
             "files": self.files,
@@ -118,7 +127,13 @@ def equal_noise(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -
 
 
 def run(
-    home: Path, rows: Rows, server: str, changes: dict[str, Any], *, equal: bool = False, names: tuple[str, ...] = NAMES
+    home: Path,
+    rows: Rows,
+    server: str,
+    changes: dict[str, Any],
+    *,
+    equal: bool = False,
+    names: tuple[str, ...] = NAMES,
 ) -> Seen:
     """The flow on a table in a home of its own; with `equal` noise in every draw, or with its own."""
     home.mkdir()
@@ -126,7 +141,13 @@ def run(
     config.write_text(yaml.safe_dump(quick(raw(**SETTINGS | changes)), sort_keys=False))
     (home / "people.csv").write_text("\n".join([",".join(names), *map(",".join, rows)]) + "\n")
     ledger, seen = home / "ledger" / "ledger.sqlite", Seen()
-    account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(ledger, environment={}).accounts.open(account, actor="test")
     printed = io.StringIO()
     with (
@@ -174,7 +195,9 @@ def describe(seen: Seen, home: Path, printed: str) -> None:
     seen.printed = [line for line in lines if '"event": "progress"' not in line]
     assert all(PROGRESS.search(line) for line in lines if line not in seen.printed)
     seen.log = [unnamed(line) for line in (home / "log" / "prefect.log").read_text().splitlines()]
-    seen.artifacts = [(name, json.loads(unnamed(json.dumps(content)))) for name, content in seen.artifacts]
+    seen.artifacts = [
+        (name, json.loads(unnamed(json.dumps(content)))) for name, content in seen.artifacts
+    ]
 
 
 def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
@@ -183,8 +206,15 @@ def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
     for _ in range(240):
         with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as client:
             only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
-            told = [(t.name, t.state_name or "") for t in client.read_task_runs(flow_run_filter=only, limit=200)]
-        if told and sorted(told) == found and {state for _, state in told} <= {"Completed", "Failed"}:
+            told = [
+                (t.name, t.state_name or "")
+                for t in client.read_task_runs(flow_run_filter=only, limit=200)
+            ]
+        if (
+            told
+            and sorted(told) == found
+            and {state for _, state in told} <= {"Completed", "Failed"}
+        ):
             return found
         found = sorted(told)
         time.sleep(0.5)
@@ -244,7 +274,8 @@ def test_neither_order_nor_empty_rows_show(server: str, tmp_path: Path, method: 
 
 # Records that break a rule, and what they are counted as: by rules that leave one possibility, so that no secret word decides.
 BROKEN: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("7", "20", "c", "2024-01-03", "2024-02-05", "2024-02-09", "1.0", "7.5"):  # a child that earns and works
+    # a child that earns and works
+    ("7", "20", "c", "2024-01-03", "2024-02-05", "2024-02-09", "1.0", "7.5"):
     ("7", "N", "0", "2024-01-03", "2024-02-05", "2024-02-09", "1.0", "7.5"),
     ("40", "20", "a", "2024-03-20", "2024-01-05", "2024-02-09", "", "30"):  # born after arriving
     ("40", "20", "a", "2024-02-16", "2024-02-29", "2024-03-30", "", "30"),
@@ -259,15 +290,21 @@ def test_records_that_break_rules_leave_nothing_of_that(server: str, tmp_path: P
     """All records of one table keep the rules between columns, all of the other break one: byte for byte the same, as above."""
     broken = [list(BROKEN)[i] for i in np.random.default_rng(3).integers(0, len(BROKEN), 300)]
     tables = {"keeping": [BROKEN[row] for row in broken], "breaking": broken}
-    one, other = (run(tmp_path / n, t, server, RULES, equal=True, names=SOURCE) for n, t in tables.items())
+    one, other = (
+        run(tmp_path / n, t, server, RULES, equal=True, names=SOURCE) for n, t in tables.items()
+    )
     assert one.ended.startswith("Completed")
-    assert {name for name, content in one.release.items() if other.release[name] != content} == set()
+    assert {
+        name for name, content in one.release.items() if other.release[name] != content
+    } == set()
     assert (other.artifacts, other.printed, other.log) == (one.artifacts, one.printed, one.log)
     assert other.shape == one.shape
 
 
 @pytest.mark.parametrize("method", every(4, [*METHODS, "rounds"], first=3))
-def test_tables_with_nothing_in_common_leave_the_same_shape(server: str, tmp_path: Path, method: str) -> None:
+def test_tables_with_nothing_in_common_leave_the_same_shape(
+    server: str, tmp_path: Path, method: str
+) -> None:
     """Names and number of files, columns and their types, tasks and their states, lines of log and progress, artifacts."""
     changes = {**METHODS, "rounds": ROUNDS}[method]
     one = run(tmp_path / "one", people(1), server, changes)
@@ -280,7 +317,10 @@ def test_tables_with_nothing_in_common_leave_the_same_shape(server: str, tmp_pat
 def test_a_stop_tells_nothing_of_its_reason(server: str, tmp_path: Path) -> None:
     """Two tables that break different rules, in different rows and columns: the same end, tasks, log and files."""
     strict = {f"columns__{name}__outside": "error" for name in ("sex", "region")}
-    broken = ([("q", "north", "3", "1", "T0"), *people(1)], [*strangers(2), ("m", "zz", "", "", "")])
+    broken = (
+        [("q", "north", "3", "1", "T0"), *people(1)],
+        [*strangers(2), ("m", "zz", "", "", "")],
+    )
     one, other = (run(tmp_path / f"{i}", rows, server, strict) for i, rows in enumerate(broken))
     assert one.ended.startswith("Failed")
     assert {state for _, state in one.tasks} == {"Failed"}

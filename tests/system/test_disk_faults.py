@@ -24,11 +24,15 @@ from tests.support.releases import ACCOUNT, reserve_release, small_plan
 from tests.support.samples import every
 
 pytestmark = pytest.mark.system
-TOGETHER = ("synthetic.parquet", "synthetic.csv")  # both are open at once: a fault of one may show at the other first
+# both are open at once: a fault of one may show at the other first
+TOGETHER = ("synthetic.parquet", "synthetic.csv")
 
 
 def _mounted(kind: list[str], place: Path) -> bool:
-    return subprocess.run(["mount", *kind, str(place)], check=False, capture_output=True).returncode == 0
+    return (
+        subprocess.run(["mount", *kind, str(place)], check=False, capture_output=True).returncode
+        == 0
+    )
 
 
 @pytest.fixture
@@ -59,7 +63,10 @@ def test_every_write_may_fail_once(forks: ForkedRuns, runs: Path, kind: str) -> 
     if not runs.is_mount():
         kind = {"full": "size limit", "read-only": "forbidden"}[kind]
     home = runs.parent
-    victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2, publish__keep_private=True))
+    victim = Victim(
+        home=home,
+        config=people(home, 40, aggregate__reporting_length=2, publish__keep_private=True),
+    )
     failed: list[str] = []
     while True:
         answer = forks.ask(victim.order(fault=[kind, failed, str(runs)]))
@@ -75,7 +82,8 @@ def test_every_write_may_fail_once(forks: ForkedRuns, runs: Path, kind: str) -> 
         assert name not in failed, answer
         failed.append(name)
     victim.check_finished()
-    assert len(failed) >= 20, failed  # request, manifest, checkpoints, draws, and the released files
+    # request, manifest, checkpoints, draws, and the released files
+    assert len(failed) >= 20, failed
     record = victim.record()
     assert record is not None
     assert {draw.state for draw in record.draws} == {State.COMMITTED}
@@ -83,7 +91,9 @@ def test_every_write_may_fail_once(forks: ForkedRuns, runs: Path, kind: str) -> 
 
 
 @pytest.mark.parametrize("draw", every(2, [3, 1, 5], first=1))
-def test_a_disk_that_fills_after_the_charge_loses_no_draw(forks: ForkedRuns, runs: Path, draw: int) -> None:
+def test_a_disk_that_fills_after_the_charge_loses_no_draw(
+    forks: ForkedRuns, runs: Path, draw: int
+) -> None:
     """Room for a draw is set aside before it is charged, so that its bytes are kept when the disk is full."""
     if not runs.is_mount():
         pytest.skip("a disk of limited size can be mounted by root only")
@@ -121,7 +131,8 @@ def test_a_ledger_without_room_loses_no_draw(forks: ForkedRuns, cramped: Path) -
         answer = forks.ask(victim.order(fault=["full", number, str(cramped / "ledger")]))
         _mend(cramped / "ledger", "full")
         victim.check()
-        if answer.code == 0:  # it was the last draw, and the room that was set aside held the publication as well
+        # it was the last draw, and the room that was set aside held the publication as well
+        if answer.code == 0:
             break
         assert answer.code == 3, answer
         assert "the disk of the ledger" in answer.message

@@ -52,7 +52,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ledger = Ledger.create(home / "ledger" / "ledger.sqlite")
         for name in ("people", "others"):
             account = Account(
-                dataset=name, epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove"
+                dataset=name,
+                epsilon=Decimal(9),
+                delta=Decimal("1e-4"),
+                unit="row",
+                neighbors="add-remove",
             )
             ledger.accounts.open(account, actor="steward")
         run_plainly(home, people(home, 300, **MARGINALS), "first")
@@ -61,7 +65,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def asked(home: Path, release: str = FIRST, **changes: Any) -> Path:
     """A configuration that names an earlier release."""
-    return people(home, 300, **{**MARGINALS, "known": [{"release": release, "same_rows": SAME}], **changes})
+    return people(
+        home, 300, **{**MARGINALS, "known": [{"release": release, "same_rows": SAME}], **changes}
+    )
 
 
 def requested(home: Path, path: Path) -> Request:
@@ -82,17 +88,25 @@ def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
     assert (plain / "aggregates.csv").read_bytes() != (again / "aggregates.csv").read_bytes()
     for place in (plain, again):
         head = pq.read_table(place / "aggregates.parquet")["note"][0].as_py()
-        assert ("this row, the number of records, is of this release alone" in head) == (place == again)
-    cells = [pq.read_table(home / f"runs/{run}/release/measurements.parquet").to_pydict() for run in ("first", "again")]
+        assert ("this row, the number of records, is of this release alone" in head) == (
+            place == again
+        )
+    cells = [
+        pq.read_table(home / f"runs/{run}/release/measurements.parquet").to_pydict()
+        for run in ("first", "again")
+    ]
     noise = [np.array(one["deviation"]) ** -2.0 for one in cells]
     mean = (noise[0] * cells[0]["count"] + noise[1] * cells[1]["count"]) / (noise[0] + noise[1])
     published = PublishedRelease.read(again)
     assert published.marginals is not None
     assert np.allclose(np.concatenate([m.counts.ravel() for m in published.marginals.pooled]), mean)
-    pooled = np.concatenate([np.full(m.counts.size, m.deviation) for m in published.marginals.pooled])
+    pooled = np.concatenate(
+        [np.full(m.counts.size, m.deviation) for m in published.marginals.pooled]
+    )
     assert np.allclose(pooled, (noise[0] + noise[1]) ** -0.5)
     stated = {
-        place: json.loads((place / "evaluation.json").read_text())["bounds"]["marginals"] for place in (plain, again)
+        place: json.loads((place / "evaluation.json").read_text())["bounds"]["marginals"]
+        for place in (plain, again)
     }
     deviations = [[bound["deviation"] for bound in stated[place]] for place in (plain, again)]
     assert deviations[0] == deviations[1]  # bounds are of the counts of this release alone
@@ -113,25 +127,32 @@ def test_cells_that_an_earlier_release_found_are_found_again(home: Path) -> None
     changed = [",".join(["not said", *row.split(",")[1:]]) for row in rows[1:91]]
     (home / "people.csv").write_text("\n".join([rows[0], *changed, *rows[91:]]) + "\n")
     run_plainly(home, config, "found")
-    again = {"known": [{"release": "runs/found/release", "same_rows": SAME}], "privacy__epsilon": 0.05}
+    again = {
+        "known": [{"release": "runs/found/release", "same_rows": SAME}],
+        "privacy__epsilon": 0.05,
+    }
     table = (home / "people.csv").read_text()
     little = people(home, 300, **{**MARGINALS, "dataset": "others", "missing": [], **again})
     (home / "people.csv").write_text(table)
     place = run_plainly(home, little, "little") / "release"
     (cells,) = (
-        one for one in json.loads((place / "privacy.json").read_text())["undeclared"] if one["attribute"] == "sex"
+        one
+        for one in json.loads((place / "privacy.json").read_text())["undeclared"]
+        if one["attribute"] == "sex"
     )
     assert (cells["found"], cells["kept"]) == (True, True), cells
     assert abs(cells["count"] - 90) <= 6 * cells["deviation"] + 1  # false alarm 2e-9
     empty = pq.read_table(place / "synthetic.parquet")["sex"].null_count
-    assert 30 < empty < 150  # seven deviations of noise and sampling; none without what the earlier release knows
+    # seven deviations of noise and sampling; none without what the earlier release knows
+    assert 30 < empty < 150
 
 
 def test_plan_says_what_is_used_and_what_it_is_worth(home: Path) -> None:
     request = requested(home, asked(home))
     first, second = map(str, earlier_forecast(request))
     assert re.search(
-        r"run first: 4 single columns \(sd [\d.]+ to [\d.]+\), 6 sets of 2 columns \(sd [\d.]+ to [\d.]+\); free", first
+        r"run first: 4 single columns \(sd [\d.]+ to [\d.]+\), 6 sets of 2 columns \(sd [\d.]+ to [\d.]+\); free",
+        first,
     )
     own, both = map(float, re.findall(r"[\d.]+", second))
     assert both == pytest.approx(own / 2**0.5, rel=0.01)  # as much budget as now
@@ -145,7 +166,10 @@ def test_the_digest_is_that_of_the_files_and_not_of_their_place(home: Path, tmp_
     requested(home, asked(home, str(tmp_path / "copy")))
     stated = tmp_path / "copy" / "privacy.json"
     stated.write_bytes(stated.read_bytes() + b"\n")
-    assert load_configuration(asked(home, str(tmp_path / "copy"))).written_digest != here.written_digest
+    assert (
+        load_configuration(asked(home, str(tmp_path / "copy"))).written_digest
+        != here.written_digest
+    )
 
 
 @pytest.mark.parametrize("file", ["privacy.json", "measurements.parquet"])
@@ -153,15 +177,23 @@ def test_what_is_not_in_the_ledger_is_refused(file: str, home: Path, tmp_path: P
     shutil.copytree(home / FIRST, tmp_path / "copy")
     changed = tmp_path / "copy" / file
     changed.write_bytes(changed.read_bytes() + b"\n")
-    with pytest.raises(InputError, match=f"run first was not published with this {file}") as refused:
+    with pytest.raises(
+        InputError, match=f"run first was not published with this {file}"
+    ) as refused:
         requested(home, asked(home, str(tmp_path / "copy")))
     assert refused.value.exit_code == EXIT_BAD_INPUT
-    planned = read_request(asked(home, str(tmp_path / "copy")), run="another", source=None, home=home)
+    planned = read_request(
+        asked(home, str(tmp_path / "copy")), run="another", source=None, home=home
+    )
     with pytest.raises(InputError, match=f"run first was not published with this {file}"):
         account_forecast(planned)
     stated = json.loads((home / FIRST / "privacy.json").read_text())
-    (tmp_path / "copy" / "privacy.json").write_text(json.dumps({**stated, "release": "of another ledger"}))
-    with pytest.raises(InputError, match="run first is not a release of account people in the ledger"):
+    (tmp_path / "copy" / "privacy.json").write_text(
+        json.dumps({**stated, "release": "of another ledger"})
+    )
+    with pytest.raises(
+        InputError, match="run first is not a release of account people in the ledger"
+    ):
         requested(home, asked(home, str(tmp_path / "copy")))
 
 
@@ -169,14 +201,23 @@ AGE = BASE["columns"]["age"]
 TWICE = [{"release": FIRST, "same_rows": SAME}] * 2
 SUBJECT = {"column": "person", "max_records": 1}
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "account": ({"dataset": "others"}, "is charged to account 'people' and this release to 'others'"),
-    "unit": ({"privacy__unit": SUBJECT, "columns__person": {"type": "identifier"}}, "records are chosen by chance"),
+    "account": (
+        {"dataset": "others"},
+        "is charged to account 'people' and this release to 'others'",
+    ),
+    "unit": (
+        {"privacy__unit": SUBJECT, "columns__person": {"type": "identifier"}},
+        "records are chosen by chance",
+    ),
     "neighbors": ({"privacy__neighbors": "replace-one"}, "has privacy.neighbors 'add-remove'"),
     "bins": (
         {"columns__age": {**AGE, "bins": [0, 18, 40, 65, 100]}},
         r"declares 'age' differently \(column, values\)",
     ),
-    "missing": ({"columns__age": {**AGE, "missing": ["", "-1"]}}, r"declares 'age' differently \(column, missing\)"),
+    "missing": (
+        {"columns__age": {**AGE, "missing": ["", "-1"]}},
+        r"declares 'age' differently \(column, missing\)",
+    ),
     "rules": (
         {"structure": {"forbidden": [{"sex": "f", "region": "west"}]}},
         r"declares '(sex|region)' differently \(structure, repair\)",
@@ -219,11 +260,19 @@ def test_what_cannot_be_used_is_refused_before_anything_is_charged(case: str, ho
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"resize": {"records": 300}, "missing": None}, "counted records that were chosen by chance"),
-        ({"privacy__unit": SUBJECT, "columns__person": {"type": "identifier"}}, "has privacy.unit 'subject:person'"),
+        (
+            {"resize": {"records": 300}, "missing": None},
+            "counted records that were chosen by chance",
+        ),
+        (
+            {"privacy__unit": SUBJECT, "columns__person": {"type": "identifier"}},
+            "has privacy.unit 'subject:person'",
+        ),
     ],
 )
-def test_a_release_of_other_records_is_refused(changes: dict[str, Any], words: str, home: Path) -> None:
+def test_a_release_of_other_records_is_refused(
+    changes: dict[str, Any], words: str, home: Path
+) -> None:
     """What that release did with its rows stands in its own configuration."""
     stated = PublishedRelease.read(home / FIRST).statement
     theirs = parse_configuration(raw(**{**MARGINALS, **changes}))
@@ -241,7 +290,10 @@ IMPUTE = {"impute": {"distribution": "uniform"}}
     ("changes", "used"),
     [
         ({"columns__sex": {**BASE["columns"]["sex"], **IMPUTE}}, {"region", "age", "grade"}),
-        ({"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}, {*BASE["columns"]}),
+        (
+            {"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}},
+            {*BASE["columns"]},
+        ),
         (
             {
                 "columns__sex": {**BASE["columns"]["sex"], **IMPUTE},
@@ -267,7 +319,9 @@ def test_what_chance_puts_in_a_cell_or_leaves_there_is_not_pooled(
     assert drawn_again(ours) == {*names} - used
 
 
-def test_what_is_not_used_is_named_and_rules_that_draw_values_are_refused(home: Path, tmp_path: Path) -> None:
+def test_what_is_not_used_is_named_and_rules_that_draw_values_are_refused(
+    home: Path, tmp_path: Path
+) -> None:
     """A release of rows with imputed cells, and one of rows of which those that break a rule get a value by chance."""
     sex, grade = ({**BASE["columns"][name], "missing": []} for name in ("sex", "grade"))
     imputed = {**MARGINALS, "columns__sex": {**sex, **IMPUTE}}
@@ -284,10 +338,14 @@ def test_what_is_not_used_is_named_and_rules_that_draw_values_are_refused(home: 
     known = [{"release": str(home / "runs" / "imputed" / "release"), "same_rows": SAME}]
     request = requested(home, people(tmp_path, 300, **imputed, known=known))
     assert any(
-        str(line).startswith("Not used of that release: sex, as chance decides") for line in earlier_forecast(request)
+        str(line).startswith("Not used of that release: sex, as chance decides")
+        for line in earlier_forecast(request)
     )
     known = [{"release": str(home / "runs" / "ruled" / "release"), "same_rows": SAME}]
-    with pytest.raises(InputError, match="counted grade, sex with rows that break a rule, which get a value by chance"):
+    with pytest.raises(
+        InputError,
+        match="counted grade, sex with rows that break a rule, which get a value by chance",
+    ):
         requested(home, people(tmp_path, 300, **ruled, known=known))
 
 
@@ -298,7 +356,10 @@ def test_columns_may_be_left_out_added_and_reordered(home: Path) -> None:
     found = load_configuration(path)
     drawn = noisy_marginals.marginals(found, sd=5.0)
     tables = with_earlier(
-        drawn, found, found, lambda name: (home / FIRST / name.removeprefix("earlier-1-")).read_bytes()
+        drawn,
+        found,
+        found,
+        lambda name: (home / FIRST / name.removeprefix("earlier-1-")).read_bytes(),
     )
     first = PublishedRelease.read(home / FIRST).marginals
     assert first is not None
@@ -315,7 +376,10 @@ def test_merged_values_are_told_apart_by_both_releases(home: Path) -> None:
     drawn = noisy_marginals.marginals(found, sd=100.0)
     alone = compression_of(drawn, found)[1]
     tables = with_earlier(
-        drawn, found, found, lambda name: (home / FIRST / name.removeprefix("earlier-1-")).read_bytes()
+        drawn,
+        found,
+        found,
+        lambda name: (home / FIRST / name.removeprefix("earlier-1-")).read_bytes(),
     )
     first = PublishedRelease.read(home / FIRST).marginals
     assert first is not None
@@ -327,7 +391,10 @@ def test_merged_values_are_told_apart_by_both_releases(home: Path) -> None:
         assert np.allclose(together.counts[a], mean)
         assert np.array_equal(together.codes[a], alone.codes[a])
         assert tables.measured[0][a].deviation == pytest.approx(precision**-0.5)
-        assert np.allclose(measured_marginals(tables, together)[a].counts, np.bincount(alone.codes[a], weights=mean))
+        assert np.allclose(
+            measured_marginals(tables, together)[a].counts,
+            np.bincount(alone.codes[a], weights=mean),
+        )
 
 
 def test_a_private_domain_is_left_out(home: Path) -> None:
@@ -345,7 +412,8 @@ def test_a_regression_uses_what_an_earlier_release_measured(home: Path) -> None:
     second = run_plainly(home, path, "together") / "release"
     scores = {"sex": {"f": 0.0, "m": 1.0, "(missing)": 0.0}}
     alone, together = (
-        regression(place, "grade", ["sex"], values=scores, of="table").table for place in (first, second)
+        regression(place, "grade", ["sex"], values=scores, of="table").table
+        for place in (first, second)
     )
     assert (together["sd"] < alone["sd"]).all()
 
@@ -358,7 +426,9 @@ def test_a_release_that_uses_one_of_other_rows_is_not_for_publication(home: Path
     whole = table.read_text()
     table.write_text(whole.replace(",south,", ",north,").replace(",west,", ",north,"))
     try:
-        verdict = json.loads((run_plainly(home, path, "moved") / "release" / "evaluation.json").read_text())["verdict"]
+        verdict = json.loads(
+            (run_plainly(home, path, "moved") / "release" / "evaluation.json").read_text()
+        )["verdict"]
     finally:
         table.write_text(whole)
     assert verdict["publication"] == "not for publication"

@@ -65,7 +65,9 @@ class TestDask(EngineTests):
         return cluster
 
 
-def test_what_fails_on_a_worker_is_told_without_its_data(cluster: DaskEngine, capfd: pytest.CaptureFixture) -> None:
+def test_what_fails_on_a_worker_is_told_without_its_data(
+    cluster: DaskEngine, capfd: pytest.CaptureFixture
+) -> None:
     """Neither the error nor anything that Dask writes has the part, what the function holds, or the text of the error."""
     with pytest.raises(StageError, match=r"^ValueError at .*, on a worker$") as caught:
         list(cluster.map(Failing("Ada Lovelace"), ["Konrad Zuse"]))
@@ -83,11 +85,23 @@ def test_what_fails_on_a_worker_is_told_without_its_data(cluster: DaskEngine, ca
 def test_a_cluster_shows_no_page_and_listens_on_loopback_alone(cluster: DaskEngine) -> None:
     """No dashboard, metrics, health or log of a worker is served; what else listens speaks TLS."""
     me = psutil.Process()
-    found = [c.laddr for p in (me, *me.children(recursive=True)) for c in p.net_connections() if c.status == "LISTEN"]
+    found = [
+        c.laddr
+        for p in (me, *me.children(recursive=True))
+        for c in p.net_connections()
+        if c.status == "LISTEN"
+    ]
     assert found
     for place in found:
         assert place.ip == "127.0.0.1"
-        for page in ("", "status", "health", "metrics", "info/main/workers.html", "json/counts.json"):
+        for page in (
+            "",
+            "status",
+            "health",
+            "metrics",
+            "info/main/workers.html",
+            "json/counts.json",
+        ):
             assert served(f"http://127.0.0.1:{place.port}/{page}") is None
 
 
@@ -121,7 +135,17 @@ def certificates(folder: Path) -> tuple[Path, Path, Path]:
         "-out",
         "ca.pem",
     )
-    openssl(folder, "req", *curve, "-subj", "/CN=marginweave-node", "-keyout", "node-key.pem", "-out", "node.csr")
+    openssl(
+        folder,
+        "req",
+        *curve,
+        "-subj",
+        "/CN=marginweave-node",
+        "-keyout",
+        "node-key.pem",
+        "-out",
+        "node.csr",
+    )
     openssl(
         folder,
         "x509",
@@ -147,7 +171,10 @@ def scheduler_over_tls(folder: Path, files: tuple[Path, Path, Path]) -> Iterator
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tls://127.0.0.1:{free.getsockname()[1]}"
-    security = [f"--tls-{option}={file}" for option, file in zip(("ca-file", "cert", "key"), files, strict=True)]
+    security = [
+        f"--tls-{option}={file}"
+        for option, file in zip(("ca-file", "cert", "key"), files, strict=True)
+    ]
     dask = [str(Path(sys.executable).parent / "dask")]
     environment = {
         **os.environ,
@@ -172,15 +199,20 @@ def scheduler_over_tls(folder: Path, files: tuple[Path, Path, Path]) -> Iterator
     ] * 2
     with contextlib.ExitStack() as stack, (folder / "dask.log").open("w") as log:
         for command in commands:
-            process = stack.enter_context(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            process = stack.enter_context(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            )
             stack.callback(process.terminate)
         yield address
 
 
-def test_workers_of_another_version_are_refused_at_once(cluster: DaskEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_version_are_refused_at_once(
+    cluster: DaskEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_workers(cluster)
     run = cluster.client.run
-    monkeypatch.setattr(cluster.client, "run", lambda _, **settings: run(os.getpid, **settings))  # another answer
+    # another answer
+    monkeypatch.setattr(cluster.client, "run", lambda _, **settings: run(os.getpid, **settings))
     with pytest.raises(StageError, match="every worker must have marginweave"):
         check_workers(cluster)
 
@@ -259,7 +291,10 @@ def test_a_scheduler_over_tls(blocks: EncodedBlocks, tmp_path: Path) -> None:
             with pytest.raises(StageError):
                 list(engine.map(Failing("Ada Lovelace"), ["Konrad Zuse"]))
         assert (one == other, same_counts(here, there)) == (True, True)
-        with pytest.raises(StageError, match="cannot be reached"), dask_engine(settings, strangers, tmp_path):
+        with (
+            pytest.raises(StageError, match="cannot be reached"),
+            dask_engine(settings, strangers, tmp_path),
+        ):
             pass
         host, port = address.removeprefix("tls://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as plain:
@@ -283,7 +318,9 @@ def dask_process(*command: str, folder: Path) -> Iterator[subprocess.Popen[bytes
     """A process of Dask's own command line, killed at the end."""
     dask, log = str(Path(sys.executable).parent / "dask"), (folder / "dask.log").open("ab")
     paths = {"PYTHONPATH": str(REPOSITORY)}  # of the tests' own functions
-    process = subprocess.Popen([dask, *command], env={**os.environ, **paths}, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        [dask, *command], env={**os.environ, **paths}, stdout=log, stderr=log
+    )
     try:
         yield process
     finally:
@@ -337,7 +374,9 @@ def test_a_cluster_that_all_workers_have_left_ends_the_stage(
             scheduler.kill()
             with pytest.raises(MachineError, match="scheduler is lost"):
                 list(waiting)
-            monkeypatch.setattr(engine.client, "close", partial(closed_too_late, engine.client.close))
+            monkeypatch.setattr(
+                engine.client, "close", partial(closed_too_late, engine.client.close)
+            )
 
 
 def closed_too_late(close: Callable[[], None]) -> None:
@@ -351,13 +390,19 @@ def test_a_run_goes_on_when_there_are_workers_again(alone: CommandLine, tmp_path
     """All workers die after a draw: exit 1, what is charged stays, and `resume` draws the rest, each once."""
     with lone_scheduler(tmp_path) as (address, _):
         place = tmp_path / "affairs.yaml"
-        place.write_text((EXAMPLES / "affairs.yaml").read_text() + f'\nengine: {{dask: "{address}"}}\n')
+        place.write_text(
+            (EXAMPLES / "affairs.yaml").read_text() + f'\nengine: {{dask: "{address}"}}\n'
+        )
         with worker_of(address, tmp_path) as worker:
             command = alone.command("run", place, "--run", "one")
             pipe = subprocess.PIPE
-            run = subprocess.Popen(command, cwd=alone.home, env=alone.variables, stdout=pipe, stderr=pipe, text=True)
+            run = subprocess.Popen(
+                command, cwd=alone.home, env=alone.variables, stdout=pipe, stderr=pipe, text=True
+            )
             assert run.stdout is not None
-            has_counted = any(json.loads(line).get("stage") == "aggregate count" for line in run.stdout)
+            has_counted = any(
+                json.loads(line).get("stage") == "aggregate count" for line in run.stdout
+            )
             assert has_counted, run.communicate()[1]
             worker.send_signal(signal.SIGSTOP)  # the scheduler counts on it
             time.sleep(3)

@@ -29,13 +29,17 @@ def test_a_release_on_processes(served: CommandLine, tmp_path: Path) -> None:
 
 @pytest.mark.long  # waits for what is not there
 def test_a_cluster_that_is_not_there_costs_nothing(
-    served: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    served: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It is told before anything is charged; the same run goes on where the file names another engine."""
     place = tmp_path / "affairs.yaml"
     text = (EXAMPLES / "affairs.yaml").read_text()
     place.write_text(text + '\nengine: {dask: "tcp://127.0.0.1:1"}\n')
-    with monkeypatch.context() as here:  # the command in this process, which waits for less than half a minute
+    # the command in this process, which waits for less than half a minute
+    with monkeypatch.context() as here:
         here.setattr(cluster, "_PATIENCE", "1s")
         here.setattr(sys, "argv", ["marginweave", "run", str(place), "--run", "one"])
         for name, value in served.variables.items():

@@ -29,7 +29,9 @@ def table(folder: str, name: str) -> Path:
     """A public test table, or a skip that says what to do."""
     path = DATA / folder / name
     if not path.exists():
-        pytest.skip(f"{name} is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables")
+        pytest.skip(
+            f"{name} is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables"
+        )
     return path
 
 
@@ -48,7 +50,14 @@ def released(cli: CommandLine, config: Path, source: Path) -> Path:
     """The release folder of a run on an account of its own."""
     configuration = load_configuration(config)
     privacy = configuration.privacy
-    cap = ("--epsilon", f"{privacy.epsilon}", "--delta", f"{privacy.delta}", "--unit", privacy.unit_key)
+    cap = (
+        "--epsilon",
+        f"{privacy.epsilon}",
+        "--delta",
+        f"{privacy.delta}",
+        "--unit",
+        privacy.unit_key,
+    )
     opened = cli("ledger", "open", configuration.dataset, *cap)
     assert opened.returncode == 0, opened.stderr
     result = cli("run", config, "--source", source, "--run", "first", timeout=600)
@@ -115,16 +124,27 @@ def test_dpsyn_files_as_they_are(marginweave: CommandLine) -> None:
     """parameters.json, column_datatypes.json and a data.yaml in its own words: converted, released, decoded."""
     cli, source = marginweave, table("drug_deaths", "drug_deaths.csv")
     binning = "identifier: ID\nnumerical_binning:\n  Age:\n    - 14\n    - 87\n    - 10\n"
-    (cli.home / "data.yaml").write_text(binning + "grouping_attributes: {}\ndetermined_attributes: {}\n")
+    (cli.home / "data.yaml").write_text(
+        binning + "grouping_attributes: {}\ndetermined_attributes: {}\n"
+    )
     config = cli.home / "drug_deaths.yaml"
     script = [
         sys.executable,
         REPOSITORY / "deployments" / "converters" / "dpsyn.py",
         table("drug_deaths", "parameters.json"),
     ]
-    files = ["--data", "data.yaml", "--datatypes", table("drug_deaths", "column_datatypes.json"), "--source", source]
+    files = [
+        "--data",
+        "data.yaml",
+        "--datatypes",
+        table("drug_deaths", "column_datatypes.json"),
+        "--source",
+        source,
+    ]
     public = ["--public", "the challenge's parameters.json"]
-    done = subprocess.run([*script, *files, *public], cwd=cli.home, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*script, *files, *public], cwd=cli.home, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     configuration = load_configuration(config)
     assert (configuration.privacy.epsilon, configuration.privacy.unit_key) == (10, "subject:ID")
@@ -133,5 +153,9 @@ def test_dpsyn_files_as_they_are(marginweave: CommandLine) -> None:
     ages: Any = frame["Age"].dropna()
     assert ages.between(14, 87).all()
     assumptions = json.loads((release / "privacy.json").read_text())["assumptions"]
-    said = [line for line in assumptions if "is public knowledge: the challenge's parameters.json." in line]
+    said = [
+        line
+        for line in assumptions
+        if "is public knowledge: the challenge's parameters.json." in line
+    ]
     assert len(said) == len(configuration.columns)

@@ -43,7 +43,9 @@ def release() -> tuple[PublishedRelease, Codes]:
 
 
 @pytest.fixture(scope="module")
-def tuples(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tuples(
+    release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     page = tmp_path_factory.mktemp("pages") / "explore.html"
     page.write_text(render_explorer(release[0], shown(*release)), encoding="utf-8")
     return page
@@ -80,8 +82,14 @@ def expected(
         (): (aggregates.record_count, *record_interval(aggregates))
     }
     for level, inside in zip(aggregates.levels, release.intervals, strict=True):
-        for i, (columns, values) in enumerate(zip(level.columns.tolist(), level.values.tolist(), strict=True)):
-            known[tuple(zip(columns, values, strict=True))] = (level.counts[i], inside.low[i], inside.high[i])
+        for i, (columns, values) in enumerate(
+            zip(level.columns.tolist(), level.values.tolist(), strict=True)
+        ):
+            known[tuple(zip(columns, values, strict=True))] = (
+                level.counts[i],
+                inside.low[i],
+                inside.high[i],
+            )
     found = []
     for a, attribute in enumerate(attributes):
         lines = {}
@@ -91,7 +99,11 @@ def expected(
             made = np.logical_and.reduce(held).sum() * aggregates.record_count / len(codes[0])
             count = known.get(tuple(sorted(pairs)))
             most = most_by_query(release, pairs)
-            about = f"≈ {made:,.0f}" if most is None else f"≈ {min(made, most):,.0f} (at most {most:,.0f})"
+            about = (
+                f"≈ {made:,.0f}"
+                if most is None
+                else f"≈ {min(made, most):,.0f} (at most {most:,.0f})"
+            )
             text = about if count is None else f"{count[0]:,} ({count[1]:,} to {count[2]:,})"
             lines[f"{a}-{v}"] = (attribute.labels[v], text)
         found.append(lines)
@@ -122,7 +134,10 @@ CLICKS = [
 
 @pytest.mark.parametrize("clicks", CLICKS, ids=str)
 def test_a_click_narrows_to_the_right_numbers(
-    chromium: Browser, tuples: Path, release: tuple[PublishedRelease, Codes], clicks: list[tuple[int, int]]
+    chromium: Browser,
+    tuples: Path,
+    release: tuple[PublishedRelease, Codes],
+    clicks: list[tuple[int, int]],
 ) -> None:
     """Each value has one number, the released one where there is one; values stay where they are; clicks can be taken back."""
     visit(chromium, tuples)
@@ -131,22 +146,26 @@ def test_a_click_narrows_to_the_right_numbers(
         valued = [line for line in card if int(line[0].split("-")[1]) < len(lines)]
         assert {key: (label, number) for key, label, number, _ in valued} == lines
         assert [line[0] for line in valued] == list(lines)  # as declared
-        assert {key for key, *_, pressed in valued if pressed == "true"} == {f"{a}-{v}" for a, v in clicks} & set(lines)
+        assert {key for key, *_, pressed in valued if pressed == "true"} == {
+            f"{a}-{v}" for a, v in clicks
+        } & set(lines)
     click(chromium, *clicks)
-    assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
+    assert (
+        chromium.run("return document.getElementById('selection-a').textContent") == "all records"
+    )
     assert chromium.complaints() == []
 
 
 def _see_all(opened: Browser | Firefox) -> None:
     """Scroll to the end, wait until every column is filled, and lay all of them out: `innerText` has no text of the others."""
-    whole = (
-        "return [...document.querySelectorAll('#attributes > *')].every((card) => card.querySelector('.value')) + ''"
-    )
+    whole = "return [...document.querySelectorAll('#attributes > *')].every((card) => card.querySelector('.value')) + ''"
     opened.run("window.scrollTo(0, document.body.scrollHeight)")
     until = time.monotonic() + 30
     while opened.run(whole) != "true":
         assert time.monotonic() < until
-    opened.run("for (const card of document.querySelectorAll('.card')) card.style.contentVisibility = 'visible'")
+    opened.run(
+        "for (const card of document.querySelectorAll('.card')) card.style.contentVisibility = 'visible'"
+    )
     settle(opened)
 
 
@@ -160,18 +179,24 @@ def test_firefox_shows_the_same(chromium: Browser, mozilla: Firefox, tuples: Pat
         opened.run("document.querySelector('[data-key=\"0-1\"]').click()")
         settle(opened)
         _see_all(opened)
-        shown_by.append([*seen, opened.run(READ), opened.run("return document.querySelector('main').innerText")])
+        shown_by.append(
+            [*seen, opened.run(READ), opened.run("return document.querySelector('main').innerText")]
+        )
         assert opened.complaints() == []
     assert shown_by[0] == shown_by[1]
     assert shown_by[0][0] != shown_by[0][1]
 
 
 @pytest.mark.parametrize("which", ["chromium", "mozilla"])
-def test_a_browser_tells_what_a_page_does(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_browser_tells_what_a_page_does(
+    which: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Otherwise the laws of pages could not fail: a message in the console, a request, and text that is too wide."""
     opened = request.getfixturevalue(which)
     page, address = tmp_path / "page.html", "http://localhost:65000/picture.png"
-    page.write_text(f'<script>console.error("seen")</script><img src="{address}"><div style="width: 2000px">wide</div>')
+    page.write_text(
+        f'<script>console.error("seen")</script><img src="{address}"><div style="width: 2000px">wide</div>'
+    )
     opened.open(page, 400)
     assert any("seen" in line for line in opened.complaints())
     assert address in opened.requests()
@@ -189,7 +214,10 @@ def test_another_value_takes_the_place_of_the_first(chromium: Browser, tuples: P
     """Of an attribute with one value a record; the keyboard's focus stays where it was, and Clear takes all back."""
     visit(chromium, tuples)
     for key in ("0-0", "0-1"):
-        chromium.run("const b = document.querySelector(arguments[0]); b.focus(); b.click()", f'[data-key="{key}"]')
+        chromium.run(
+            "const b = document.querySelector(arguments[0]); b.focus(); b.click()",
+            f'[data-key="{key}"]',
+        )
     pressed = "return [...document.querySelectorAll('.value[aria-pressed=true]')].map((button) => button.dataset.key)"
     assert chromium.run(pressed) == ["0-1"]
     assert chromium.run("return document.activeElement.dataset.key") == "0-1"
@@ -203,11 +231,16 @@ def text_of(answer: Answer, *, share: bool) -> str:
         return "too few records"
     assert answer.low is not None
     assert answer.high is not None
-    one, low, high = (f"{100 * x:.1f}%" if share else f"{x:,.0f}" for x in (answer.estimate, answer.low, answer.high))
+    one, low, high = (
+        f"{100 * x:.1f}%" if share else f"{x:,.0f}"
+        for x in (answer.estimate, answer.low, answer.high)
+    )
     return f"{one} ({low} to {high})"
 
 
-def test_shares_of_records_that_a_rule_excludes_are_empty(chromium: Browser, tmp_path: Path) -> None:
+def test_shares_of_records_that_a_rule_excludes_are_empty(
+    chromium: Browser, tmp_path: Path
+) -> None:
     """No woman is in the north: of a selection of both there is no share of any other column."""
     release, codes, _ = measured_release(structure={"forbidden": [{"sex": "f", "region": "north"}]})
     page = tmp_path / "explore.html"
@@ -237,9 +270,17 @@ def test_numbers_and_ranges_are_those_of_query(
             if unit == "count":
                 (answer,) = answers.ask(read_question({"where": asked}))
             else:
-                own = {"where": {attributes[a].name: asked[attributes[a].name]}, "share": True, "by": list(where)}
+                own = {
+                    "where": {attributes[a].name: asked[attributes[a].name]},
+                    "share": True,
+                    "by": list(where),
+                }
                 found = list(answers.ask(read_question(own)))
-                (answer,) = [one for one in found if all(where[name] == [text] for name, text in one.group.items())]
+                (answer,) = [
+                    one
+                    for one in found
+                    if all(where[name] == [text] for name, text in one.group.items())
+                ]
             (count,) = answers.ask(read_question({"where": asked}))
             if count.estimate is None:
                 assert number.startswith(("≈", "too few")), (asked, number)
@@ -255,9 +296,13 @@ def test_a_link_keeps_the_state(chromium: Browser, tuples: Path) -> None:
     visit(chromium, tuples)
     click(chromium, (0, 1), (2, 3))
     for name, value in (("compare", "second"), ("order", "size"), ("edit", "b")):
-        chromium.run("document.querySelector(arguments[0]).click()", f'input[name="{name}"][value="{value}"]')
+        chromium.run(
+            "document.querySelector(arguments[0]).click()", f'input[name="{name}"][value="{value}"]'
+        )
     click(chromium, (1, 2))
-    chromium.run("const s = document.getElementById('search'); s.value = 'e'; s.dispatchEvent(new Event('input'))")
+    chromium.run(
+        "const s = document.getElementById('search'); s.value = 'e'; s.dispatchEvent(new Event('input'))"
+    )
     for which, attribute in (("rows", "0"), ("columns", "3")):
         choose = "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
         chromium.run(choose, f"pair-{which}", attribute)
@@ -290,7 +335,9 @@ def test_back_takes_back_the_last_change_of_the_selection(chromium: Browser, tup
     assert chromium.complaints() == []
 
 
-def test_a_part_above_its_whole_is_explained_where_it_occurs(chromium: Browser, tuples: Path) -> None:
+def test_a_part_above_its_whole_is_explained_where_it_occurs(
+    chromium: Browser, tuples: Path
+) -> None:
     visit(chromium, tuples, hash_="#a=0.1")
     notes = "return [...document.querySelectorAll('.card')].map((c) => c.innerText.includes('can be above that of the whole'))"
     assert chromium.run(notes) == [False] * 4
@@ -311,7 +358,9 @@ def test_the_example_is_a_value_that_says_something(chromium: Browser, tmp_path:
     page = tmp_path / "explore.html"
     page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
     visit(chromium, page)
-    chromium.run("Selected.prototype.difference = () => ({ difference: 0.5, low: 0.4, high: 0.6, measured: true })")
+    chromium.run(
+        "Selected.prototype.difference = () => ({ difference: 0.5, low: 0.4, high: 0.6, measured: true })"
+    )
     chromium.run("document.getElementById('example').click()")
     settle(chromium)
     assert chromium.run(SAID)[1] == "c0: yes×"
@@ -337,21 +386,32 @@ OTHER = ["This link was made for other columns or values; nothing is selected.",
         "at=length",
     ],
 )
-def test_a_link_to_what_does_not_exist_selects_nothing(chromium: Browser, tuples: Path, hash_: str) -> None:
+def test_a_link_to_what_does_not_exist_selects_nothing(
+    chromium: Browser, tuples: Path, hash_: str
+) -> None:
     """And says so, until something is chosen."""
-    visit(chromium, tuples, hash_=f"#a=0.1&{hash_}&unit=nothing&compare=" if hash_[0] != "a" else f"#{hash_}")
+    visit(
+        chromium,
+        tuples,
+        hash_=f"#a=0.1&{hash_}&unit=nothing&compare=" if hash_[0] != "a" else f"#{hash_}",
+    )
     assert chromium.run(SAID) == OTHER
     click(chromium, (0, 1))
     assert chromium.run(SAID) == ["", "sex: m×"]
     assert chromium.complaints() == []
 
 
-def test_a_link_for_another_release_selects_nothing(chromium: Browser, tuples: Path, tmp_path: Path) -> None:
+def test_a_link_for_another_release_selects_nothing(
+    chromium: Browser, tuples: Path, tmp_path: Path
+) -> None:
     """One whose columns have other names or values, though its places exist."""
     visit(chromium, tuples)
     click(chromium, (0, 1))
     hash_ = chromium.run("return location.hash")
-    columns = {name: {"type": "category", "values": ["m", "f"]} for name in ("sex", "region", "signs", "age")}
+    columns = {
+        name: {"type": "category", "values": ["m", "f"]}
+        for name in ("sex", "region", "signs", "age")
+    }
     other, codes = published(columns=columns)
     page = tmp_path / "explore.html"
     page.write_text(render_explorer(other, shown(other, codes)), encoding="utf-8")
@@ -391,14 +451,14 @@ def test_search_finds_columns_and_values(chromium: Browser, tuples: Path) -> Non
 def test_the_keyboard_reaches_everything(chromium: Browser, tuples: Path) -> None:
     """One stop a list, arrows inside, Escape clears, / searches."""
     visit(chromium, tuples)
-    stops = (
-        "return [...document.querySelectorAll('.values')].map((ul) => ul.querySelectorAll('[tabindex=\"0\"]').length)"
-    )
+    stops = "return [...document.querySelectorAll('.values')].map((ul) => ul.querySelectorAll('[tabindex=\"0\"]').length)"
     assert chromium.run(stops) == [1, 1, 1, 1]
     press = """document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: arguments[0], bubbles: true }));
         return document.activeElement.dataset.key ?? document.activeElement.id"""
     chromium.run("document.querySelector('[data-key=\"3-0\"]').focus()")
-    assert [chromium.run(press, key) for key in ("ArrowDown", "ArrowDown", "ArrowUp", "End", "Home")][:3] == [
+    assert [
+        chromium.run(press, key) for key in ("ArrowDown", "ArrowDown", "ArrowUp", "End", "Home")
+    ][:3] == [
         "3-1",
         "3-2",
         "3-1",
@@ -412,9 +472,12 @@ def test_the_keyboard_reaches_everything(chromium: Browser, tuples: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("dark", "hash_"), [(False, ""), (True, "#a=0.1&b=0.0&compare=second&rows=0&columns=1&sources=1")]
+    ("dark", "hash_"),
+    [(False, ""), (True, "#a=0.1&b=0.0&compare=second&rows=0&columns=1&sources=1")],
 )
-def test_no_rule_of_accessibility_is_broken(chromium: Browser, tuples: Path, axe: str, dark: bool, hash_: str) -> None:
+def test_no_rule_of_accessibility_is_broken(
+    chromium: Browser, tuples: Path, axe: str, dark: bool, hash_: str
+) -> None:
     """WCAG 2.2, levels A and AA, as far as axe-core can tell; narrow and wide."""
     chromium.prefer(dark=dark)
     for width in (360, 1440):
@@ -434,10 +497,14 @@ def test_what_is_saved_is_what_is_shown(
     chromium.run("document.querySelectorAll('.head button')[1].click()")
     for place in range(3):
         chromium.run(
-            "document.querySelectorAll('.card')[1].querySelectorAll('.head button')[arguments[0]].click()", place
+            "document.querySelectorAll('.card')[1].querySelectorAll('.head button')[arguments[0]].click()",
+            place,
         )
     until = time.monotonic() + 20
-    while len(found := {path.suffix: path for path in tmp_path.iterdir()}) < 3 or ".crdownload" in found:
+    while (
+        len(found := {path.suffix: path for path in tmp_path.iterdir()}) < 3
+        or ".crdownload" in found
+    ):
         assert time.monotonic() < until
     lines = list(csv.DictReader(io.StringIO(found[".csv"].read_text(encoding="utf-8"))))
     read = chromium.run(READ)[1]
@@ -446,7 +513,9 @@ def test_what_is_saved_is_what_is_shown(
     assert {(line["dataset"], line["release"], line["level"]) for line in lines} == {
         (statement.dataset, statement.release, "0.95")
     }
-    assert [f"{int(line['count']):,}" for line in lines] == [line[2].removeprefix("≈ ").split()[0] for line in read]
+    assert [f"{int(line['count']):,}" for line in lines] == [
+        line[2].removeprefix("≈ ").split()[0] for line in read
+    ]
     pairs, ends = (
         release[0].aggregates.levels[1],
         tuple_intervals(release[0], 2, 0.975),
@@ -472,7 +541,11 @@ def test_no_saved_text_is_a_formula(chromium: Browser, tuples: Path) -> None:
     numbers = ["-1", "+2.5", "1e3", "a=b"]
     visit(chromium, tuples)
     text = chromium.run("return csv([arguments[0], arguments[1], [-3, null]])", texts, numbers)
-    assert list(csv.reader(io.StringIO(text, newline=""))) == [[f"'{one}" for one in texts], numbers, ["-3", ""]]
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [
+        [f"'{one}" for one in texts],
+        numbers,
+        ["-3", ""],
+    ]
 
 
 def test_a_saved_table_of_two_columns_says_of_whom_and_how_sure(
@@ -482,9 +555,7 @@ def test_a_saved_table_of_two_columns_says_of_whom_and_how_sure(
     behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
     chromium.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
     visit(chromium, tuples, hash_="#a=0.1")
-    choose = (
-        "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
-    )
+    choose = "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
     for which, attribute in (("rows", "1"), ("columns", "3")):
         chromium.run(choose, f"pair-{which}", attribute)
     settle(chromium)
@@ -536,7 +607,9 @@ def test_in_print_nothing_is_cut_off(chromium: Browser, tuples: Path) -> None:
 
 @pytest.mark.parametrize("paper", every(2, PAPERS))
 @pytest.mark.parametrize("hash_", ["", "#a=0.1&rows=0&columns=3&compare=all&unit=share&order=size"])
-def test_it_is_printed_whole(chromium: Browser, tuples: Path, tmp_path: Path, hash_: str, paper: str) -> None:
+def test_it_is_printed_whole(
+    chromium: Browser, tuples: Path, tmp_path: Path, hash_: str, paper: str
+) -> None:
     visit(chromium, tuples, hash_=hash_)
     assert is_printed_well(chromium, tmp_path / "page.pdf", paper) >= 1
 
@@ -548,7 +621,13 @@ def test_all_texts_are_in_one_catalogue() -> None:
     sources = "".join((place / name).read_text(encoding="utf-8") for name in SOURCES)
     assert len(sources) < 600_000
     for key in texts:
-        used = (f"TEXT.{key}", f'say("{key}"', f"text.{key}", f'"{key}"', key[4:] if key.startswith("head") else "\0")
+        used = (
+            f"TEXT.{key}",
+            f'say("{key}"',
+            f"text.{key}",
+            f'"{key}"',
+            key[4:] if key.startswith("head") else "\0",
+        )
         assert any(word in sources for word in used), key
 
 
@@ -570,7 +649,9 @@ def page_of_marginals(place: Path, **changes: Any) -> Measured:
     return page, release, answers
 
 
-def test_a_count_that_cannot_be_quoted_says_so_on_both_sides(chromium: Browser, measured: Measured) -> None:
+def test_a_count_that_cannot_be_quoted_says_so_on_both_sides(
+    chromium: Browser, measured: Measured
+) -> None:
     """Noise alone may have made it, or is above a quarter of it, as in the report: of A and of B, by what `query` says."""
     page, release, answers = measured
     visit(chromium, page, hash_="#a=1.1&b=1.0&compare=second")
@@ -607,13 +688,13 @@ def test_each_look_of_a_number_has_one_meaning(chromium: Browser, measured: Meas
     for title, style, line in looks:
         assert (style == "italic") == ("could be zero" in title), title
         assert (line == "underline") == ("too small to quote" in title), title
-    slanted = (
-        "return [...document.querySelectorAll('main *')].filter((e) => getComputedStyle(e).fontStyle === 'italic')"
-    )
+    slanted = "return [...document.querySelectorAll('main *')].filter((e) => getComputedStyle(e).fontStyle === 'italic')"
     assert chromium.run(f"{slanted}.filter((e) => !e.closest('.zero')).length") == 0
 
 
-def test_a_table_that_is_wider_than_the_screen_shows_that_there_is_more(chromium: Browser, tuples: Path) -> None:
+def test_a_table_that_is_wider_than_the_screen_shows_that_there_is_more(
+    chromium: Browser, tuples: Path
+) -> None:
     """Its right edge, where nothing is written, looks otherwise until it is scrolled to its end."""
     visit(chromium, tuples, 360, "#rows=2&columns=3")
     box = "const e = document.querySelector('.scroll'); "
@@ -629,7 +710,9 @@ def test_a_table_that_is_wider_than_the_screen_shows_that_there_is_more(chromium
     assert looks[0] != looks[1]
 
 
-def test_sorted_by_size_what_ranges_cannot_tell_apart_is_marked(chromium: Browser, measured: Measured) -> None:
+def test_sorted_by_size_what_ranges_cannot_tell_apart_is_marked(
+    chromium: Browser, measured: Measured
+) -> None:
     page, *_ = measured
     visit(chromium, page, hash_="#order=size&a=1.1")
     marks = []
@@ -637,7 +720,9 @@ def test_sorted_by_size_what_ranges_cannot_tell_apart_is_marked(chromium: Browse
         ends = [re.fullmatch(r"([\d,]+) \(([\d,]+) to ([\d,]+)\)", line["first"]) for line in card]
         for above, own, line in zip(ends, ends[1:], card[1:], strict=False):
             tied = (
-                above is not None and own is not None and int(own[3].replace(",", "")) >= int(above[2].replace(",", ""))
+                above is not None
+                and own is not None
+                and int(own[3].replace(",", "")) >= int(above[2].replace(",", ""))
             )
             assert ("could tie" in line["weak"]) == tied, line
             marks.append(tied)
@@ -653,10 +738,20 @@ def test_arrows_have_words_and_shares_say_of_whom(chromium: Browser, measured: M
     said = {line["differs"] for card in chromium.run(NOTES) for line in card}
     assert said - {""} <= {"▲ higher than everybody", "▼ lower than everybody"}
     text = "return document.body.innerText"
-    assert "▲ ▼ higher, lower: the ranges of the two shares do not overlap, and neither" in chromium.run(text)
-    among = "return [...document.querySelectorAll('.among')].map((p) => p.hidden ? '' : p.textContent)"
+    assert (
+        "▲ ▼ higher, lower: the ranges of the two shares do not overlap, and neither"
+        in chromium.run(text)
+    )
+    among = (
+        "return [...document.querySelectorAll('.among')].map((p) => p.hidden ? '' : p.textContent)"
+    )
     left = "what is chosen in this column is left aside."
-    assert chromium.run(among) == [f"Shares of region: south: {left}", f"Shares of sex: f: {left}", "", ""]
+    assert chromium.run(among) == [
+        f"Shares of region: south: {left}",
+        f"Shares of sex: f: {left}",
+        "",
+        "",
+    ]
     visit(chromium, page, hash_="#a=1.1")
     assert chromium.run(among) == ["", f"Counted among all records: {left}", "", ""]
     assert "▲" not in chromium.run(text)
@@ -665,7 +760,8 @@ def test_arrows_have_words_and_shares_say_of_whom(chromium: Browser, measured: M
         const found = one.call(this, attribute, value);
         return this.pairs.length ? { ...found, share: { ...found.share, low: 0.98, high: 0.99 } } : found; }""")
     arrows = []
-    for change in ("", "caution = () => 'too small'; "):  # what cannot be quoted is neither higher nor lower
+    # what cannot be quoted is neither higher nor lower
+    for change in ("", "caution = () => 'too small'; "):
         chromium.run(f"{change}location.hash = '#a=1.{len(arrows)}&compare=all&unit=share'")
         settle(chromium)
         arrows.append(sum(bool(line["differs"]) for card in chromium.run(NOTES) for line in card))
@@ -677,7 +773,9 @@ def test_a_column_that_may_not_differ_has_no_arrows(chromium: Browser, tuples: P
     visit(chromium, tuples, hash_="#a=0.1&compare=all&unit=share")
     arrows = "return document.querySelectorAll('.differs').length"
     assert chromium.run(arrows) > 0
-    chromium.run("Selected.prototype.difference = () => ({ measured: true, difference: 0.1, low: 0, high: 0.2 })")
+    chromium.run(
+        "Selected.prototype.difference = () => ({ measured: true, difference: 0.1, low: 0, high: 0.2 })"
+    )
     click(chromium, (0, 1), (0, 1))
     assert chromium.run(arrows) == 0
 
@@ -693,7 +791,9 @@ def test_the_guide_is_open_where_no_link_leads_elsewhere(chromium: Browser, tupl
 
 
 @pytest.mark.parametrize(("values", "moved"), [(2, 0.0), (2, 0.1), (5, 0.0), (20, 0.0), (20, 0.2)])
-def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, values: int, moved: float) -> None:
+def test_the_range_of_a_difference_covers_it(
+    chromium: Browser, tuples: Path, values: int, moved: float
+) -> None:
     """In 95 of 100 releases at least, so a difference that is nothing is listed in 5 at most.
 
     4,000 releases with the noise of cells, and of their sum: more than 270 misses have probability 1e-6 at a rate of 5 %.
@@ -707,7 +807,9 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
         noisy = share * records + rng.normal(0, sd, (runs, values))
         total = noisy.sum(axis=1, keepdims=True)
         half = 1.96 * sd * np.sqrt(1 - 2 * share + values * share**2) / records
-        shares.append(np.stack([noisy / total, noisy / total - half, noisy / total + half], axis=-1))
+        shares.append(
+            np.stack([noisy / total, noisy / total - half, noisy / total + half], axis=-1)
+        )
     script = """const [mine, all] = arguments[0].map((runs) => runs.map((run) => run.map(([estimate, low, high]) => (
         { share: { estimate, low, high, measured: true } }))));
       return mine.map((own, i) => {
@@ -726,7 +828,10 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
 @pytest.mark.parametrize(
     ("hash_", "said"),
     [
-        ("a=4.0", "not known: this release did not measure the selection together with any other column"),
+        (
+            "a=4.0",
+            "not known: this release did not measure the selection together with any other column",
+        ),
         (
             "a=0.0&b=4.0&compare=second",
             "not known: this release did not measure the selection together with any other column",
@@ -743,7 +848,9 @@ def test_what_was_measured_with_nothing_is_not_said_to_be_alike(
     assert chromium.run("return document.getElementById('related-list').textContent") == said
 
 
-def test_columns_that_differ_for_certain_are_listed_with_their_ranges(chromium: Browser, tuples: Path) -> None:
+def test_columns_that_differ_for_certain_are_listed_with_their_ranges(
+    chromium: Browser, tuples: Path
+) -> None:
     """What may be nothing is left out, and what the synthetic records alone say stands apart, without a range.
 
     Where there is a second selection, it is this that the first one differs from.
@@ -756,10 +863,15 @@ def test_columns_that_differ_for_certain_are_listed_with_their_ranges(chromium: 
         return known[attribute];
       }""")
     click(chromium, (3, 0))
-    told = "return [document.getElementById('related-whom').textContent, document.body.dataset.others]"
+    told = (
+        "return [document.getElementById('related-whom').textContent, document.body.dataset.others]"
+    )
     assert chromium.run(told) == ["Most different from everybody", ""]
     lists = [
-        chromium.run("return [...document.querySelectorAll(arguments[0])].map((c) => c.textContent)", f"#{name} .chip")
+        chromium.run(
+            "return [...document.querySelectorAll(arguments[0])].map((c) => c.textContent)",
+            f"#{name} .chip",
+        )
         for name in ("related-list", "related-made")
     ]
     assert lists == [["sex 30.0% (25.0% to 37.5%)"], ["signs ≈ 20.0%"]]

@@ -47,7 +47,9 @@ def write(place: Path) -> None:
     elif place.name == "t.csv.gz":
         place.write_bytes(gzip.compress(text("\t", german).encode("utf-16")))
     elif place.name == "t.csv.zst":
-        place.write_bytes(pa.Codec("zstd").compress(text(",", str).encode("utf-8-sig"), asbytes=True))
+        place.write_bytes(
+            pa.Codec("zstd").compress(text(",", str).encode("utf-8-sig"), asbytes=True)
+        )
     elif place.name == "t.xlsx":
         book = openpyxl.Workbook(write_only=True)
         sheet = book.create_sheet()
@@ -81,7 +83,10 @@ def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: s
     assert f"Read {name} with {TOLD[name]};" in drafted.stdout
     place = cli.home / "t.yaml"
     draft = place.read_text()
-    assert "kosten: {type: number, bounds: [1000, 3000], bins: 10, decimals: 2, confirm: true}" in draft
+    assert (
+        "kosten: {type: number, bounds: [1000, 3000], bins: 10, decimals: 2, confirm: true}"
+        in draft
+    )
     draft = answered(draft, "the tariff").replace("epsilon: 1.0", "epsilon: 30.0")
     place.write_text(
         f"{draft}aggregate: {{method: marginals, cliques: [[ort, kosten]]}}\nsynthesize: {{method: gum}}\n"
@@ -112,9 +117,15 @@ def test_a_code_list_of_264_industries_is_given_as_a_file(marginweave: CommandLi
     configuration = raw(
         privacy__epsilon=30.0,
         columns={
-            "industry": {"type": "category", "values": {"file": "industries.csv", "value": "code", "label": "title"}},
+            "industry": {
+                "type": "category",
+                "values": {"file": "industries.csv", "value": "code", "label": "title"},
+            },
             "sex": {"type": "category", "values": ["f", "m"]},
-            "section": {"type": "category", "values": {"file": "industries.csv", "value": "section"}},
+            "section": {
+                "type": "category",
+                "values": {"file": "industries.csv", "value": "section"},
+            },
         },
         structure={"determined": [{"column": "section", "by": "industry", "mapping": mapping}]},
     )
@@ -127,7 +138,11 @@ def test_a_code_list_of_264_industries_is_given_as_a_file(marginweave: CommandLi
     release = cli.home / "out"
     records = pq.read_table(release / "synthetic.parquet").to_pydict()
     sections = {str(code): "ABCDE"[i % 5] for i, code in enumerate(codes)}
-    found = [pair for pair in zip(records["industry"], records["section"], strict=True) if pair[0] is not None]
+    found = [
+        pair
+        for pair in zip(records["industry"], records["section"], strict=True)
+        if pair[0] is not None
+    ]
     assert len(found) > 1500
     assert all(sections[code] == section for code, section in found)
     assert len(json.loads((release / "privacy.json").read_text())["domain"]["industry"]) == 264
@@ -141,11 +156,18 @@ def test_a_code_list_of_264_industries_is_given_as_a_file(marginweave: CommandLi
         ("https://example.org/t.csv", "must be a path, s3://BUCKET/KEY, or example:NAME"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_every_command(marginweave: CommandLine, source: str, words: str) -> None:
+def test_what_is_not_supported_is_refused_by_every_command(
+    marginweave: CommandLine, source: str, words: str
+) -> None:
     cli = marginweave
     (cli.home / "c.yaml").write_text(yaml.safe_dump(raw(source=source)))
     (cli.home / "d.yaml").write_text(yaml.safe_dump(raw()))
-    for command in (("plan", "c.yaml"), ("run", "c.yaml"), ("plan", "d.yaml", "--source", source), ("init", source)):
+    for command in (
+        ("plan", "c.yaml"),
+        ("run", "c.yaml"),
+        ("plan", "d.yaml", "--source", source),
+        ("init", source),
+    ):
         refused = cli(*command)
         assert refused.returncode == 2, command
         assert words in refused.stderr
@@ -153,7 +175,10 @@ def test_what_is_not_supported_is_refused_by_every_command(marginweave: CommandL
 
 
 ELSE = {
-    "ragged": (f"sex,grade\nf,1\nm,{MARKER},5\n".encode(), "people.csv) line 3 has 3 fields, the header has 2"),
+    "ragged": (
+        f"sex,grade\nf,1\nm,{MARKER},5\n".encode(),
+        "people.csv) line 3 has 3 fields, the header has 2",
+    ),
     "semicolons": (
         f"sex;grade\nf;1,5\n{MARKER};2\n".encode(),
         "delimiter is more likely the semicolon: source: {file: …, delimiter: semicolon}",
@@ -166,11 +191,16 @@ ELSE = {
 
 
 @pytest.mark.parametrize("case", ELSE)
-def test_a_file_in_another_form_is_refused_with_what_it_likely_is(marginweave: CommandLine, case: str) -> None:
+def test_a_file_in_another_form_is_refused_with_what_it_likely_is(
+    marginweave: CommandLine, case: str
+) -> None:
     """The line and the form, and the text of no row."""
     cli, (content, words) = marginweave, ELSE[case]
     (cli.home / "people.csv").write_bytes(content)
-    columns = {"sex": {"type": "category", "values": ["f", "m"]}, "grade": {"type": "category", "values": ["1", "2"]}}
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "grade": {"type": "category", "values": ["1", "2"]},
+    }
     (cli.home / "people.yaml").write_text(yaml.safe_dump(raw(columns=columns)))
     assert cli("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
     refused = cli("run", "people.yaml")

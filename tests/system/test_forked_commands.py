@@ -29,7 +29,11 @@ pytestmark = pytest.mark.system
 def test_both_say_the_same(marginweave: ForkedCommandLine, arguments: list[str], code: int) -> None:
     installed = CommandLine(marginweave.home, marginweave.environment)(*arguments)
     forked = marginweave(*arguments)
-    assert (forked.returncode, forked.stdout, forked.stderr) == (code, installed.stdout, installed.stderr)
+    assert (forked.returncode, forked.stdout, forked.stderr) == (
+        code,
+        installed.stdout,
+        installed.stderr,
+    )
 
 
 def test_a_release_without_prefect_is_the_same(
@@ -45,7 +49,9 @@ def test_a_release_without_prefect_is_the_same(
         assert result.returncode == 0, result.stderr
         lines = [json.loads(line) for line in result.stdout.splitlines()]
         printed[run] = [
-            (line["event"], line.get("stage"), sorted(line)) for line in lines if line["event"] != "progress"
+            (line["event"], line.get("stage"), sorted(line))
+            for line in lines
+            if line["event"] != "progress"
         ]
         files[run] = set(contents(cli.home / "runs" / run))
     assert printed["without"] == printed["with"]

@@ -51,11 +51,15 @@ def marked(place: Path, mode: str) -> Path:
 def opened(cli: CommandLine, mode: str) -> None:
     """An account that has room for one release and nothing more."""
     pure = mode == "delta 0"
-    result = cli("ledger", "open", "people", "--epsilon", str(EPSILON), "--delta", "0" if pure else "1e-6")
+    result = cli(
+        "ledger", "open", "people", "--epsilon", str(EPSILON), "--delta", "0" if pure else "1e-6"
+    )
     assert result.returncode == 0, result.stderr
 
 
-def at_once(cli: ForkedCommandLine, config: Path, runs: tuple[str, str]) -> dict[str, tuple[int, str]]:
+def at_once(
+    cli: ForkedCommandLine, config: Path, runs: tuple[str, str]
+) -> dict[str, tuple[int, str]]:
     """Exit code and standard error of runs that are begun at the same time."""
     begun = {run: cli.begin("run", config, "--run", run) for run in runs}
     return {run: (fork.wait(), fork.err) for run, fork in begun.items()}
@@ -64,12 +68,18 @@ def at_once(cli: ForkedCommandLine, config: Path, runs: tuple[str, str]) -> dict
 def released(table: str) -> list[tuple[tuple[str, str], ...]]:
     """The combinations of a released table of counts."""
     rows = list(csv.DictReader(io.StringIO(table)))
-    pairs = ([(row[f"column_{i}"], row[f"value_{i}"]) for i in (1, 2)] for row in rows if row["length"] != "0")
+    pairs = (
+        [(row[f"column_{i}"], row[f"value_{i}"]) for i in (1, 2)]
+        for row in rows
+        if row["length"] != "0"
+    )
     return [tuple(pair for pair in row if pair[0]) for row in pairs]
 
 
 @pytest.mark.parametrize("mode", every(3, MODES))
-def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: ForkedCommandLine, mode: str) -> None:
+def test_of_two_at_once_one_is_released_with_its_guarantee(
+    marginweave: ForkedCommandLine, mode: str
+) -> None:
     cli, path = marginweave, marked(marginweave.home, mode)
     opened(cli, mode)
     ended = at_once(cli, path, ("a", "b"))
@@ -95,7 +105,10 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: ForkedCo
 
 @pytest.mark.parametrize(
     ("mode", "transition", "side"),
-    every(3, [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")]),
+    every(
+        3,
+        [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")],
+    ),
 )
 def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
     forks: ForkedRuns, tmp_path: Path, mode: str, transition: str, side: str

@@ -21,13 +21,17 @@ def table(marginweave: CommandLine) -> Path:
     """A table whose only tell-tale values are seen once, in a short list, a long one, a number and an ignored column."""
     lines = [f"sex,town,income,{MARKER}name,"]
     for i in range(120):
-        lines.append(f"{MARKER if i == 7 else 'f'},{MARKER}{i % 60},{7717 if i == 9 else i},{i % 2},{i}")
+        lines.append(
+            f"{MARKER if i == 7 else 'f'},{MARKER}{i % 60},{7717 if i == 9 else i},{i % 2},{i}"
+        )
     path = marginweave.home / "visits.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def test_the_draft_is_private_silent_and_never_overwritten(marginweave: CommandLine, table: Path) -> None:
+def test_the_draft_is_private_silent_and_never_overwritten(
+    marginweave: CommandLine, table: Path
+) -> None:
     result = marginweave("init", "visits.csv")
     assert result.returncode == 0, result.stderr
     place = marginweave.home / "visits.yaml"
@@ -52,12 +56,16 @@ def test_the_draft_is_private_silent_and_never_overwritten(marginweave: CommandL
     assert marginweave("init", "visits.csv", "--output", "other.yaml").returncode == 0
 
 
-def test_nothing_runs_a_draft_before_each_line_is_confirmed_or_private(marginweave: CommandLine, table: Path) -> None:
+def test_nothing_runs_a_draft_before_each_line_is_confirmed_or_private(
+    marginweave: CommandLine, table: Path
+) -> None:
     """Line by line: the last one that waits is refused like the first; then the plan is made, without reading the data."""
     assert marginweave("init", "visits.csv").returncode == 0
     place = marginweave.home / "visits.yaml"
     lines = place.read_text().splitlines(keepends=True)
-    waiting = [i for i, line in enumerate(lines) if "confirm: true" in line and not line.startswith("#")]
+    waiting = [
+        i for i, line in enumerate(lines) if "confirm: true" in line and not line.startswith("#")
+    ]
     assert len(waiting) >= 5
     for i in waiting:
         for command in ("run", "plan"):
@@ -76,7 +84,9 @@ def test_what_is_public_is_printed_as_an_assumption(marginweave: CommandLine, ta
     assert cli("init", "visits.csv").returncode == 0
     place = cli.home / "visits.yaml"
     lines = [
-        "  sex: {type: category, domain: private, confirm: true}" if line.startswith("  sex:") else line
+        "  sex: {type: category, domain: private, confirm: true}"
+        if line.startswith("  sex:")
+        else line
         for line in answered(place.read_text(), '"questionnaire, page 3"').splitlines()
     ]
     place.write_text("\n".join(lines) + "\n")
@@ -84,11 +94,15 @@ def test_what_is_public_is_printed_as_an_assumption(marginweave: CommandLine, ta
     result = cli("run", "visits.yaml", "--run", "first")
     assert result.returncode == 0, result.stderr
     statement = json.loads((cli.home / "runs" / "first" / "release" / "privacy.json").read_text())
-    said = "What the configuration says of column 'income' is public knowledge: questionnaire, page 3."
+    said = (
+        "What the configuration says of column 'income' is public knowledge: questionnaire, page 3."
+    )
     assert said in statement["assumptions"]
     kept = "Kind and form of column 'sex' were drafted from the data and are taken for public knowledge."
     assert kept in statement["assumptions"]
-    assert not any("'town'" in line and "questionnaire" in line for line in statement["assumptions"])
+    assert not any(
+        "'town'" in line and "questionnaire" in line for line in statement["assumptions"]
+    )
 
 
 def test_a_file_in_another_form(marginweave: CommandLine) -> None:
@@ -113,12 +127,20 @@ def test_a_file_in_another_form(marginweave: CommandLine) -> None:
     [
         (["init"], "FILE"),
         (["init", "absent.csv"], "does not exist"),
-        (["init", "visits.csv", "--encoding", "utf-7"], "--encoding must be utf-8, utf-16, latin-1 or windows-1252"),
-        (["init", "visits.csv", "--delimiter", ":"], "--delimiter must be comma, semicolon, tab or pipe"),
+        (
+            ["init", "visits.csv", "--encoding", "utf-7"],
+            "--encoding must be utf-8, utf-16, latin-1 or windows-1252",
+        ),
+        (
+            ["init", "visits.csv", "--delimiter", ":"],
+            "--delimiter must be comma, semicolon, tab or pipe",
+        ),
         (["init", "visits.csv", "--output", "no/where.yaml"], "no is not a folder"),
     ],
 )
-def test_a_slip_in_the_command(marginweave: CommandLine, table: Path, arguments: list[str], words: str) -> None:
+def test_a_slip_in_the_command(
+    marginweave: CommandLine, table: Path, arguments: list[str], words: str
+) -> None:
     result = marginweave(*arguments)
     assert result.returncode == 2
     assert words in result.stderr

@@ -34,7 +34,8 @@ from tests.support.walk import Walk
 pytestmark = pytest.mark.system
 COMMAND_LINE_SHARE = 0.05
 LIVES = 8
-USUAL = {"private bounds"}  # with every kind of draw of k-tuples; the others take their time: in `make test-long`
+# with every kind of draw of k-tuples; the others take their time: in `make test-long`
+USUAL = {"private bounds"}
 
 
 def _walk(part: str, pytestconfig: pytest.Config) -> Walk:
@@ -92,7 +93,8 @@ def _one_of_the_walk(forks: ForkedRuns, new_victim: NewVictim, walk: Walk) -> No
     assert answer.code == 0, (number, shape, answer)
     ended = _ended(victim, killed, shape)
     walk.add(ended + Counter({"refused to another program": refused}))
-    kept = victim.folder.draws.is_dir() and shape != "private bounds"  # which are no draws of the collected ones
+    # which are no draws of the collected ones
+    kept = victim.folder.draws.is_dir() and shape != "private bounds"
     if kept and choice.random() < 0.3:
         told = forks.ask(victim.order(recompute=True))
         assert told.code == 0, f"the release is not what the draws say: {told}"
@@ -111,7 +113,8 @@ def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
 
 
 @pytest.mark.parametrize(
-    "shape", [pytest.param(shape, marks=() if shape in USUAL else pytest.mark.long) for shape in SHAPES]
+    "shape",
+    [pytest.param(shape, marks=() if shape in USUAL else pytest.mark.long) for shape in SHAPES],
 )
 def test_a_kill_at_every_transition(forks: ForkedRuns, new_victim: NewVictim, shape: str) -> None:
     """Right before and right after the first call of each, some of them in one run; none is left out that a run passes.
@@ -119,7 +122,9 @@ def test_a_kill_at_every_transition(forks: ForkedRuns, new_victim: NewVictim, sh
     And after each draw: what is made again is the same.
     """
     passed = forks.calls(shape)
-    left = deque((point, side) for point in POINTS if passed.get(point) for side in ("before", "after"))
+    left = deque(
+        (point, side) for point in POINTS if passed.get(point) for side in ("before", "after")
+    )
     total, killed = len(left), 0
     while left:
         victim, lives = new_victim(shape), LIVES
@@ -139,7 +144,8 @@ def test_a_kill_at_every_transition(forks: ForkedRuns, new_victim: NewVictim, sh
         shutil.rmtree(victim.home)
     assert killed == total >= 50
     victim, code, draws = new_victim(shape), -signal.SIGKILL, 0
-    while code == -signal.SIGKILL:  # after each draw in turn, which the next life makes again before it makes another
+    # after each draw in turn, which the next life makes again before it makes another
+    while code == -signal.SIGKILL:
         code = forks.ask(victim.order(point=["made", "after", min(draws, 1) + 1])).code
         victim.check()
         draws += code == -signal.SIGKILL
@@ -159,7 +165,8 @@ def test_the_command_line_killed_at_random_times(
     cli = replace(served, home=calm.home)
     begun = time.monotonic()
     assert cli("run", calm.config, "--run", calm.run).returncode == 0
-    length = time.monotonic() - begun  # of the same program, that starts as those that are killed do
+    # of the same program, that starts as those that are killed do
+    length = time.monotonic() - begun
 
     while walk.figures["kills"] < wanted:
         number, choice = walk.choices()
@@ -168,7 +175,9 @@ def test_the_command_line_killed_at_random_times(
         cli = replace(served, home=victim.home)
         for share in choice.sample(range(1, 5), 4):
             resumed = victim.folder.manifest_file.exists() and choice.random() < 0.5
-            command = ("resume", victim.run) if resumed else ("run", victim.config, "--run", victim.run)
+            command = (
+                ("resume", victim.run) if resumed else ("run", victim.config, "--run", victim.run)
+            )
             process = subprocess.Popen(
                 cli.command(*command),
                 cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -182,13 +191,16 @@ def test_the_command_line_killed_at_random_times(
         ended = cli("run", victim.config, "--run", victim.run)
         assert ended.returncode == 0, (number, shape, ended.stderr)
         victim.check_finished()
-        assert {p.name for p in victim.folder.release.iterdir()} >= RELEASED - {"model.parquet"}  # k-tuples have none
+        # k-tuples have none
+        assert {p.name for p in victim.folder.release.iterdir()} >= RELEASED - {"model.parquet"}
         walk.add(Counter({"kills": killed, "runs": 1, f"kills of {shape}": killed}))
         shutil.rmtree(victim.home)
     assert walk.figures["kills"] >= wanted
 
 
-def test_a_changed_version_of_the_code_adopts_what_was_drawn(forks: ForkedRuns, new_victim: NewVictim) -> None:
+def test_a_changed_version_of_the_code_adopts_what_was_drawn(
+    forks: ForkedRuns, new_victim: NewVictim
+) -> None:
     """Resumed by another version: deterministic stages are computed anew, committed draws are read, nothing is drawn again."""
     victim = new_victim()
     assert forks.ask(victim.order(point=["begin_draw", "before", 4])).code == -signal.SIGKILL
@@ -203,7 +215,9 @@ def test_a_changed_version_of_the_code_adopts_what_was_drawn(forks: ForkedRuns, 
     assert len({file.name for file in victim.folder.private.glob("*.ckpt")}) == 2 * len(before)
 
 
-def test_a_draw_is_ended_by_the_program_that_began_it(forks: ForkedRuns, new_victim: NewVictim) -> None:
+def test_a_draw_is_ended_by_the_program_that_began_it(
+    forks: ForkedRuns, new_victim: NewVictim
+) -> None:
     """Begun and not made: another program is refused, draws nothing and books nothing; the one that began it goes on."""
     victim = new_victim()
     assert forks.ask(victim.order(point=["made", "before", 3])).code == -signal.SIGKILL
@@ -237,7 +251,9 @@ def test_one_damaged_copy_of_a_draw_is_mended(
         damage(file)
     assert forks.ask(victim.order()).code == 0
     victim.check_finished()
-    made = [line.split()[1] for line in victim.makes.read_text().splitlines() if line.startswith("made")]
+    made = [
+        line.split()[1] for line in victim.makes.read_text().splitlines() if line.startswith("made")
+    ]
     assert (made.count("count"), made.count("percentile-1")) == (1, 1)
 
 
@@ -285,7 +301,9 @@ def test_a_draw_is_made_again_over_damaged_files(forks: ForkedRuns, new_victim: 
         ],
     ),
 )
-def test_a_zombie_on_another_machine_is_fenced(forks: ForkedRuns, new_victim: NewVictim, point: list[object]) -> None:
+def test_a_zombie_on_another_machine_is_fenced(
+    forks: ForkedRuns, new_victim: NewVictim, point: list[object]
+) -> None:
     """Stopped in a draw or on its way out, taken over, and woken: it cannot name its file, commit, draw again or publish."""
     victim = new_victim()
     zombie = begin(victim.order(no_lock=True, point=[*point, "stop"]))
@@ -360,7 +378,9 @@ def test_a_release_whose_folder_was_removed_is_not_charged_again(
     victim.check_finished()
 
 
-def test_a_length_without_candidates_goes_back_to_the_account(forks: ForkedRuns, new_victim: NewVictim) -> None:
+def test_a_length_without_candidates_goes_back_to_the_account(
+    forks: ForkedRuns, new_victim: NewVictim
+) -> None:
     """An empty table of private domains leaves nothing to combine: length 2 is given back, the guarantee stays."""
     victim = new_victim(columns=dict.fromkeys(("sex", "region", "grade"), PRIVATE))
     (victim.config.parent / "people.csv").write_text("sex,region,grade\n")
@@ -385,7 +405,11 @@ def test_a_purged_unfinished_run_is_settled_and_stays_over(
     victim.check()
     record = victim.record()
     assert record is not None
-    assert [draw.state.value for draw in record.draws] == ["COMMITTED", "CHARGED_LOST", *["RETURNED"] * 3]
+    assert [draw.state.value for draw in record.draws] == [
+        "COMMITTED",
+        "CHARGED_LOST",
+        *["RETURNED"] * 3,
+    ]
     answer = forks.ask(victim.order())
     assert answer.code == 2
     assert "was purged before it was finished" in answer.message

@@ -39,7 +39,12 @@ COLUMNS = {
 }  # fmt: skip
 STRUCTURE = {
     "determined": [
-        {"column": "stage", "by": "age", "mapping": {str(a): "minor" for a in range(18)}, "default": "adult"}
+        {
+            "column": "stage",
+            "by": "age",
+            "mapping": {str(a): "minor" for a in range(18)},
+            "default": "adult",
+        }
     ],
     "forbidden": [
         {"sex": "m", "signs": "rash"},
@@ -55,9 +60,13 @@ def people(place: Path, rows: int) -> Path:
     """A table of `rows`, without the columns that need not be there, and its configuration."""
     rng = np.random.default_rng(4)
     pick = lambda *values: [str(v) for v in rng.choice(values, rows)]  # noqa: E731
-    visits = [datetime.date(2019, 1, 1) + datetime.timedelta(days) for days in rng.integers(0, 365, rows).tolist()]
+    visits = [
+        datetime.date(2019, 1, 1) + datetime.timedelta(days)
+        for days in rng.integers(0, 365, rows).tolist()
+    ]
     later = [
-        day + datetime.timedelta(days) for day, days in zip(visits, rng.integers(-3, 70, rows).tolist(), strict=True)
+        day + datetime.timedelta(days)
+        for day, days in zip(visits, rng.integers(-3, 70, rows).tolist(), strict=True)
     ]
     table = pa.table(
         {
@@ -74,11 +83,17 @@ def people(place: Path, rows: int) -> Path:
     )
     pa_csv.write_csv(table, place / "people.csv", pa_csv.WriteOptions(quoting_style="needed"))
     path = place / "people.yaml"
-    path.write_text(yaml.safe_dump(raw(columns=COLUMNS, structure=STRUCTURE, privacy__epsilon=4.0), sort_keys=False))
+    path.write_text(
+        yaml.safe_dump(
+            raw(columns=COLUMNS, structure=STRUCTURE, privacy__epsilon=4.0), sort_keys=False
+        )
+    )
     return path
 
 
-def test_every_kind_of_column_is_released_and_decoded(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_every_kind_of_column_is_released_and_decoded(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Declared types and structure hold in the output, which its own configuration reads; a rare job is lost."""
     cli, path = marginweave, people(tmp_path, 3000)
     assert cli("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6").returncode == 0
@@ -94,25 +109,44 @@ def test_every_kind_of_column_is_released_and_decoded(marginweave: CommandLine, 
     assert {row["stage"] == ("minor" if row["age"] < 18 else "adult") for row in rows} == {True}
     assert {row["job"] for row in rows} <= {"baker", "cook", None}
     assert {_apart(row) == row["days"] for row in rows if row["until"] is not None} == {True}
-    assert {row["score"] == row["age"] + row["days"] for row in rows if row["score"] is not None} == {True}
+    assert {
+        row["score"] == row["age"] + row["days"] for row in rows if row["score"] is not None
+    } == {True}
     assert not any(row["sex"] == "m" and "rash" in (row["signs"] or "") for row in rows)
     assert any(row["signs"] == "cough;fever" for row in rows)
 
     configuration = load_configuration(path)
     texts = pa_csv.read_csv(
         release / "synthetic.csv",
-        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(made.column_names, pa.string())),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(made.column_names, pa.string())
+        ),
     )
     source_contract(configuration).check(texts.select(configuration.raw_names))
     statement = json.loads((release / "privacy.json").read_text())
-    assert list(statement["domain"]) == ["sex", "town", "zone", "age", "job", "insured", "visit", "signs", "days"]
+    assert list(statement["domain"]) == [
+        "sex",
+        "town",
+        "zone",
+        "age",
+        "job",
+        "insured",
+        "visit",
+        "signs",
+        "days",
+    ]
     assert statement["noise"][2]["contribution_bound"] <= configuration.contribution_cap(3) == 112
 
     again = cli("synthesize", "kinds", "--records", "40", "--seed", "3")
     assert again.returncode == 0, again.stderr
-    assert pq.read_table(release / "synthesis-3" / "synthetic.parquet").schema.names == made.schema.names
+    assert (
+        pq.read_table(release / "synthesis-3" / "synthetic.parquet").schema.names
+        == made.schema.names
+    )
     assert cli("evaluate", "kinds", "--internal").returncode == 0
-    compared = json.loads((cli.home / "runs" / "kinds" / "internal" / "evaluation.json").read_text())
+    compared = json.loads(
+        (cli.home / "runs" / "kinds" / "internal" / "evaluation.json").read_text()
+    )
     broken = {rule["rule"]: rule["records"] for rule in compared["rules"]}
     assert (broken["difference"], broken["sum"]) == (0, 0)
     told = " ".join(cli("check", path).stdout.split())

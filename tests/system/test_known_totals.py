@@ -42,23 +42,36 @@ METHODS: dict[str, dict[str, Any]] = {
         "synthesize": {"method": "aggregate-seeded"},
     },
     "k-tuples, mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 2}},
-    "k-tuples, gum": {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "gum"}},
+    "k-tuples, gum": {
+        "aggregate": {"method": "k-tuples", "reporting_length": 2},
+        "synthesize": {"method": "gum"},
+    },
     "marginals": {"aggregate": {"method": "marginals"}},
-    "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 2}}},
+    "rounds": {
+        "aggregate": {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 2}}
+    },
 }
 
 
 def _released(home: Path, patch: pytest.MonkeyPatch, changes: dict[str, Any]) -> Path:
     place = home / "ledger" / "ledger.sqlite"
     patch.setenv("MARGINWEAVE_LEDGER", str(place))
-    account = Account(dataset="people", epsilon=Decimal(5), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(5),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(place).accounts.open(account, actor="steward")
     with fixed_noise():
         return run_plainly(home, people(home, 300, **changes), "r") / "release"
 
 
 @pytest.mark.parametrize("method", every(3, METHODS))
-def test_no_draw_depends_on_what_is_known(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_draw_depends_on_what_is_known(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places = []
     for number, more in enumerate(({}, {"known": KNOWN})):
         home = tmp_path / str(number)
@@ -74,8 +87,13 @@ def test_no_draw_depends_on_what_is_known(method: str, tmp_path: Path, monkeypat
         ("m", "south"): 130,
     }
     statement = json.loads((places[1] / "privacy.json").read_text())
-    assert statement["invariants"] == [{"attributes": ["sex", "region"], "records": 240, "published": "a yearbook"}]
-    assert "Exact counts of these rows were published elsewhere" in (places[1] / "report.html").read_text()
+    assert statement["invariants"] == [
+        {"attributes": ["sex", "region"], "records": 240, "published": "a yearbook"}
+    ]
+    assert (
+        "Exact counts of these rows were published elsewhere"
+        in (places[1] / "report.html").read_text()
+    )
 
 
 def test_what_cannot_hold_together_is_refused_before_anything_is_charged(
@@ -83,7 +101,8 @@ def test_what_cannot_hold_together_is_refused_before_anything_is_charged(
 ) -> None:
     forbidden = {"forbidden": [{"sex": "m", "region": "south"}]}
     with pytest.raises(
-        InputError, match=r"known: no whole numbers of records keep the exact tables of \[sex, region\] and"
+        InputError,
+        match=r"known: no whole numbers of records keep the exact tables of \[sex, region\] and",
     ):
         _released(tmp_path, monkeypatch, {"known": KNOWN, "structure": forbidden})
     assert not (tmp_path / "runs").exists()

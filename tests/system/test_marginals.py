@@ -45,7 +45,9 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
         {"aggregate__cliques": {"adaptive": 3, "rounds": 3, "batch": 2}},
         [
             "one-way",
-            *itertools.chain.from_iterable((f"select-{n}-1", f"select-{n}-2", f"measure-{n}") for n in (1, 2, 3)),
+            *itertools.chain.from_iterable(
+                (f"select-{n}-1", f"select-{n}-2", f"measure-{n}") for n in (1, 2, 3)
+            ),
         ],
         -1,
     ),
@@ -66,7 +68,10 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
     ),
     "single attributes": ({"aggregate__cliques": {"all": 1}}, ["one-way"], 0),
     "a list": (
-        {"aggregate__cliques": [["region", "sex"], ["age", "sex", "grade"]], "privacy__neighbors": "add-remove"},
+        {
+            "aggregate__cliques": [["region", "sex"], ["age", "sex", "grade"]],
+            "privacy__neighbors": "add-remove",
+        },
         ["one-way", "marginals"],
         2,
     ),
@@ -96,13 +101,21 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
     ),
     "a set": (
         {
-            "columns__region": {"type": "set", "values": ["north", "south", "west"], "max_values": 2},
+            "columns__region": {
+                "type": "set",
+                "values": ["north", "south", "west"],
+                "max_values": 2,
+            },
             "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
         },
         ["one-way", "selection", "marginals"],
         -1,
     ),
-    "a private domain": ({"columns__region": PRIVATE}, ["values", "one-way", "selection", "marginals"], -1),
+    "a private domain": (
+        {"columns__region": PRIVATE},
+        ["values", "one-way", "selection", "marginals"],
+        -1,
+    ),
     "a private domain that is never missing": (
         {"columns__region": {**PRIVATE, "impute": {"weights": {"north": 1, "east": 1}}}},
         ["values", "one-way", "selection", "marginals"],
@@ -111,7 +124,11 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
     "what auto has of a set beside a private domain": (
         {
             "aggregate": {"method": "auto"},
-            "columns__region": {"type": "set", "values": ["north", "south", "west"], "max_values": 2},
+            "columns__region": {
+                "type": "set",
+                "values": ["north", "south", "west"],
+                "max_values": 2,
+            },
             "columns__sex": PRIVATE,
         },
         ["values", "one-way", "selection", "marginals"],
@@ -128,7 +145,15 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
         6,
     ),
     "private bounds": (
-        {"columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4, "decimals": 0}},
+        {
+            "columns__age": {
+                "type": "number",
+                "bounds": "private",
+                "within": [0, 200],
+                "bins": 4,
+                "decimals": 0,
+            }
+        },
         ["bounds-3-low", "bounds-3-high", "one-way", "selection", "marginals"],
         -1,
     ),
@@ -161,7 +186,11 @@ COMBINED = {
     ],
 )
 def test_every_kind_of_marginals_is_released(
-    forks: ForkedRuns, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
+    forks: ForkedRuns,
+    new_victim: NewVictim,
+    changes: dict[str, object],
+    draws: list[str],
+    larger: int,
 ) -> None:
     """All stages; the draws are the planned ones; what is published follows from them, and can be read back."""
     victim = new_victim(**changes)
@@ -176,7 +205,10 @@ def test_every_kind_of_marginals_is_released(
     release = victim.folder.release
     published = PublishedRelease.read(release)
     without = set() if published.configuration.synthesize.method == "mixture" else {"model.parquet"}
-    assert {file.name for file in release.iterdir()} == {*RELEASED, "measurements.parquet"} - without
+    assert {file.name for file in release.iterdir()} == {
+        *RELEASED,
+        "measurements.parquet",
+    } - without
     marginals = published.marginals
     assert marginals is not None
     assert len(marginals.one_way) == len(published.configuration.attributes)
@@ -186,7 +218,9 @@ def test_every_kind_of_marginals_is_released(
     records = pq.read_table(release / "synthetic.parquet")
     if "exhaust" not in str(changes):
         assert records.num_rows == published.aggregates.record_count
-    assert pa.concat_tables(published.synthesize(published.configuration.synthesize)).equals(records)
+    assert pa.concat_tables(published.synthesize(published.configuration.synthesize)).equals(
+        records
+    )
     if "resize" in changes:
         assert records.num_rows == 250
     if "columns__region" in changes and "structure" in changes:
@@ -261,7 +295,9 @@ def test_rounds_are_planned_and_told(forks: ForkedRuns, new_victim: NewVictim) -
     record = victim.record()
     assert record is not None
     plan = plan_budget(load_configuration(victim.config))
-    assert [(d.name, d.cost, d.parameter) for d in record.draws] == [(d.name, d.cost, d.parameter) for d in plan.draws]
+    assert [(d.name, d.cost, d.parameter) for d in record.draws] == [
+        (d.name, d.cost, d.parameter) for d in plan.draws
+    ]
     states = {draw.name: draw.state for draw in record.draws}
     assert {states[f"measure-{share}"] for share in range(1, 6)} == {State.COMMITTED}
     returned = [name for name, state in states.items() if state == State.RETURNED]
@@ -281,9 +317,15 @@ def test_rounds_are_planned_and_told(forks: ForkedRuns, new_victim: NewVictim) -
     assert 0.95 * 10 * sigma**-2 < measured <= 10 * sigma**-2 * (1 + 1e-3)
 
 
-def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(forks: ForkedRuns, new_victim: NewVictim) -> None:
+def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(
+    forks: ForkedRuns, new_victim: NewVictim
+) -> None:
     """An empty table, whose scores are noise of 10.4 / mu, where 12 cells, the fewest, cost 67 / mu: false alarm 1e-9."""
-    shares = {"aggregate__one_way_share": 0.1, "aggregate__selection_share": 0.88, "aggregate__compress": "none"}
+    shares = {
+        "aggregate__one_way_share": 0.1,
+        "aggregate__selection_share": 0.88,
+        "aggregate__compress": "none",
+    }
     victim = new_victim(rows=0, **shares)
     for _ in range(2):
         answer = forks.ask(victim.order())
@@ -292,14 +334,20 @@ def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(forks: ForkedRuns, 
     record = victim.record()
     assert record is not None
     states = {draw.name: draw.state for draw in record.draws}
-    assert states == {"one-way": State.COMMITTED, "selection": State.COMMITTED, "marginals": State.RETURNED}
+    assert states == {
+        "one-way": State.COMMITTED,
+        "selection": State.COMMITTED,
+        "marginals": State.RETURNED,
+    }
     statement = json.loads((victim.folder.release / "privacy.json").read_text())
     assert [row["state"] for row in statement["mechanisms"]] == ["drawn", "drawn", "returned"]
     verdict = json.loads((victim.folder.release / "evaluation.json").read_text())["verdict"]
     pairs = [one for one in verdict["sets"] if len(one["attributes"]) == 2]
     assert {one["unmeasured"] for one in pairs} == {"not chosen"}
     assert all(one["error"] is not None for one in pairs)
-    assert verdict["says"][0].startswith("No pair of columns was measured, as none was worth its noise")
+    assert verdict["says"][0].startswith(
+        "No pair of columns was measured, as none was worth its noise"
+    )
 
 
 def test_the_commands_know_marginals(marginweave: CommandLine) -> None:
@@ -348,15 +396,18 @@ def test_laplace_noise_is_charged_to_the_allowance(marginweave: CommandLine) -> 
     first = cli("ledger", "open", "others", "--epsilon", "1", "--delta", "1e-6")
     assert first.returncode == 0, first.stderr
     refused = cli("run", config, "--run", "refused")
-    assert (refused.returncode, "no account people-2" in refused.stderr) == (3, True), refused.stderr
+    assert (refused.returncode, "no account people-2" in refused.stderr) == (3, True), (
+        refused.stderr
+    )
     command = shlex.split(" ".join(refused.stderr.split()).rpartition(": ")[2])
     assert command[:5] == ["marginweave", "ledger", "open", "people-2", "--for"]
     assert cli(*command[1:]).returncode == 0
     plan = cli("plan", config)
     assert plan.returncode == 0, plan.stderr
-    assert all(words in plan.stdout for words in ("Laplace, sd", "charged to the account's allowance", "it fits")), (
-        plan.stdout
-    )
+    assert all(
+        words in plan.stdout
+        for words in ("Laplace, sd", "charged to the account's allowance", "it fits")
+    ), plan.stdout
     result = cli("run", config, "--run", "l")
     assert result.returncode == 0, result.stderr
     release = cli.home / "runs" / "l" / "release"
@@ -371,7 +422,11 @@ def test_laplace_noise_is_charged_to_the_allowance(marginweave: CommandLine) -> 
     charged = json.loads((release / "account.json").read_text())["total"]["charged"]
     assert (statement["guarantee"]["mu"], float(charged["plain_epsilon"])) == (None, float(spent))
     assert float(rows["selection"]["mu2"]) > 0 == float(rows["one-way"]["mu2"])
-    assert 0 < statement["guarantee"]["epsilon"] - statement["guarantee"]["epsilon_of_the_draws"] < 1e-6
+    assert (
+        0
+        < statement["guarantee"]["epsilon"] - statement["guarantee"]["epsilon_of_the_draws"]
+        < 1e-6
+    )
     for name in ("one-way", "marginals"):
         deviations = [m["deviation"] for m in statement["marginals"] if m["draw"] == name]
         joint = sum(math.sqrt(2) / sd for sd in deviations)
@@ -384,12 +439,17 @@ def test_laplace_noise_is_charged_to_the_allowance(marginweave: CommandLine) -> 
     )
     assert "discrete-laplace" in (release / "report.html").read_text()
     shown = cli("ledger", "show", "people-2")
-    assert f"allowance of epsilon {float(spent):.4g} of " in " ".join(shown.stdout.split()), shown.stdout
+    assert f"allowance of epsilon {float(spent):.4g} of " in " ".join(shown.stdout.split()), (
+        shown.stdout
+    )
     assert "discrete-laplace" in shown.stdout
     verified = cli("ledger", "verify")
     assert verified.returncode == 0, verified.stderr
     again = cli("run", config, "--run", "more")
-    assert (again.returncode, "does not hold this release" in " ".join(again.stderr.split())) == (3, True), again.stderr
+    assert (again.returncode, "does not hold this release" in " ".join(again.stderr.split())) == (
+        3,
+        True,
+    ), again.stderr
 
 
 TUPLE_VARIANTS: dict[str, dict[str, object]] = {
@@ -400,7 +460,14 @@ TUPLE_VARIANTS: dict[str, dict[str, object]] = {
     "a determined column": {
         "columns__half": {"type": "category", "values": ["upper", "lower"]},
         "structure": {
-            "determined": [{"column": "half", "by": "region", "mapping": {"north": "upper"}, "default": "lower"}]
+            "determined": [
+                {
+                    "column": "half",
+                    "by": "region",
+                    "mapping": {"north": "upper"},
+                    "default": "lower",
+                }
+            ]
         },
     },
     "private bounds": VARIANTS["private bounds"][0],
@@ -409,7 +476,9 @@ TUPLE_VARIANTS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("changes", every(2, TUPLE_VARIANTS.values()), ids=TUPLE_VARIANTS.keys())
-def test_gum_takes_k_tuples(forks: ForkedRuns, new_victim: NewVictim, changes: dict[str, object]) -> None:
+def test_gum_takes_k_tuples(
+    forks: ForkedRuns, new_victim: NewVictim, changes: dict[str, object]
+) -> None:
     """Every kind of column; the records follow from what is published, and a second synthesis makes the same."""
     victim = new_victim(600, aggregate__method="k-tuples", synthesize__method="gum", **changes)
     answer = forks.ask(victim.order())
@@ -420,7 +489,9 @@ def test_gum_takes_k_tuples(forks: ForkedRuns, new_victim: NewVictim, changes: d
     published = PublishedRelease.read(release)
     records = pq.read_table(release / "synthetic.parquet")
     assert records.num_rows == published.aggregates.record_count
-    assert pa.concat_tables(published.synthesize(published.configuration.synthesize)).equals(records)
+    assert pa.concat_tables(published.synthesize(published.configuration.synthesize)).equals(
+        records
+    )
     frame = records.to_pandas()
     if "forbidden" in str(changes):
         assert not ((frame["age"] < 18) & frame["grade"].astype(str).isin(["6", "7"])).any()
@@ -442,7 +513,9 @@ def test_the_commands_know_gum_from_k_tuples(marginweave: CommandLine) -> None:
     again = cli("synthesize", "t", "--records", "50", "--seed", "3", "--to", cli.home / "more")
     assert again.returncode == 0, again.stderr
     assert pq.read_table(cli.home / "more" / "synthetic.parquet").num_rows == 50
-    assert json.loads((cli.home / "more" / "privacy.json").read_text())["synthesis"]["method"] == "gum"
+    assert (
+        json.loads((cli.home / "more" / "privacy.json").read_text())["synthesis"]["method"] == "gum"
+    )
     assert cli("evaluate", "t").returncode == 0
     assert cli("evaluate", "t", "--internal").returncode == 0
     assert cli("ledger", "show", "people").stdout == before

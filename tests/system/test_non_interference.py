@@ -45,14 +45,21 @@ from tests.support.prefect_artifacts import ARTIFACTS, noted_artifacts
 from tests.support.release_checks import contents, unpacked
 from tests.support.samples import every
 
-flow_module = importlib.import_module("marginweave.flows.release")  # whose name in the package is the flow
+# whose name in the package is the flow
+flow_module = importlib.import_module("marginweave.flows.release")
 pytestmark = pytest.mark.system
 LEFT = STAGES[: STAGES.index("normalize_counts")]
 SETTINGS: dict[str, Any] = {
     "privacy__epsilon": 8.0,
     "privacy__unit": {"column": "person", "max_records": 3},
     "columns__town": {"type": "category", "domain": "private"},
-    "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4, "decimals": 0},
+    "columns__age": {
+        "type": "number",
+        "bounds": "private",
+        "within": [0, 200],
+        "bins": 4,
+        "decimals": 0,
+    },
     "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
     "publish__keep_private": True,
 }
@@ -85,7 +92,12 @@ class Pass:
     @property
     def seen(self) -> dict[str, Any]:
         """All that leaves the pass."""
-        return {"release": self.release, "artifacts": self.artifacts, "printed": self.printed, "log": self.log}
+        return {
+            "release": self.release,
+            "artifacts": self.artifacts,
+            "printed": self.printed,
+            "log": self.log,
+        }
 
 
 @dataclass
@@ -100,7 +112,11 @@ class Flow:
     def __post_init__(self) -> None:
         self.home.mkdir()
         account = Account(
-            dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="subject:person", neighbors="add-remove"
+            dataset="people",
+            epsilon=Decimal(50),
+            delta=Decimal("1e-4"),
+            unit="subject:person",
+            neighbors="add-remove",
         )
         Ledger.create(self.ledger, environment={}).accounts.open(account, actor="test")
 
@@ -120,9 +136,13 @@ class Flow:
         """Run the flow, and return what its passes left behind."""
         config = self.table(self.home)
         with (
-            mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(self.ledger), "PREFECT_API_URL": server}),
+            mock.patch.dict(
+                os.environ, {"MARGINWEAVE_LEDGER": str(self.ledger), "PREFECT_API_URL": server}
+            ),
             prefect_session(self.home, self.home / "log"),
-            mock.patch.multiple(flow_module, run_stages=self._passes, shown_in_prefect=lambda _: nullcontext()),
+            mock.patch.multiple(
+                flow_module, run_stages=self._passes, shown_in_prefect=lambda _: nullcontext()
+            ),
         ):
             flow_module.release(str(config), "r", None, str(self.home))
         return self.passes
@@ -148,7 +168,9 @@ class Flow:
             repeated = {name: _repeating(getattr(stages, name), results[name]) for name in LEFT}
             self._observe(request, replace(private), wrap, repeated)
 
-    def _observe(self, request: Request, private: RunReference, wrap: Wrap, left: dict[str, Any]) -> None:
+    def _observe(
+        self, request: Request, private: RunReference, wrap: Wrap, left: dict[str, Any]
+    ) -> None:
         """One pass: what is printed from the start on, what is logged and opened once everything is measured."""
         self.passes.append(found := Pass())
         normalize, printed = stages.normalize_counts, io.StringIO()
@@ -177,7 +199,10 @@ class Flow:
             SHOWN(private),
         ):
             RUN_STAGES(request, private, wrap)
-        found.release = {name: TIME_OF.sub(b"", content) for name, content in contents(self.folder.release).items()}
+        found.release = {
+            name: TIME_OF.sub(b"", content)
+            for name, content in contents(self.folder.release).items()
+        }
         found.printed = CLOCK.sub("", printed.getvalue())
         written = self.log.read_bytes()[begun:].decode()
         found.log = [TIME.sub("", line) for line in written.splitlines()]
@@ -217,8 +242,19 @@ def strangers_of(changes: dict[str, Any]) -> Callable[[Path], Path]:
         rng = np.random.default_rng(11)
         lines = ["town,grade,age,region,sex,person"]
         for row in range(211):
-            cells = [f"U{rng.integers(0, 2)}", "7", str(rng.integers(150, 190)), "west", "m", f"stranger-{row // 2}"]
-            lines.append(",".join(cell if rng.random() < 0.6 or j == 5 else "" for j, cell in enumerate(cells)))
+            cells = [
+                f"U{rng.integers(0, 2)}",
+                "7",
+                str(rng.integers(150, 190)),
+                "west",
+                "m",
+                f"stranger-{row // 2}",
+            ]
+            lines.append(
+                ",".join(
+                    cell if rng.random() < 0.6 or j == 5 else "" for j, cell in enumerate(cells)
+                )
+            )
         (home / "people.csv").write_text("\n".join(lines) + "\n")
         return path
 
@@ -232,7 +268,9 @@ def replaced_by(other: Flow) -> Callable[[RunFolder, Path], None]:
         shutil.rmtree(folder.private)
         shutil.copytree(other.folder.private, folder.private)
         shutil.copyfile(other.source, source)
-        ours, theirs = (json.loads(place.manifest_file.read_text()) for place in (folder, other.folder))
+        ours, theirs = (
+            json.loads(place.manifest_file.read_text()) for place in (folder, other.folder)
+        )
         ours["source_digest"] = theirs["source_digest"]
         for stage in ("validate", "preprocess", "encode"):
             ours["stages"][stage] = theirs["stages"][stage]
@@ -271,11 +309,18 @@ def assert_keys_are_fresh(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("method", every(4, METHODS))
-def test_what_is_released_follows_from_the_measurements_alone(server: str, tmp_path: Path, method: str) -> None:
+def test_what_is_released_follows_from_the_measurements_alone(
+    server: str, tmp_path: Path, method: str
+) -> None:
     """Release, artifacts, progress and log are the same, byte for byte, and no private file is opened."""
     flow, (as_it_is, *others) = run_again(tmp_path, server, METHODS[method])
     assert_keys_are_fresh(flow)
-    assert {"privacy.json", "report.html", "explore.html", "synthetic.csv"} <= as_it_is.release.keys()
+    assert {
+        "privacy.json",
+        "report.html",
+        "explore.html",
+        "synthetic.csv",
+    } <= as_it_is.release.keys()
     assert [name for name, _ in as_it_is.artifacts] == [ARTIFACTS[0], *ARTIFACTS]
     assert json.loads(as_it_is.printed.splitlines()[-1])["stage"] == "publish"
     assert len(as_it_is.log) >= 5
@@ -325,8 +370,12 @@ def marked_people(home: Path, changes: dict[str, Any]) -> Path:
         f"{row},{'cough;rash' if i % 3 else 'rash'},{MARKER}person{i // 2},{MARKER}cell"
         for i, row in enumerate(repeated)
     ]
-    marked.append(f"{MARKER}sex,{MARKER}region,{MARKER}7,{MARKER}grade,rash;{MARKER}sign,{MARKER}person,{MARKER}")
-    (home / "people.csv").write_text("\n".join([f"{head},signs,person,{MARKER}header", *marked]) + "\n")
+    marked.append(
+        f"{MARKER}sex,{MARKER}region,{MARKER}7,{MARKER}grade,rash;{MARKER}sign,{MARKER}person,{MARKER}"
+    )
+    (home / "people.csv").write_text(
+        "\n".join([f"{head},signs,person,{MARKER}header", *marked]) + "\n"
+    )
     return path
 
 
@@ -335,14 +384,19 @@ def exact_numbers(table: Path) -> set[str]:
     head, *rows = (line.split(",") for line in table.read_text().splitlines())
     counts = [Counter(column) for column in zip(*rows, strict=True)]
     subjects = len(counts[head.index("person")])
-    return {str(n) for n in (len(rows), subjects, *(n for c in counts for n in c.values())) if n > 10_000}
+    return {
+        str(n)
+        for n in (len(rows), subjects, *(n for c in counts for n in c.values()))
+        if n > 10_000
+    }
 
 
 def cells_of(name: str, content: bytes) -> bytes:
     """What is written in a file, of a database every cell; without the ports and processes of this machine."""
     if name.endswith((".db", ".sqlite")):
         with closing(sqlite3.connect(":memory:")) as database:
-            database.deserialize(content[:18] + b"\1\1" + content[20:])  # memory has no write-ahead log
+            # memory has no write-ahead log
+            database.deserialize(content[:18] + b"\1\1" + content[20:])
             content = "\n".join(database.iterdump()).encode()
     return re.sub(rb"(?:127\.0\.0\.1|localhost):\d+|process \[\d+\]|pid\W+\d+", b"", content)
 
@@ -358,19 +412,31 @@ def outside(home: Path) -> dict[str, bytes]:
 
 def numbers_of(evaluation: Any) -> set[str]:
     """The fractions in an evaluation, as they are written."""
-    return {text for text in re.findall(r"\d+\.\d+(?:e-?\d+)?", json.dumps(evaluation)) if len(text) > 12}
+    return {
+        text
+        for text in re.findall(r"\d+\.\d+(?:e-?\d+)?", json.dumps(evaluation))
+        if len(text) > 12
+    }
 
 
 SIGNS = {"type": "set", "max_values": 2}
 MARKED_METHODS = {
     "k-tuples": {"columns__signs": {**SIGNS, "domain": "private"}},
-    "marginals": {**METHODS["marginals"], "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]}},
-    "marginals in rounds": {**METHODS["rounds"], "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]}},
+    "marginals": {
+        **METHODS["marginals"],
+        "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]},
+    },
+    "marginals in rounds": {
+        **METHODS["rounds"],
+        "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]},
+    },
 }
 
 
 @pytest.mark.parametrize("method", every(2, MARKED_METHODS))
-def test_a_marker_in_the_table_is_found_nowhere(settled: CommandLine, tmp_path: Path, method: str) -> None:
+def test_a_marker_in_the_table_is_found_nowhere(
+    settled: CommandLine, tmp_path: Path, method: str
+) -> None:
     """Nor is a number of the internal evaluation, or an exact count: in no file, database, log or line, after any command.
 
     The home is closed as well: under umask 0, with the database that an earlier version left open, nothing in it is for others
@@ -380,7 +446,17 @@ def test_a_marker_in_the_table_is_found_nowhere(settled: CommandLine, tmp_path: 
     for left in (settled.home / ".marginweave").rglob("*"):
         left.chmod(0o755 if left.is_dir() else 0o644)
     commands: tuple[tuple[str | Path, ...], ...] = (
-        ("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6", "--unit", "subject:person"),
+        (
+            "ledger",
+            "open",
+            "people",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-6",
+            "--unit",
+            "subject:person",
+        ),
         ("run", path, "--run", "r"),
         ("evaluate", "r", "--internal"),
         ("evaluate", "r"),
@@ -422,7 +498,9 @@ def test_a_marker_in_the_table_is_found_nowhere(settled: CommandLine, tmp_path: 
     evaluation = json.loads((run / "release" / "evaluation.json").read_text())
     exact -= {str(evaluation[key]) for key in ("records", "reference_records")}
     assert len(exact) > 10
-    number = re.compile(rb"(?<![\w.])(?:%s)(?!\w|\.\d)" % "|".join(map(_with_separators, exact)).encode())
+    number = re.compile(
+        rb"(?<![\w.])(?:%s)(?!\w|\.\d)" % "|".join(map(_with_separators, exact)).encode()
+    )
     assert number.search(f"read {int(max(exact)):,} rows".encode())
     assert not number.search(printed.encode())
     for name, content in found.items():

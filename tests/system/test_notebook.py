@@ -66,7 +66,12 @@ def test_a_sample_has_the_dtypes_of_the_frame(ledgered: CommandLine) -> None:
         grade=pd.to_numeric(frame["grade"]).astype("Int16"),
         seen=dates.tz_localize("UTC").tz_convert("Asia/Tokyo"),
     )
-    days = {"type": "datetime", "bounds": ["2019-01-01", "2021-12-31"], "bins": "year", "missing": ["none"]}
+    days = {
+        "type": "datetime",
+        "bounds": ["2019-01-01", "2021-12-31"],
+        "bins": "year",
+        "missing": ["none"],
+    }
     model = Synthesizer(quick(raw(columns__seen=days))).fit(typed)
     typed["sex"] = typed["sex"].astype(pd.CategoricalDtype(["f", "m"], ordered=True))
     for records in (1, 50):
@@ -74,10 +79,16 @@ def test_a_sample_has_the_dtypes_of_the_frame(ledgered: CommandLine) -> None:
         assert sample.dtypes.to_dict() == typed[sample.columns].dtypes.to_dict()
     assert set(sample["seen"].dropna().dt.year) <= {2019, 2020, 2021}
     run = model.release.statement.run
-    ledgered("synthesize", run, "--seed", "9", "--records", "30", "--to", str(ledgered.home / "anew"))
+    ledgered(
+        "synthesize", run, "--seed", "9", "--records", "30", "--to", str(ledgered.home / "anew")
+    )
     for place in (ledgered.home / "anew", ledgered.home / "runs" / run / "release"):
-        assert pd.read_parquet(place / "synthetic.parquet").dtypes.to_dict() == sample.dtypes.to_dict()
-        assert b"otherwise-sexed" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
+        assert (
+            pd.read_parquet(place / "synthetic.parquet").dtypes.to_dict() == sample.dtypes.to_dict()
+        )
+        assert b"otherwise-sexed" not in b"".join(
+            path.read_bytes() for path in place.iterdir() if path.is_file()
+        )
     assert str(TYPED) in model.release.statement.assumptions
 
 
@@ -130,7 +141,11 @@ def test_a_fit_changes_nothing_of_its_process_and_needs_no_prefect(ledgered: Com
     assert done.returncode == 0, done.stderr
     assert not (ledgered.home / ".marginweave" / "prefect").exists()
     (run,) = (ledgered.home / "runs").iterdir()
-    kept = [path for path in run.rglob("*") if "release" not in path.relative_to(run).parts and path.is_file()]
+    kept = [
+        path
+        for path in run.rglob("*")
+        if "release" not in path.relative_to(run).parts and path.is_file()
+    ]
     assert kept
     assert {oct(path.stat().st_mode & 0o077) for path in kept} == {"0o0"}
 
@@ -204,7 +219,9 @@ def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
     models, runs = [], []
     for _ in range(2):
         models.append(Synthesizer(quick(raw())).fit(people_frame()))
-        (line,) = [line for line in ledgered("runs").stdout.splitlines() if line.startswith("people-")]
+        (line,) = [
+            line for line in ledgered("runs").stdout.splitlines() if line.startswith("people-")
+        ]
         assert line.split()[-1] == "no", line
         runs.append(line.split()[0])
     assert not (ledgered.home / "runs" / runs[-1] / "private").exists()

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.system
 ROWS, HIGH = 12_000, 400_000
 
 
-def released(home: Path, patch: pytest.MonkeyPatch, bins: Any, **changes: Any) -> tuple[np.ndarray, Path]:
+def released(
+    home: Path, patch: pytest.MonkeyPatch, bins: Any, **changes: Any
+) -> tuple[np.ndarray, Path]:
     """Costs with mean 3,900 and median 1,130, and the run that releases them at epsilon 1."""
     cost = np.minimum(np.random.default_rng(8).lognormal(np.log(1127), 1.58, ROWS), HIGH).round(2)
     (home / "costs.csv").write_text("\n".join(["cost", *map(str, cost)]) + "\n")
@@ -39,7 +41,13 @@ def released(home: Path, patch: pytest.MonkeyPatch, bins: Any, **changes: Any) -
     (home / "costs.yaml").write_text(yaml.safe_dump(content))
     place = home / "ledger" / "ledger.sqlite"
     patch.setenv("MARGINWEAVE_LEDGER", str(place))
-    account = Account(dataset="costs", epsilon=Decimal(2), delta=Decimal("2e-6"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="costs",
+        epsilon=Decimal(2),
+        delta=Decimal("2e-6"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(place).accounts.open(account, actor="steward")
     return cost, run_plainly(home, home / "costs.yaml", "r")
 
@@ -54,17 +62,32 @@ def test_log_bins_keep_mean_and_median(tmp_path: Path, monkeypatch: pytest.Monke
     published = PublishedRelease.read(run / "release")
     column = published.configuration.columns["cost"]
     assert isinstance(column, NumberColumn)
-    made = pq.read_table(run / "release" / "synthetic.parquet").column("cost").drop_null().to_numpy()
-    noise = next(iter(published.statement.marginals or ())).deviation / ROWS * float(np.linalg.norm(column.edges[1:]))
+    made = (
+        pq.read_table(run / "release" / "synthetic.parquet").column("cost").drop_null().to_numpy()
+    )
+    noise = (
+        next(iter(published.statement.marginals or ())).deviation
+        / ROWS
+        * float(np.linalg.norm(column.edges[1:]))
+    )
     assert noise < 0.05 * cost.mean()
     assert abs(made.mean() - cost.mean()) < 0.02 * cost.mean() + 4.9 * noise
     place = np.searchsorted(column.edges, [np.median(made), np.median(cost)])
     assert abs(place[0] - place[1]) <= 1
-    told = next(iter(Evaluation.from_json((run / "release" / "evaluation.json").read_bytes()).numbers or ()))
+    told = next(
+        iter(Evaluation.from_json((run / "release" / "evaluation.json").read_bytes()).numbers or ())
+    )
     mean, median = told.statistics[0], told.statistics[3]
     assert (mean.quantile, median.quantile) == (None, 0.5)
     assert mean.synthetic == pytest.approx(made.mean())
     assert (mean.low or 0) < (mean.released or 0) < (mean.high or 0)
-    exact = next(iter(InternalEvaluation.from_json((run / "internal" / "evaluation.json").read_bytes()).numbers or ()))
+    exact = next(
+        iter(
+            InternalEvaluation.from_json(
+                (run / "internal" / "evaluation.json").read_bytes()
+            ).numbers
+            or ()
+        )
+    )
     assert exact.statistics[0].sensitive == pytest.approx(cost.mean())
     assert exact.statistics[3].sensitive == pytest.approx(np.median(cost), rel=0.01)

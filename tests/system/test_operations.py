@@ -43,7 +43,9 @@ class Block:
 
 def read(page: str) -> list[Block]:
     """Its blocks, in order."""
-    headings = [(match.start(), match[1]) for match in re.finditer(r"^##+ (.*)$", page, re.MULTILINE)]
+    headings = [
+        (match.start(), match[1]) for match in re.finditer(r"^##+ (.*)$", page, re.MULTILINE)
+    ]
     return [
         Block(
             heading=[name for start, name in headings if start < match.start()][-1],
@@ -81,7 +83,9 @@ class Office:
         for folder in (self.backup, self.vault):
             folder.mkdir(mode=0o700)
         columns = {name: raw()["columns"][name] for name in ("sex", "region", "age")}
-        people(self.home, dataset="visits", source="visits.csv", columns=columns).rename(self.home / "visits.yaml")
+        people(self.home, dataset="visits", source="visits.csv", columns=columns).rename(
+            self.home / "visits.yaml"
+        )
         (self.home / "people.csv").rename(self.home / "visits.csv")
         self.environment = {
             **cli.variables,
@@ -101,7 +105,13 @@ class Office:
         """Run one block and hold it to what the page says of it."""
         command = ["bash", "-eu", "-o", "pipefail", "-c", block.text]
         done = subprocess.run(
-            command, env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=300, check=False
+            command,
+            env=self.environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         said = done.stdout + done.stderr
         assert done.returncode == block.code, f"{block.heading}\n{block.text}\n{said}"
@@ -111,7 +121,9 @@ class Office:
 
     def section(self, heading: str, *, postgresql: bool = False) -> None:
         """Run what stands under a heading for the one database or the other."""
-        blocks = [b for b in BLOCKS if b.heading == heading and b.executed and b.postgresql == postgresql]
+        blocks = [
+            b for b in BLOCKS if b.heading == heading and b.executed and b.postgresql == postgresql
+        ]
         assert blocks, heading
         for block in blocks:
             self.do(block)
@@ -119,7 +131,9 @@ class Office:
     def killed(self, run: str) -> None:
         """A run that is killed when everything is drawn and nothing is published."""
         command = ["marginweave", "run", "visits.yaml", "--run", run]
-        process = subprocess.Popen(command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None
         for line in process.stdout:
             if json.loads(line).get("stage") == "collect":
@@ -132,10 +146,17 @@ class Office:
         """A run that a scheduler ends when something is drawn."""
         command = [INSTALLED, "run", "visits.yaml", "--run", run]
         process = subprocess.Popen(
-            command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env=self.environment,
+            cwd=self.home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
-        assert any(json.loads(line).get("charged") for line in process.stdout), process.communicate()
+        assert any(json.loads(line).get("charged") for line in process.stdout), (
+            process.communicate()
+        )
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=180)
         assert process.returncode == 128 + signal.SIGTERM
@@ -186,7 +207,9 @@ def _change_the_source(office: Office) -> None:
 def _exhaust_the_budget(office: Office) -> None:
     ledger = Ledger.open(office.ledger, environment={})
     total = ledger.accounts.total("visits")
-    ledger.accounts.change_cap("visits", total.epsilon * 1.01, float(total.account.delta), "test", "harness")
+    ledger.accounts.change_cap(
+        "visits", total.epsilon * 1.01, float(total.account.delta), "test", "harness"
+    )
 
 
 def _spoil_a_draw(office: Office) -> None:
@@ -249,7 +272,8 @@ def test_the_page_from_top_to_bottom(office: Office) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.long  # the page's blocks for SQLite, which are run above, once more against a server of its own
+# the page's blocks for SQLite, which are run above, once more against a server of its own
+@pytest.mark.long
 def test_an_old_copy_in_postgresql(databases: Cluster, office: Office, tmp_path: Path) -> None:
     """pg_dump, another release, pg_restore by the tables' owner: the anchor tells, runs refuse, and the way out leads out."""
     words = {"OWNER_PASSWORD": "owner-word", "WRITER_PASSWORD": "writer-word"}
@@ -260,12 +284,19 @@ def test_an_old_copy_in_postgresql(databases: Cluster, office: Office, tmp_path:
         "MARGINWEAVE_LEDGER_OWNER": databases.url("ledger_owner", "ledger"),
         "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "key" / "ledger.key"),
         "PGPASSFILE": str(
-            pgpass(tmp_path / "pgpass", databases.port, ledger_owner="owner-word", ledger_writer="writer-word")
+            pgpass(
+                tmp_path / "pgpass",
+                databases.port,
+                ledger_owner="owner-word",
+                ledger_writer="writer-word",
+            )
         ),
         "PATH": f"{databases.programs}{os.pathsep}{office.environment['PATH']}",
     }
     subprocess.run(
-        ["marginweave", "ledger", "create-tables", "--writer", "ledger_writer"], env=office.environment, check=True
+        ["marginweave", "ledger", "create-tables", "--writer", "ledger_writer"],
+        env=office.environment,
+        check=True,
     )
     office.section("Install")
     _restore_an_old_copy(office, postgresql=True)
@@ -308,7 +339,9 @@ def test_every_block_is_marked_and_every_disaster_mended() -> None:
     """No command stands unmarked; each section of disasters has commands; most are executed; files that are named exist."""
     commands = re.findall(r"^```sh.*$", PAGE, re.MULTILINE)
     assert len(commands) == len(BLOCKS)
-    disasters = re.findall(r"^### (.*)$", PAGE.partition("\n## Disasters\n")[2].partition("\n## ")[0], re.MULTILINE)
+    disasters = re.findall(
+        r"^### (.*)$", PAGE.partition("\n## Disasters\n")[2].partition("\n## ")[0], re.MULTILINE
+    )
     assert set(disasters) == {*DISASTERS, "The disk is full"}
     assert {b.heading for b in BLOCKS} >= set(disasters)
     entries = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0].split("\n### ")[1:]

@@ -48,7 +48,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     location = place / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    account = Account(dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(50),
+        delta=Decimal("1e-4"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(location, environment={}).accounts.open(account, actor="tests")
     return place
 
@@ -74,20 +80,29 @@ def _ledger(home: Path) -> Ledger:
 
 def _refused(home: Path, config: Path, what: str) -> None:
     """The same command is refused, names `what`, and leaves ledger and draws as they are."""
-    before = _ledger(home).verify(), sorted(path.name for path in (home / "runs" / "r" / "private" / "draws").iterdir())
+    before = (
+        _ledger(home).verify(),
+        sorted(path.name for path in (home / "runs" / "r" / "private" / "draws").iterdir()),
+    )
     with pytest.raises(InputError) as refusal:
         _run(home, config)
     assert refusal.value.exit_code == 2
     told = getattr(refusal.value, "detail", "")  # what the operator reads
     assert re.search(what, told), told
     assert "program that began it" in told
-    after = _ledger(home).verify(), sorted(path.name for path in (home / "runs" / "r" / "private" / "draws").iterdir())
+    after = (
+        _ledger(home).verify(),
+        sorted(path.name for path in (home / "runs" / "r" / "private" / "draws").iterdir()),
+    )
     assert after == before
 
 
 def _of_level_2(**changes: Any) -> Callable[[ChargedPlan], ChargedPlan]:
     def change(plan: ChargedPlan) -> ChargedPlan:
-        charges = (replace(charge, **changes) if charge.name == "level-2" else charge for charge in plan.charges)
+        charges = (
+            replace(charge, **changes) if charge.name == "level-2" else charge
+            for charge in plan.charges
+        )
         return replace(plan, charges=tuple(charges))
 
     return change
@@ -102,8 +117,14 @@ PLANS: dict[str, tuple[Callable[[ChargedPlan], ChargedPlan], str]] = {
     "kind": (_of_level_2(mechanism="discrete-laplace"), "mechanism of level-2"),
     "length": (_of_level_2(length=3), "length of level-2"),
     "order": (_swapped, "the draws in their order"),
-    "number of draws": (lambda plan: replace(plan, charges=plan.charges[:-1]), "the draws in their order"),
-    "share of delta": (lambda plan: replace(plan, delta_threshold=plan.delta_threshold / 2), "delta of thresholds"),
+    "number of draws": (
+        lambda plan: replace(plan, charges=plan.charges[:-1]),
+        "the draws in their order",
+    ),
+    "share of delta": (
+        lambda plan: replace(plan, delta_threshold=plan.delta_threshold / 2),
+        "delta of thresholds",
+    ),
     "neighbors": (lambda plan: replace(plan, neighbors="replace-one"), "neighbors"),
 }
 
@@ -119,18 +140,26 @@ def stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("difference", PLANS)
-def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
+def test_another_plan_is_refused(
+    home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch, difference: str
+) -> None:
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
     planned = Plan.charged
-    monkeypatch.setattr(Plan, "charged", lambda plan, configuration: change(planned(plan, configuration)))
+    monkeypatch.setattr(
+        Plan, "charged", lambda plan, configuration: change(planned(plan, configuration))
+    )
     _refused(home, stopped, what)
 
 
-def test_another_split_is_refused(home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_split_is_refused(
+    home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lengths that are weighed 10 : 1 : 1, as another version of the splitting rule might: charged epsilon 1, drawn 1.2."""
     original = split.level_multipliers
-    monkeypatch.setattr(split, "level_multipliers", lambda p, budget: original((10.0, *p[1:]), budget))
+    monkeypatch.setattr(
+        split, "level_multipliers", lambda p, budget: original((10.0, *p[1:]), budget)
+    )
     _refused(home, stopped, "parameter of level-1")
 
 
@@ -145,7 +174,9 @@ def test_other_terms_are_refused(
     """A rule of sensitivity, or the number of rows of a unit, that another version has otherwise."""
     if name == "score_sensitivity":
         original = contribution_bound.score_sensitivity
-        monkeypatch.setattr(contribution_bound, name, lambda percentile, unit: original(percentile, unit) // 2)
+        monkeypatch.setattr(
+            contribution_bound, name, lambda percentile, unit: original(percentile, unit) // 2
+        )
     else:
         larger = property(lambda _: Stability(records=3, neighbors="add-remove"))
         monkeypatch.setattr(Configuration, "stability", larger)
@@ -154,17 +185,24 @@ def test_other_terms_are_refused(
 
 def test_another_threshold_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The least published count of a private value, where the public cap fixes it."""
-    changes = {"columns__region": {"type": "category", "domain": "private"}, "aggregate__percentile": "none"}
+    changes = {
+        "columns__region": {"type": "category", "domain": "private"},
+        "aggregate__percentile": "none",
+    }
     config = _stopped_after_level_1(home, monkeypatch, **changes)
     original = tuple_level.private_threshold
-    monkeypatch.setattr(tuple_level, "private_threshold", lambda *arguments: original(*arguments) - 1)
+    monkeypatch.setattr(
+        tuple_level, "private_threshold", lambda *arguments: original(*arguments) - 1
+    )
     _refused(home, config, "private_threshold of level-1")
 
 
 def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of selection and measurement are counted when they are reserved."""
     counts = {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 1}}
-    config = _stopped_after_level_1(home, monkeypatch, aggregate=counts, synthesize={"method": "mixture"})
+    config = _stopped_after_level_1(
+        home, monkeypatch, aggregate=counts, synthesize={"method": "mixture"}
+    )
     original = prices.round_draws
     monkeypatch.setattr(prices, "round_draws", lambda rounds, *more: original(rounds - 1, *more))
     _refused(home, config, "the draws in their order|parameter of")
@@ -173,12 +211,19 @@ def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.Mon
 def test_a_draw_that_is_needed_and_has_expired_is_refused(home: Path, stopped: Path) -> None:
     """It is not taken for a length that was never reached; the refusal says the way out."""
     _ledger(home).draws.expire(timedelta(0), _record(home).release)
-    with pytest.raises(BudgetError, match=r"was given back before it was drawn.*can no longer finish"):
+    with pytest.raises(
+        BudgetError, match=r"was given back before it was drawn.*can no longer finish"
+    ):
         _run(home, stopped)
 
 
 def _as_program(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
-    for module in (continuity, references, budget_stage, sys.modules["marginweave.runs.preparation"]):
+    for module in (
+        continuity,
+        references,
+        budget_stage,
+        sys.modules["marginweave.runs.preparation"],
+    ):
         monkeypatch.setattr(module, "program_identity", lambda: program)
 
 
@@ -193,7 +238,9 @@ def test_a_begun_draw_is_not_made_again_by_other_code(
     assert _states(home)["level-2"] == State.DRAWN
     with monkeypatch.context() as patch:
         _as_program(patch, Program(version="9.9", digest="9" * 64))
-        _refused(home, stopped, r"draw level-2 .* was begun by marginweave .* this is 9\.9 \(code 999")
+        _refused(
+            home, stopped, r"draw level-2 .* was begun by marginweave .* this is 9\.9 \(code 999"
+        )
     _run(home, stopped)
     assert set(_states(home).values()) == {State.COMMITTED}
 
@@ -213,7 +260,9 @@ def test_other_code_with_the_same_plan_goes_on_and_is_named(
     record = _ledger(home).releases.find(manifest.release)
     assert record is not None
     assert record.program == manifest.programs[0]
-    assert {draw.facts["program"] for draw in record.draws} == {program.digest for program in manifest.programs}
+    assert {draw.facts["program"] for draw in record.draws} == {
+        program.digest for program in manifest.programs
+    }
     statement = json.loads((home / "runs" / "r" / "release" / "privacy.json").read_text())
     told = json.dumps(statement)
     assert all(program.digest in told for program in manifest.programs)
@@ -226,7 +275,9 @@ def test_last_digits_of_floats_are_no_other_plan(
     reserved = {draw.name: draw.parameter for draw in _record(home).draws}
     original = split.level_multipliers
     monkeypatch.setattr(
-        split, "level_multipliers", lambda p, budget: tuple(m * (1 + 1e-13) for m in original(p, budget))
+        split,
+        "level_multipliers",
+        lambda p, budget: tuple(m * (1 + 1e-13) for m in original(p, budget)),
     )
     used: dict[str, object] = {}
     drawn = tuple_level.plan_level

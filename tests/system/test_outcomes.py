@@ -36,7 +36,9 @@ def table_of_page() -> dict[str, dict[str, str]]:
     found = TABLE.search(PAGE.read_text(encoding="utf-8"))
     if found is None:
         return {}
-    lines = [[cell.strip() for cell in line.strip("|\n").split(" | ")] for line in found[0].splitlines()]
+    lines = [
+        [cell.strip() for cell in line.strip("|\n").split(" | ")] for line in found[0].splitlines()
+    ]
     return {row[0]: dict(zip(lines[0][1:], row[1:], strict=True)) for row in lines[2:]}
 
 
@@ -89,7 +91,9 @@ def outcome(forks: ForkedRuns, disk: Path, step: str, fault: str) -> str:
         answer = forks.ask(victim.order(outcome=[step, fault], makes=str(makes)))
         if answer.code == NOTHING_WRITTEN:
             return NOTHING
-        replaced = victim.ledger_file.with_suffix(".away").exists() and fault == "older copy of the ledger"
+        replaced = (
+            victim.ledger_file.with_suffix(".away").exists() and fault == "older copy of the ledger"
+        )
         if answer.code == 0 and replaced:
             return FINISHES  # it had been booked, and the next command compares
         _mend(victim)
@@ -114,7 +118,9 @@ def outcome(forks: ForkedRuns, disk: Path, step: str, fault: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_table_is_what_happens(forks: ForkedRuns, disk: Path, fault: str, pytestconfig: pytest.Config) -> None:
+def test_the_table_is_what_happens(
+    forks: ForkedRuns, disk: Path, fault: str, pytestconfig: pytest.Config
+) -> None:
     """Every step; no draw is lost."""
     column = {step: outcome(forks, disk, step, fault) for step in STEPS}
     if pytestconfig.getoption("write_outcomes"):
@@ -125,7 +131,9 @@ def test_the_table_is_what_happens(forks: ForkedRuns, disk: Path, fault: str, py
 
 
 SOME = [
-    *itertools.islice(zip(STEPS, (FAULTS * len(STEPS))[:: len(FAULTS) - 1], strict=False), 0, None, 3),
+    *itertools.islice(
+        zip(STEPS, (FAULTS * len(STEPS))[:: len(FAULTS) - 1], strict=False), 0, None, 3
+    ),
     ("DRAWN", "disk full"),
     ("write the draw", "read-only"),
     ("COMMITTED", "ledger gone"),
@@ -135,7 +143,9 @@ SOME = [
 
 
 @pytest.mark.parametrize(("step", "fault"), every(2, dict.fromkeys(SOME)))
-def test_some_of_the_table_is_what_happens(forks: ForkedRuns, disk: Path, step: str, fault: str) -> None:
+def test_some_of_the_table_is_what_happens(
+    forks: ForkedRuns, disk: Path, step: str, fault: str
+) -> None:
     """Of a diagonal every third cell, and what befalls a draw."""
     assert outcome(forks, disk, step, fault) == table_of_page()[step][fault]
 
@@ -145,20 +155,28 @@ DAMAGE = {
     "one copy of the seed": (["private/seeds/level-1.seed"], False),
     "both copies of the seed": (["private/seeds/level-1.seed", "private/seeds/level-1.copy"], True),
     "the rows it is drawn from (`private/encode-….ckpt`)": (["private/encode-*.ckpt"], False),
-    "the key of choices on its rows (`private/key`), where bounding has made such choices": (["private/key"], True),
+    "the key of choices on its rows (`private/key`), where bounding has made such choices": (
+        ["private/key"],
+        True,
+    ),
     "the draw before it": (["private/draws/count.*.draw"], False),
 }
 
 
 @pytest.mark.parametrize("damaged", DAMAGE)
-def test_only_damaged_seeds_and_inputs_lose_a_draw(forks: ForkedRuns, tmp_path: Path, damaged: str) -> None:
+def test_only_damaged_seeds_and_inputs_lose_a_draw(
+    forks: ForkedRuns, tmp_path: Path, damaged: str
+) -> None:
     """Killed in the noise of a draw, then one byte flipped: the same command finishes it, or says that the draw is lost."""
     files, loses = DAMAGE[damaged]
     home = tmp_path / "home"
     home.mkdir()
-    victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2, aggregate__percentile=50))
+    victim = Victim(
+        home=home, config=people(home, 40, aggregate__reporting_length=2, aggregate__percentile=50)
+    )
     with (home / "people.csv").open("a") as table:
-        table.write("f,,,\n" * 3000)  # so that the others are bounded (but with a probability below 1e-6), by choices
+        # so that the others are bounded (but with a probability below 1e-6), by choices
+        table.write("f,,,\n" * 3000)
     assert forks.ask(victim.order(point=["draw level", "before", 1])).code == -signal.SIGKILL
     victim.check()
     for name in files:

@@ -50,7 +50,9 @@ def _plant(place: Path) -> None:
 
 
 @pytest.mark.long  # fifty commands: every step has a shorter test of its own
-def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_release_from_its_approval_to_the_auditor(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Opened with a policy, approved, corrected, copied, handed over and purged; a marker in the data is in nothing of it."""
     cli, said = marginweave, []
 
@@ -70,23 +72,33 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
     runs = cli.home / "runs"
     assert "account" not in _told(runs / "first" / "release" / "privacy.json")
     account = _told(runs / "first" / "release" / "account.json")
-    assert (account["dataset"], account["cap"], account["releases"]) == ("people", {"epsilon": 5.0, "delta": 1e-5}, 1)
+    assert (account["dataset"], account["cap"], account["releases"]) == (
+        "people",
+        {"epsilon": 5.0, "delta": 1e-5},
+        1,
+    )
     assert "policy" not in account  # a rule of the house
     assert "its cap is the bound" in (runs / "first" / "release" / "report.html").read_text()
 
     # a new snapshot of the same people shares the account, and corrects the first release
-    (tmp_path / "people.csv").write_text((tmp_path / "people.csv").read_text() + f"m,west,44,2,{MARKER}\n")
+    (tmp_path / "people.csv").write_text(
+        (tmp_path / "people.csv").read_text() + f"m,west,44,2,{MARKER}\n"
+    )
     call("run", path, "--run", "second", "--supersedes", "nothing", code=2)
     assert not (runs / "second").exists()
     call("run", path, "--run", "second", "--supersedes", "first")
-    assert "finished" in call("runs")  # the first one: a correction that nobody has approved corrects nothing
+    # the first one: a correction that nobody has approved corrects nothing
+    assert "finished" in call("runs")
     call("approve", "second", "--by", "A. Meier", "--reason", "the missing row")
     assert "superseded by second" in call("runs")
     statement = _told(runs / "second" / "release" / "privacy.json")
     old = json.loads((runs / "first" / "manifest.json").read_text())["release"]
     assert statement["supersedes"] == {"run": "first", "release": old}
     assert _told(runs / "second" / "release" / "account.json")["releases"] == 2
-    assert "It corrects and replaces run first" in (runs / "second" / "release" / "report.html").read_text()
+    assert (
+        "It corrects and replaces run first"
+        in (runs / "second" / "release" / "report.html").read_text()
+    )
     call("run", path, "--run", "second", "--supersedes", "other", code=2)
     call("run", path, "--run", "second", "--supersedes", "first")
     call("run", path, "--run", "third", "--supersedes", "first", code=2)
@@ -119,7 +131,9 @@ def _check_copies(cli: CommandLine, call, place: Path, runs: Path) -> None:
     assert {file.name for file in (place / "public").iterdir()} == RELEASED
     copied = {name: (runs / "second" / "release" / name).read_bytes() for name in RELEASED}
     assert contents(place / "public") == copied
-    assert "superseded by run second" in call("publish", "first", "--to", place / "old", "--even-so")
+    assert "superseded by run second" in call(
+        "publish", "first", "--to", place / "old", "--even-so"
+    )
     (place / "link").symlink_to(runs)
     for to in ("public", "link", "link/second/x", "missing/x"):
         call("publish", "second", "--to", place / to, "--even-so", code=2)
@@ -142,7 +156,9 @@ def _check_handover(call, place: Path, runs: Path) -> None:
     assert {file.name for file in (place / "audit").iterdir()} == BUNDLE
     with zipfile.ZipFile(place / "audit.zip") as archive:
         assert {name: archive.read(f"audit/{name}") for name in BUNDLE} == contents(place / "audit")
-    rows = [json.loads(line) for line in (place / "audit" / "ledger.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (place / "audit" / "ledger.jsonl").read_text().splitlines()
+    ]
     release = json.loads((runs / "second" / "manifest.json").read_text())["release"]
     of_others = [row for row in rows if row["release"] not in {None, release}]
     assert [row["kind"] for row in of_others] == ["SUPERSEDED"]
@@ -182,7 +198,15 @@ def _check_handover(call, place: Path, runs: Path) -> None:
 def _check_missing_rows(file: Path, verify: list[str]) -> None:
     """A row of the release that is left out, its hash still in the chain, is missed."""
     whole = file.read_text()
-    for kind in ("RESERVED", "DRAWN", "COMMITTED", "SUBMITTED", "APPROVED", "PUBLISHED", "SUPERSEDED"):
+    for kind in (
+        "RESERVED",
+        "DRAWN",
+        "COMMITTED",
+        "SUBMITTED",
+        "APPROVED",
+        "PUBLISHED",
+        "SUPERSEDED",
+    ):
         lines = whole.splitlines(keepends=True)
         lines.remove(next(line for line in lines if f'"kind": "{kind}"' in line))
         file.write_text("".join(lines))
@@ -193,11 +217,16 @@ def _check_missing_rows(file: Path, verify: list[str]) -> None:
 
 
 @pytest.mark.long  # thirty commands: tests/unit/runs/test_runs_of_a_home.py looks at the same runs
-def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_retention_takes_failed_runs_and_leaves_those_in_progress(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """By age: runs that stopped, never began, are damaged or have kept their files; not one that is held."""
     cli = marginweave
     assert cli("ledger", "open", "people", "--epsilon", "5", "--delta", "1e-5").returncode == 0
-    suite = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    suite = {
+        "type": "expect_column_values_to_be_in_set",
+        "kwargs": {"column": "sex", "value_set": ["neither"]},
+    }
     (tmp_path / "out.json").write_text(json.dumps({"name": "people", "expectations": [suite]}))
     failing = people(tmp_path, 400, expectations__output="out.json", **SMALL)
     assert cli("run", failing, "--run", "failed").returncode == 1
@@ -225,7 +254,14 @@ def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: C
     assert purged.returncode == 0, purged.stderr
     assert "Run busy is in progress, and was left alone" in purged.stdout
     left = {line.split()[0]: line.split()[-1] for line in cli("runs").stdout.splitlines()[1:]}
-    assert left == {"busy": "yes", "damaged": "no", "failed": "no", "kept": "no", "never": "no", "stageless": "no"}
+    assert left == {
+        "busy": "yes",
+        "damaged": "no",
+        "failed": "no",
+        "kept": "no",
+        "never": "no",
+        "stageless": "no",
+    }
     assert "purged before it was finished" in cli("resume", "failed").stderr
     assert cli("resume", "busy").returncode == 1  # it can still go on
     assert cli("report", "kept").returncode == 0
@@ -237,7 +273,12 @@ def _begin_without_a_stage(run: Path, to: Path) -> None:
     """A copy of `run` as one that was begun and has ended no stage."""
     shutil.copytree(run, to)
     manifest = json.loads((run / "manifest.json").read_text())
-    changed = {**manifest, "run": to.name, "release": "11111111-1111-1111-1111-111111111111", "stages": {}}
+    changed = {
+        **manifest,
+        "run": to.name,
+        "release": "11111111-1111-1111-1111-111111111111",
+        "stages": {},
+    }
     (to / "manifest.json").write_text(json.dumps(changed))
 
 
@@ -251,13 +292,17 @@ def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(one.read_text().replace("epsilon: 1.0", "epsilon: 0.5"))
     both = cli("plan", one, other, "--schedule", "0 3 * * 1", "--timezone", "Europe/Berlin")
-    assert (both.returncode, both.stderr) == (0, "")  # and nothing of Prefect's about a home that is not there yet
+    # and nothing of Prefect's about a home that is not there yet
+    assert (both.returncode, both.stderr) == (0, "")
     assert "They differ in privacy.epsilon" in both.stdout
     lines = [line.split()[:2] for line in both.stdout.splitlines() if line.startswith("level-2")]
     assert lines == [["level-2", "A"], ["level-2", "B"]]
     assert "Next:" not in both.stdout
     assert both.stdout.count("Epsilon runs out first: the last of") == 2
-    assert "people.yaml: Every new snapshot of the same people is charged to this account" in both.stdout
+    assert (
+        "people.yaml: Every new snapshot of the same people is charged to this account"
+        in both.stdout
+    )
     for bad in (
         ["--schedule", "soon"],
         ["--schedule", "0 3 * * *", "--timezone", "Mars"],

@@ -32,7 +32,9 @@ def lengths(folder: Path) -> Counter[int]:
     return Counter(pq.read_table(folder / "aggregates.parquet")["length"].to_pylist())
 
 
-def test_a_threshold_is_raised_until_what_is_kept_fits(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_threshold_is_raised_until_what_is_kept_fits(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """30 of up to 101 pairs, and as many triples, are kept; statement and report say from what the threshold was raised."""
     settings = {"reporting_length": 3, "max_combinations": 30}
     folder, statement = run(marginweave, visits(tmp_path, aggregate=settings))
@@ -44,10 +46,15 @@ def test_a_threshold_is_raised_until_what_is_kept_fits(marginweave: CommandLine,
     assert 0 < told[2] <= 30
     assert told[3] <= 30
     report = (folder / "report.html").read_text()
-    assert "More than 30 combinations of 2 might have reached the threshold 1, or too many drawn" in report
+    assert (
+        "More than 30 combinations of 2 might have reached the threshold 1, or too many drawn"
+        in report
+    )
 
 
-def test_pairs_of_large_domains_are_released_without_visiting_all(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_pairs_of_large_domains_are_released_without_visiting_all(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Two columns of 5,000 values: 25 million candidates at most; frequent pairs are told, and no more than are kept."""
     size, rows = 5_000, 4_000
     generator = np.random.default_rng(3)
@@ -60,7 +67,11 @@ def test_pairs_of_large_domains_are_released_without_visiting_all(marginweave: C
     settings = {"reporting_length": 2, "max_combinations": 12_000}
     path = tmp_path / "people.yaml"
     changes: dict[str, Any] = {"columns": {"left": domain, "right": domain}, "aggregate": settings}
-    path.write_text(yaml.safe_dump(raw(privacy__epsilon=4.0, synthesize={"records": 500}, **changes), sort_keys=False))
+    path.write_text(
+        yaml.safe_dump(
+            raw(privacy__epsilon=4.0, synthesize={"records": 500}, **changes), sort_keys=False
+        )
+    )
     planned = marginweave("plan", path)
     assert "Combinations of 2: at most 25000000; about" in " ".join(planned.stdout.split())
     folder, statement = run(marginweave, path)
@@ -72,10 +83,15 @@ def test_pairs_of_large_domains_are_released_without_visiting_all(marginweave: C
     assert all(pairs[str(v), str(v)] > 300 for v in (1, 3))
 
 
-def test_too_many_values_are_refused_before_anything_is_drawn(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_too_many_values_are_refused_before_anything_is_drawn(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """17 values, of which every one may be released, where 16 are kept."""
     visits(tmp_path, aggregate={"max_combinations": 16})
     result = marginweave("run", tmp_path / "people.yaml")
     assert result.returncode == 2
-    assert "the columns have 17 values together, more than aggregate.max_combinations (16)" in result.stderr
+    assert (
+        "the columns have 17 values together, more than aggregate.max_combinations (16)"
+        in result.stderr
+    )
     assert "Traceback" not in result.stderr

@@ -25,7 +25,13 @@ from marginweave.runs.overview import overview_page
 from tests.support.browser import Browser
 from tests.support.firefox import Firefox
 from tests.support.opened_files import opened_files, within
-from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, light_and_dark, stands_alone
+from tests.support.page_laws import (
+    PAPERS,
+    breaks_no_rule,
+    is_printed_well,
+    light_and_dark,
+    stands_alone,
+)
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 from tests.support.samples import every
@@ -61,10 +67,16 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Led
 
 def words(page: bytes) -> str:
     """What a reader sees."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", page.decode(), flags=re.DOTALL)))
+    return re.sub(
+        r"\s+",
+        " ",
+        unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", page.decode(), flags=re.DOTALL)),
+    )
 
 
-def test_it_says_what_is_spent_what_waits_and_what_is_left_over(office: tuple[Path, LedgerLocation]) -> None:
+def test_it_says_what_is_spent_what_waits_and_what_is_left_over(
+    office: tuple[Path, LedgerLocation],
+) -> None:
     home, location = office
     moment = datetime.now(UTC)
     text = words(overview_page([home], location, moment))
@@ -77,7 +89,8 @@ def test_it_says_what_is_spent_what_waits_and_what_is_left_over(office: tuple[Pa
     assert "The ledger was never verified from this home" in text
     row = re.search(r"spring people \S+ 1 published (good|with care|not for publication) no", text)
     assert row is not None, text
-    assert re.search(r"summer people \S+ 1 awaits approval yes", text)  # and no verdict before it is published
+    # and no verdict before it is published
+    assert re.search(r"summer people \S+ 1 awaits approval yes", text)
 
 
 def test_nothing_private_is_opened(office: tuple[Path, LedgerLocation]) -> None:
@@ -89,7 +102,8 @@ def test_nothing_private_is_opened(office: tuple[Path, LedgerLocation]) -> None:
         folder = home / "runs" / run
         private = [folder / name for name in ("private", "derived", "internal", "proposed")]
         assert within(opened, *private, home / run) == []
-    assert within(opened, home / "runs" / "spring" / "release") != []  # a file that is opened is seen
+    # a file that is opened is seen
+    assert within(opened, home / "runs" / "spring" / "release") != []
     assert not re.search(r"\b397\b", words(page))
 
 
@@ -98,19 +112,27 @@ def test_it_says_how_old_the_last_verification_is(office: tuple[Path, LedgerLoca
     with verification_noted(home, location):
         pass
     moment = datetime.now(UTC)
-    fresh, old = (words(overview_page([home], location, moment + timedelta(days=days))) for days in (1, 60))
+    fresh, old = (
+        words(overview_page([home], location, moment + timedelta(days=days))) for days in (1, 60)
+    )
     assert "was last verified on" in fresh
     assert "marginweave ledger verify" not in fresh
     assert f"The ledger was last verified on {moment:%Y-%m-%d}: marginweave ledger verify." in old
     with pytest.raises(AuditError), verification_noted(home, location):
         raise AuditError("row 3 was changed")
-    assert "found a fault: marginweave ledger verify says which" in words(overview_page([home], location, moment))
+    assert "found a fault: marginweave ledger verify says which" in words(
+        overview_page([home], location, moment)
+    )
 
 
 @pytest.fixture(scope="module")
 def pages(office: tuple[Path, LedgerLocation], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The overview of the office, of a home and a ledger with nothing in them, and of many accounts with long names."""
-    place, (home, location), moment = tmp_path_factory.mktemp("overviews"), office, datetime.now(UTC)
+    place, (home, location), moment = (
+        tmp_path_factory.mktemp("overviews"),
+        office,
+        datetime.now(UTC),
+    )
     for name in ("nothing", "empty", "busy"):
         (place / name).mkdir()
     Ledger.create(place / "empty" / "ledger.sqlite")
@@ -134,24 +156,31 @@ def pages(office: tuple[Path, LedgerLocation], tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize("width", [360, pytest.param(768, marks=pytest.mark.long), 1440])
 @pytest.mark.parametrize("page", PAGES)
-def test_it_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
+def test_it_stands_alone_at_any_width(
+    chromium: Browser, pages: Path, page: str, width: int
+) -> None:
     stands_alone(chromium, pages / page, width)
 
 
-@pytest.mark.long  # tests/system/test_explorer.py opens the page with the most scripts in both browsers
+# tests/system/test_explorer.py opens the page with the most scripts in both browsers
+@pytest.mark.long
 def test_it_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path) -> None:
     for width in (360, 1440):
         stands_alone(mozilla, pages / "overview.html", width)
 
 
 @pytest.mark.parametrize(("page", "dark"), light_and_dark(PAGES))
-def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
+def test_no_rule_of_accessibility_is_broken(
+    chromium: Browser, pages: Path, axe: str, page: str, dark: bool
+) -> None:
     breaks_no_rule(chromium, pages / page, axe, dark=dark)
 
 
 @pytest.mark.parametrize("paper", every(2, PAPERS))
 @pytest.mark.parametrize("page", PAGES)
-def test_it_can_be_filed_on_paper(chromium: Browser, pages: Path, page: str, paper: str, tmp_path: Path) -> None:
+def test_it_can_be_filed_on_paper(
+    chromium: Browser, pages: Path, page: str, paper: str, tmp_path: Path
+) -> None:
     chromium.open(pages / page, 1440)
     assert is_printed_well(chromium, tmp_path / "page.pdf", paper) >= 1
 
@@ -161,7 +190,9 @@ def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> Non
     decide(home, "summer", approved=True, by="A. Meier", reason="checked")
     text = words(overview_page([home], location, datetime.now(UTC)))
     assert "awaits approval" not in text
-    assert re.search(r"summer people \S+ 1 published (good|with care|not for publication) yes", text)
+    assert re.search(
+        r"summer people \S+ 1 published (good|with care|not for publication) yes", text
+    )
 
 
 def test_two_releases_are_compared_by_the_command(
@@ -178,11 +209,21 @@ def test_two_releases_are_compared_by_the_command(
     assert done.output.splitlines()[0] in page
     assert re.search(r"From spring \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", page)
     assert "was made before" not in page
-    assert not re.search(r"\.\./", (tmp_path / "changes" / "comparison.html").read_text("utf-8"))  # tells of no folder
-    backwards = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer"])
-    assert re.match(r"spring \(.* UTC\) was made before summer \(.* UTC\)", " ".join(backwards.output.splitlines()[1:]))
-    turned = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer", "--json"])
-    assert re.match(r"spring \(.* UTC\) was made before summer", json.loads(turned.stdout)["backwards"])
+    # tells of no folder
+    assert not re.search(r"\.\./", (tmp_path / "changes" / "comparison.html").read_text("utf-8"))
+    backwards = CliRunner().invoke(
+        app, ["report", "spring", "--home", str(home), "--against", "summer"]
+    )
+    assert re.match(
+        r"spring \(.* UTC\) was made before summer \(.* UTC\)",
+        " ".join(backwards.output.splitlines()[1:]),
+    )
+    turned = CliRunner().invoke(
+        app, ["report", "spring", "--home", str(home), "--against", "summer", "--json"]
+    )
+    assert re.match(
+        r"spring \(.* UTC\) was made before summer", json.loads(turned.stdout)["backwards"]
+    )
     again = CliRunner().invoke(app, [*command, str(home / "runs" / "spring" / "release"), "--json"])
     assert again.exit_code == 0
     assert json.loads(again.stdout)["verdict"] == done.output.splitlines()[0]

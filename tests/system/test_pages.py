@@ -18,8 +18,23 @@ from marginweave.released.evaluation import MarginalDistance, Measure
 from tests.support.browser import Browser, need
 from tests.support.changed_releases import truth, tuples_of
 from tests.support.firefox import Firefox
-from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, light_and_dark, sheets_of, stands_alone
-from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
+from tests.support.page_laws import (
+    PAPERS,
+    breaks_no_rule,
+    is_printed_well,
+    light_and_dark,
+    sheets_of,
+    stands_alone,
+)
+from tests.support.published import (
+    EVALUATION,
+    FULL,
+    HOSTILE,
+    Codes,
+    internal_evaluation,
+    published,
+    shown,
+)
 from tests.support.samples import every
 
 pytestmark = pytest.mark.system
@@ -32,7 +47,9 @@ def release() -> tuple[PublishedRelease, Codes]:
 
 
 @pytest.fixture(scope="module")
-def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pages(
+    release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     place = tmp_path_factory.mktemp("pages")
     for name, page in release_pages(release[0], shown(*release), FULL).items():
         (place / name).write_bytes(page)
@@ -40,8 +57,12 @@ def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Temp
     (place / "internal.html").write_text(internal, encoding="utf-8")
     (place / "office.html").write_text(office_report(), encoding="utf-8")
     rng, counts = np.random.default_rng(3), truth()
-    before, after = (tuples_of(rng, {**counts, (1,): np.maximum(counts[1,] + change, 0)}) for change in (0, 90))
-    (place / "comparison.html").write_bytes(render_comparison(compare_releases(before, after), before, after))
+    before, after = (
+        tuples_of(rng, {**counts, (1,): np.maximum(counts[1,] + change, 0)}) for change in (0, 90)
+    )
+    (place / "comparison.html").write_bytes(
+        render_comparison(compare_releases(before, after), before, after)
+    )
     return place
 
 
@@ -49,34 +70,55 @@ def office_report() -> str:
     """A report as an office has it: many columns, a verdict, pairs of every grade, a publisher."""
     rng, sizes = np.random.default_rng(5), [2, 3, 14, 5, 25, 4, 6, 2, 9, 3, 7]
     columns = {
-        f"column_{i}": {"type": "category", "values": [f"value {v}" for v in range(size)], "label": f"What {i} is"}
+        f"column_{i}": {
+            "type": "category",
+            "values": [f"value {v}" for v in range(size)],
+            "label": f"What {i} is",
+        }
         for i, size in enumerate(sizes)
     }
     codes = [rng.integers(0, size, 400).astype(np.uint8) for size in sizes]
-    said = {"publisher": "Office of Statistics", "contact": "data@office.example", "license": "CC BY 4.0"}
-    release, codes = published(codes, columns=columns, publish=said, description="A made-up census.")
+    said = {
+        "publisher": "Office of Statistics",
+        "contact": "data@office.example",
+        "license": "CC BY 4.0",
+    }
+    release, codes = published(
+        codes, columns=columns, publish=said, description="A made-up census."
+    )
     errors = {(name,): 0.01 for name in columns}
     errors |= {pair: 0.004 * i for i, pair in enumerate(itertools.combinations(columns, 2))}
     judged = verdict(errors, {1: [5.0], 2: [9.0]}, 800)
     statement = release.statement.model_copy(update={"verdict": judged.summary})
     names, cells = tuple(columns), rng.random((11, 11)).round(3)
-    measure = Measure(names=names, synthetic=cells.tolist(), reference=cells.tolist(), mean_difference=0.1)
-    worst = tuple(MarginalDistance(attributes=names[i : i + 3], tvd=0.3, noise=0.2) for i in range(9))
+    measure = Measure(
+        names=names, synthetic=cells.tolist(), reference=cells.tolist(), mean_difference=0.1
+    )
+    worst = tuple(
+        MarginalDistance(attributes=names[i : i + 3], tvd=0.3, noise=0.2) for i in range(9)
+    )
     found = {
         "verdict": judged,
         "marginals": worst,
         "association": FULL.association.model_copy(update={"cramers_v": measure}),
     }
-    return render_report(replace(release, statement=statement), shown(release, codes), FULL.model_copy(update=found))
+    return render_report(
+        replace(release, statement=statement), shown(release, codes), FULL.model_copy(update=found)
+    )
 
 
-@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.long) for width in (600, 768)), 1440])
+@pytest.mark.parametrize(
+    "width", [360, *(pytest.param(width, marks=pytest.mark.long) for width in (600, 768)), 1440]
+)
 @pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
-def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
+def test_a_page_stands_alone_at_any_width(
+    chromium: Browser, pages: Path, page: str, width: int
+) -> None:
     stands_alone(chromium, pages / page, width)
 
 
-@pytest.mark.long  # tests/system/test_explorer.py opens the page with the most scripts in both browsers
+# tests/system/test_explorer.py opens the page with the most scripts in both browsers
+@pytest.mark.long
 @pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
 def test_a_page_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path, page: str) -> None:
     for width in (360, 1440):
@@ -84,14 +126,18 @@ def test_a_page_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path, p
 
 
 @pytest.mark.parametrize("page", ["report.html", "office.html"])
-def test_what_a_reader_unfolds_fits_its_column_on_paper(chromium: Browser, pages: Path, page: str) -> None:
+def test_what_a_reader_unfolds_fits_its_column_on_paper(
+    chromium: Browser, pages: Path, page: str
+) -> None:
     """Tables of numbers, each below its figure, which two columns of a sheet hold."""
     chromium.open(pages / page, 700)
     try:
         chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
         chromium.run("document.querySelectorAll('details').forEach((e) => { e.open = true })")
         tables = "[...document.querySelectorAll('.figures details table')]"
-        found = chromium.run(f"return {tables}.map((t) => [t.offsetWidth, t.parentElement.offsetWidth])")
+        found = chromium.run(
+            f"return {tables}.map((t) => [t.offsetWidth, t.parentElement.offsetWidth])"
+        )
         assert found
         assert all(own <= column + 1 for own, column in found)
     finally:
@@ -105,7 +151,9 @@ def test_a_request_would_be_seen_and_is_refused(chromium: Browser, tmp_path: Pat
     chromium.open(tmp_path / "asks.html", 390)
     assert "http://192.0.2.1/pixel.png" in chromium.requests()
     chromium.complaints()
-    asking = (tmp_path / "asks.html").read_text() + '<iframe src="http://192.0.2.1/frame.html"></iframe>'
+    asking = (
+        tmp_path / "asks.html"
+    ).read_text() + '<iframe src="http://192.0.2.1/frame.html"></iframe>'
     release, codes = published()
     for page in (
         render_explorer(release, shown(release, codes)),
@@ -122,7 +170,9 @@ def test_a_request_would_be_seen_and_is_refused(chromium: Browser, tmp_path: Pat
 def test_a_label_is_text(chromium: Browser, pages: Path) -> None:
     """A value that looks like a script is shown as it is written, and never run."""
     chromium.open(pages / "explore.html", 1440)
-    assert HOSTILE in chromium.run("return [...document.querySelectorAll('.label')].map((label) => label.textContent)")
+    assert HOSTILE in chromium.run(
+        "return [...document.querySelectorAll('.label')].map((label) => label.textContent)"
+    )
     assert chromium.run("return document.querySelectorAll('script').length") == 2
     chromium.open(pages / "report.html", 1440)
     assert HOSTILE in chromium.run("return document.body.textContent")
@@ -130,7 +180,9 @@ def test_a_label_is_text(chromium: Browser, pages: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "dark"), light_and_dark(REPORTS))
-def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
+def test_no_rule_of_accessibility_is_broken(
+    chromium: Browser, pages: Path, axe: str, page: str, dark: bool
+) -> None:
     breaks_no_rule(chromium, pages / page, axe, dark=dark)
 
 
@@ -160,22 +212,30 @@ def test_a_page_is_printed_as_an_office_would(
     chromium: Browser, pages: Path, page: str, paper: str, tmp_path: Path
 ) -> None:
     chromium.open(pages / page, 1440)
-    sheets = is_printed_well(chromium, tmp_path / "page.pdf", paper, half_empty=page == "internal.html")
+    sheets = is_printed_well(
+        chromium, tmp_path / "page.pdf", paper, half_empty=page == "internal.html"
+    )
     assert sheets > 1
 
 
 @pytest.mark.parametrize("page", ["office.html", "comparison.html"])
-def test_on_paper_it_is_said_where_the_rest_is(chromium: Browser, pages: Path, page: str, tmp_path: Path) -> None:
+def test_on_paper_it_is_said_where_the_rest_is(
+    chromium: Browser, pages: Path, page: str, tmp_path: Path
+) -> None:
     """Of all that is folded, but for the ranges of figures, of which one sentence speaks; what a reader unfolds is printed.
 
     The errors by the size of the count are printed below their figure, which has no room for them.
     """
     need("pdftotext")
     chromium.open(pages / page, 1440)
-    folded = chromium.run("return [...document.querySelectorAll('summary')].map((e) => e.innerText.trim())")
+    folded = chromium.run(
+        "return [...document.querySelectorAll('summary')].map((e) => e.innerText.trim())"
+    )
     rest = [said for said in folded if said != "Numbers"]
     (tmp_path / "page.pdf").write_bytes(chromium.printed())
-    text = re.sub(r"\s+", "", " ".join(line for sheet in sheets_of(tmp_path / "page.pdf") for line in sheet))
+    text = re.sub(
+        r"\s+", "", " ".join(line for sheet in sheets_of(tmp_path / "page.pdf") for line in sheet)
+    )
     assert rest
     for said in rest:
         assert re.search(f"{re.sub(' ', '', said)}:in", text), (said, text)
@@ -194,7 +254,9 @@ def test_a_phone_has_a_list_in_place_of_a_heat_map(chromium: Browser, pages: Pat
         assert chromium.run(seen, "svg:has(pattern)") == [not listed] * 2
 
 
-def test_every_printed_page_of_the_twin_says_so(chromium: Browser, pages: Path, tmp_path: Path) -> None:
+def test_every_printed_page_of_the_twin_says_so(
+    chromium: Browser, pages: Path, tmp_path: Path
+) -> None:
     need("pdftotext")
     chromium.open(pages / "internal.html", 1440)
     (tmp_path / "twin.pdf").write_bytes(chromium.printed())

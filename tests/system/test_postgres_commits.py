@@ -40,7 +40,10 @@ class Releases:
         home.mkdir()
         database = make_url(self.server.database()).database
         url = make_url(self.behind).set(database=database).render_as_string(hide_password=False)
-        ledger = {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key")}
+        ledger = {
+            "MARGINWEAVE_LEDGER": url,
+            "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key"),
+        }
         self.proxy.order(mode, None)
         config = people(home, 40, aggregate__reporting_length=1)
         victim = Victim(home=home, config=config, environment=ledger)
@@ -74,13 +77,17 @@ def _cut(releases: Releases, mode: Mode, share: float | None) -> None:
     commits, stopped = releases.reached, 0
     assert commits >= 9, "reserve, lease, three draws begun and committed, the end"
     every = range(1, commits + 1)
-    chosen = every if share is None else [every[int(share * len(every) * k)] for k in range(SAMPLED)]
+    chosen = (
+        every if share is None else [every[int(share * len(every) * k)] for k in range(SAMPLED)]
+    )
     for fatal in chosen:
         victim, stops = releases.made(mode, fatal)
         stopped += stops
         assert releases.reached >= fatal or stops, f"commit {fatal} was not reached"
         assert _rows(victim) == _rows(calm), (mode, fatal)
-    print(f"{mode}: {len(chosen)} of {commits} commits, {stopped} stopped and went on by the same command")  # noqa: T201
+    print(  # noqa: T201
+        f"{mode}: {len(chosen)} of {commits} commits, {stopped} stopped and went on by the same command"
+    )
 
 
 @pytest.mark.parametrize("mode", every(2, MODES))

@@ -21,7 +21,10 @@ def writer(served: CommandLine, database_server: Server, tmp_path: Path) -> Comm
     """A command line whose ledger's tables another role has made."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
-    ledger = {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key")}
+    ledger = {
+        "MARGINWEAVE_LEDGER": url,
+        "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key"),
+    }
     cli = replace(served, environment={**served.environment, **ledger})
     name = url.partition("://")[2].partition(":")[0]
     as_owner = replace(cli, environment={**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
@@ -31,7 +34,9 @@ def writer(served: CommandLine, database_server: Server, tmp_path: Path) -> Comm
     return cli
 
 
-def test_a_release_through_postgresql(writer: CommandLine, server_folder: Path, tmp_path: Path) -> None:
+def test_a_release_through_postgresql(
+    writer: CommandLine, server_folder: Path, tmp_path: Path
+) -> None:
     """Opened, released, again for free, shown; and the password is in no word and no file, Prefect's database included."""
     configuration = people(tmp_path)
     opened(writer)
@@ -59,6 +64,8 @@ def test_a_ledger_that_is_gone_stops_the_run(writer: CommandLine, tmp_path: Path
     away = replace(writer, environment={**writer.environment, "MARGINWEAVE_LEDGER": gone})
     stopped = away("run", people(tmp_path))
     assert stopped.returncode == 3, stopped.stderr
-    assert "the ledger postgresql://127.0.0.1:9/ledger cannot be used" in " ".join(stopped.stderr.split())
+    assert "the ledger postgresql://127.0.0.1:9/ledger cannot be used" in " ".join(
+        stopped.stderr.split()
+    )
     assert PASSWORD not in stopped.stdout + stopped.stderr
     assert list((writer.home / "runs").rglob("manifest.json")) == []

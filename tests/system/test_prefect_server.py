@@ -42,7 +42,12 @@ def in_a_terminal(script: str, environment: dict[str, str]) -> Iterator[subproce
     """A shell script with a terminal for input and output; it is killed at the end."""
     ours, its = pty.openpty()
     process = subprocess.Popen(
-        ["bash", "-c", script], env=environment, stdin=its, stdout=its, stderr=its, start_new_session=True
+        ["bash", "-c", script],
+        env=environment,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
     )
     os.close(its)
     try:
@@ -57,7 +62,9 @@ def in_a_terminal(script: str, environment: dict[str, str]) -> Iterator[subproce
 def settings_of(url: str, password: str) -> dict[str, Any]:
     """The settings that a server says it has."""
     login = b64encode(password.encode()).decode()
-    request = urllib.request.Request(f"{url}/admin/settings", headers={"Authorization": f"Basic {login}"})
+    request = urllib.request.Request(
+        f"{url}/admin/settings", headers={"Authorization": f"Basic {login}"}
+    )
     with urllib.request.urlopen(request, timeout=20) as answer:
         settings: dict[str, Any] = json.loads(answer.read())
     return settings
@@ -68,8 +75,17 @@ def test_prefects_own_server_starts_as_the_page_says(tmp_path: Path, unused_data
     settle(tmp_path, unused_database)
     home, port = prefect_database(tmp_path).parent, free_port()
     url = f"http://127.0.0.1:{port}/api"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MARGINWEAVE_"))}
-    environment = {**kept, "HOME": str(tmp_path), "PATH": f"{BIN}:{os.environ['PATH']}", "PREFECT_HOME": str(home)}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT_", "MARGINWEAVE_"))
+    }
+    environment = {
+        **kept,
+        "HOME": str(tmp_path),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PREFECT_HOME": str(home),
+    }
     command = shlex.join([*documented("prefect server start"), "--port", str(port)])
     with in_a_terminal(f"{profile_block()}exec {command}", environment) as server:
         until(lambda: answers(url, 2.0) or server.poll() is not None, 120)
@@ -77,7 +93,9 @@ def test_prefects_own_server_starts_as_the_page_says(tmp_path: Path, unused_data
         profile = tmp_path / "prefect-profiles"
         assert stat.S_IMODE(profile.stat().st_mode) == 0o600
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
-        password = tomllib.loads(profile.read_text())["profiles"]["office"]["PREFECT_API_AUTH_STRING"]
+        password = tomllib.loads(profile.read_text())["profiles"]["office"][
+            "PREFECT_API_AUTH_STRING"
+        ]
         settings = settings_of(url, password)["server"]
         assert settings["analytics_enabled"] is False
         assert set(settings["services"]["db_vacuum"]["enabled"]) >= {"events", "flow_runs"}

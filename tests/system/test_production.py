@@ -33,23 +33,40 @@ ZONE = "Pacific/Kiritimati"  # UTC+14: the date there is not that of UTC for mos
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with installed_postgres() as databases, site(tmp_path_factory.mktemp("site"), databases) as made:
+    with (
+        installed_postgres() as databases,
+        site(tmp_path_factory.mktemp("site"), databases) as made,
+    ):
         yield made
 
 
-def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE, pool: str = "marginweave") -> None:
+def deploy(
+    place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE, pool: str = "marginweave"
+) -> None:
     """Deploy the shipped nightly release for each dataset, its schedule in `zone`, for the workers of `pool`."""
     shipped = yaml.safe_load(SHIPPED.read_text())
     nightly = shipped["deployments"][0]
     deployments = []
     for dataset, configuration in datasets.items():
-        parameters = {**nightly["parameters"], "configuration": str(configuration.relative_to(place.home))}
+        parameters = {
+            **nightly["parameters"],
+            "configuration": str(configuration.relative_to(place.home)),
+        }
         parameters["source"] = str(configuration.with_suffix(".csv").relative_to(place.home))
         schedule = {**nightly["schedules"][0], "timezone": zone}
-        changes = {"name": dataset, "tags": ["marginweave", dataset], "parameters": parameters, "schedules": [schedule]}
-        deployments.append({**nightly, **changes, "work_pool": {**nightly["work_pool"], "name": pool}})
+        changes = {
+            "name": dataset,
+            "tags": ["marginweave", dataset],
+            "parameters": parameters,
+            "schedules": [schedule],
+        }
+        deployments.append(
+            {**nightly, **changes, "work_pool": {**nightly["work_pool"], "name": pool}}
+        )
     (place.home / file).write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
-    place.run(*[file if word == "deployments/prefect.yaml" else word for word in documented(DEPLOY)])
+    place.run(
+        *[file if word == "deployments/prefect.yaml" else word for word in documented(DEPLOY)]
+    )
 
 
 def due_soon(place: Site, datasets: Iterable[str], zone: str = ZONE) -> datetime.datetime:
@@ -94,7 +111,9 @@ def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Pa
 
 
 def soon(seconds: float) -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(seconds=seconds)
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(
+        seconds=seconds
+    )
 
 
 def dated(name: str, due: datetime.datetime, zone: str = ZONE) -> str:
@@ -115,7 +134,12 @@ def kill_in_the_middle(place: Site, name: str, run: str, *others: int) -> None:
     until(lambda: place.flow_runs(name), pause=0.1)
     flow_run = place.flow_runs(name)[0]["id"]
     until(lambda: place.flow_processes(flow_run), pause=0.1)
-    until(lambda: manifest.exists() and "aggregate count" in json.loads(manifest.read_text())["stages"], pause=0.002)
+    until(
+        lambda: (
+            manifest.exists() and "aggregate count" in json.loads(manifest.read_text())["stages"]
+        ),
+        pause=0.002,
+    )
     while True:
         stopped = place.flow_processes(flow_run)
         for process in stopped:
@@ -153,7 +177,9 @@ def orphan(place: Site) -> dict[str, Any]:
     return flow_run
 
 
-def test_a_worker_killed_alone_takes_no_release_with_it(place: Site, orphan: dict[str, Any]) -> None:
+def test_a_worker_killed_alone_takes_no_release_with_it(
+    place: Site, orphan: dict[str, Any]
+) -> None:
     """Its flow process, which has lost the reader of its output alone, ends the release in one attempt and without a worker."""
     assert (orphan["state_type"], orphan["run_count"]) == ("COMPLETED", 1), orphan["state"]
     assert orphan["name"].startswith("orphan-")  # started by hand: the configuration's own run
@@ -169,7 +195,8 @@ def test_the_shipped_deployments(place: Site) -> None:
     """Deployed from the root of the repository, as they are: schedules in their zones, one at a time, a described form."""
     place.run(*documented(DEPLOY), folder=REPOSITORY)
     found = place.ask(
-        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
+        "/deployments/filter",
+        {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}},
     )
     nightly, quarterly = sorted(found, key=lambda one: str(one["name"]))
     for one, zone in ((nightly, "Europe/Oslo"), (quarterly, "America/New_York")):
@@ -218,18 +245,26 @@ def resumed(place: Site, killed: str) -> tuple[str, dict[str, Any]]:
 @pytest.mark.long  # waits a minute and a half for the server to call it late
 def test_a_late_release_is_told(place: Site, killed: str) -> None:
     """Nobody is there to run it when its time comes; and that somebody has cancelled it is another event."""
-    create = ["nobody" if word == "marginweave" else word for word in documented("prefect work-pool create")]
+    create = [
+        "nobody" if word == "marginweave" else word
+        for word in documented("prefect work-pool create")
+    ]
     place.run(*create)
     deploy(place, "waiting.yaml", {"waiting": dataset(place, "waiting")}, pool="nobody")
-    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}})
+    (deployment,) = place.ask(
+        "/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}}
+    )
     # Made through the API: of the first state of a run that a schedule makes, Prefect tells nothing, and its triggers wait for
     # that for a quarter of an hour where the run was made less than five minutes before its time.
     state = {"type": "SCHEDULED", "state_details": {"scheduled_time": soon(0).isoformat()}}
     made = place.ask(f"/deployments/{deployment['id']}/create_flow_run", {"state": state})
-    (late,) = until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
+    (late,) = until(
+        lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"]
+    )
     assert late["deployment"] == "waiting"
     place.ask(
-        f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
+        f"/flow_runs/{made['id']}/set_state",
+        {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True},
     )
     until(lambda: place.told("prefect.flow-run.Cancelled", late["run"]))
 
@@ -240,7 +275,10 @@ def crashed(place: Site, killed: str) -> dict[str, Any]:
     deploy(place, "alone.yaml", {"alone": dataset(place, "alone", 500)})
     (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["alone"]}}})
     # Not by the schedule: of the first state of such a run Prefect tells nothing, and its triggers wait for that.
-    started = {"parameters": {**deployment["parameters"], "run": "alone"}, "state": {"type": "SCHEDULED"}}
+    started = {
+        "parameters": {**deployment["parameters"], "run": "alone"},
+        "state": {"type": "SCHEDULED"},
+    }
     place.ask(f"/deployments/{deployment['id']}/create_flow_run", started)
     kill_in_the_middle(place, "alone", "alone")
     flow_run: dict[str, Any] = until(lambda: place.ended("alone"))
@@ -285,18 +323,29 @@ def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str
 
 
 @pytest.mark.long  # waits for another worker
-def test_what_happened_was_told_to_the_listener(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+def test_what_happened_was_told_to_the_listener(
+    place: Site, resumed: tuple[str, dict[str, Any]]
+) -> None:
     """Finished and nearly exhausted, each by an event of its own, with dataset, run and public totals."""
     run, _ = resumed
     (finished,) = until(lambda: place.told("marginweave.release.finished", run))
     assert finished["details"] == {"run": run}
     (nearly,) = until(lambda: place.told("marginweave.budget.nearly-exhausted", run))
     assert nearly["details"]["cap_epsilon"] == 1.0
-    assert set(nearly["details"]) == {"run", "dataset", "share", "threshold", "epsilon", "cap_epsilon"}
+    assert set(nearly["details"]) == {
+        "run",
+        "dataset",
+        "share",
+        "threshold",
+        "epsilon",
+        "cap_epsilon",
+    }
 
 
 @pytest.mark.long  # half a minute of a real worker
-def test_retry_of_a_finished_release_is_free(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+def test_retry_of_a_finished_release_is_free(
+    place: Site, resumed: tuple[str, dict[str, Any]]
+) -> None:
     """What the button of Prefect's pages does: the same flow run again, the same release, no event in the ledger."""
     run, flow_run = resumed
     before = contents(place.home / "runs" / run / "release"), releases(place, "people")
@@ -310,9 +359,13 @@ def test_retry_of_a_finished_release_is_free(place: Site, resumed: tuple[str, di
 
 
 @pytest.mark.long  # two minutes of retries
-def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+def test_refusals_and_failures_are_told_apart(
+    place: Site, resumed: tuple[str, dict[str, Any]]
+) -> None:
     """Started by hand under a name of its own: a second release exceeds the cap; a configuration that is not there fails."""
-    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["people"]}}})
+    (deployment,) = place.ask(
+        "/deployments/filter", {"deployments": {"name": {"any_": ["people"]}}}
+    )
     started = {
         "second": {"run": "second"},
         "broken": {"run": "broken", "configuration": "absent.yaml", "source": None},
@@ -335,16 +388,23 @@ def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, d
 def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """Ten datasets due in the same second, one worker: all complete, and the ledger is exact."""
     names = [f"d{number}" for number in range(10)]
-    datasets = {name: dataset(place, name, 210 + 40 * number, 2.0) for number, name in enumerate(names)}
+    datasets = {
+        name: dataset(place, name, 210 + 40 * number, 2.0) for number, name in enumerate(names)
+    }
     deploy(place, "ten.yaml", datasets, "UTC")
     due = due_soon(place, names, "UTC")
     for name in names:
         flow_run = until(lambda name=name: place.ended(name))
-        assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", dated(name, due, "UTC")), flow_run["state"]
+        assert (flow_run["state_type"], flow_run["name"]) == (
+            "COMPLETED",
+            dated(name, due, "UTC"),
+        ), flow_run["state"]
     ledger = ledger_of(place)
     for name in names:
         (record,) = ledger.releases.of(name)
         assert {draw.state for draw in record.draws} == {State.COMMITTED}
         assert ledger.accounts.total(name).epsilon == pytest.approx(1.0, abs=1e-3)
-        assert {file.name for file in (place.home / "runs" / record.run / "release").iterdir()} == RELEASED
+        assert {
+            file.name for file in (place.home / "runs" / record.run / "release").iterdir()
+        } == RELEASED
     place.run("marginweave", "ledger", "verify")

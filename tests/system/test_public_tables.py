@@ -37,7 +37,10 @@ def visits(place: Path) -> Rows:
     for i in range(6000):
         diagnosis = rng.choices(["I10", "E11.9", "J45.0", "S72.0"], [4, 3, 2, 1])[0]
         day = f"{rng.randint(1, 28):02d}.{rng.randint(1, 12):02d}.202{rng.randint(1, 4)}"
-        stay, cost = int(rng.expovariate(0.3)), f"{rng.lognormvariate(7, 0.8):.2f}".replace(".", ",")
+        stay, cost = (
+            int(rng.expovariate(0.3)),
+            f"{rng.lognormvariate(7, 0.8):.2f}".replace(".", ","),
+        )
         rows.append([str(70001 + i), rng.choice("mmww"), diagnosis, day, str(stay), cost])
     place.write_text("\n".join(map(";".join, rows)) + "\n", encoding="utf-16")
     return rows
@@ -81,7 +84,10 @@ def test_a_draft_that_is_answered_is_no_trap(
             tvd = sum(abs(one[v] / len(before) - other[v] / len(after)) for v in one | other) / 2
             assert tvd < 3 * errors[name,] + 0.05, name
         elif columns[name].type == "number":
-            means = [sum(float(text.replace(",", ".")) for text in texts) / len(texts) for texts in (before, after)]
+            means = [
+                sum(float(text.replace(",", ".")) for text in texts) / len(texts)
+                for texts in (before, after)
+            ]
             is_doubted = any(f"the mean of {name} (" in said for said in verdict["says"])
             assert is_doubted or abs(means[1] / means[0] - 1) < 0.3, name
             assert is_doubted is (name in doubted), name

@@ -30,14 +30,17 @@ def test_the_page_from_top_to_bottom(
             monkeypatch.setenv(name, value)
     monkeypatch.chdir(marginweave.home)
     text, said, names = PAGE.read_text(encoding="utf-8"), "", dict[str, Any]()
-    for language, block in re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for language, block in re.findall(
+        r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    ):
         if language == "python":
             exec(compile(block, str(PAGE), "exec"), names)
             said += capsys.readouterr().err
         for line in block.splitlines() if language == "sh" else ():
             run = re.findall("then marginweave publish (.*) --to FOLDER", said)
             words = re.sub("visits-1a2b3c4d-frame", "".join(run), line.partition("#")[0])
-            even_so = ["--even-so"] if "publish" in words else []  # such a model is not for publication
+            # such a model is not for publication
+            even_so = ["--even-so"] if "publish" in words else []
             done = marginweave(*words.split()[1:], *even_so)
             assert done.returncode == 0, (line, done.stderr)
         if "mw.Configuration(" in block:
@@ -56,7 +59,9 @@ def test_the_page_from_top_to_bottom(
     _found_again(names, monkeypatch, capsys)
 
 
-def _found_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def _found_again(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The finished release, by the same rows, without Prefect; the same from a path, on which the command line agrees."""
 
     def refuse(*_: object) -> None:
@@ -65,7 +70,10 @@ def _found_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(session, "prefect_session", refuse)
     config, visits = names["config"], names["visits"]
     again = mw.Synthesizer(config).fit(visits)
-    assert capsys.readouterr() == ("", f"Already released, nothing charged: {again.release.place}\n")
+    assert capsys.readouterr() == (
+        "",
+        f"Already released, nothing charged: {again.release.place}\n",
+    )
     mw.Synthesizer(config, verbose=False).fit(visits)
     assert capsys.readouterr() == ("", "")
     assert again.release.place == names["model"].release.place
@@ -79,7 +87,9 @@ def _found_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.undo()
 
 
-def test_a_finished_release_is_found_without_prefect(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_finished_release_is_found_without_prefect(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """In a process that never imports it; a path is found by the run that the command line has made of it."""
     table, file = tmp_path / "people.csv", tmp_path / "people.yaml"
     table.write_text("sex,region\n" + "f,north\nm,south\nf,west\n" * 100)
@@ -119,7 +129,9 @@ mw.Synthesizer(config).fit(table)
     )
     assert cli("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, env=cli.variables, cwd=cli.home, stderr=subprocess.PIPE, text=True) as stopped:
+    with subprocess.Popen(
+        command, env=cli.variables, cwd=cli.home, stderr=subprocess.PIPE, text=True
+    ) as stopped:
         assert stopped.stderr is not None
         for line in stopped.stderr:
             if "drawn and charged" in line:
@@ -129,7 +141,9 @@ mw.Synthesizer(config).fit(table)
     assert told.rstrip().endswith("the same fit resumes it. What was charged stays charged."), told
     assert told.count("Traceback") == 1, told
     assert told.count('  File "') == 2, told  # the script and `fit`
-    done = subprocess.run(command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "Account people: epsilon 1 of 1 spent at delta 1e-06, 1 release(s)" in done.stderr
     assert "region is missing in at least" in done.stderr
@@ -138,6 +152,8 @@ mw.Synthesizer(config).fit(table)
 def marginweave_python(cli: CommandLine, code: str) -> str:
     """What a script prints, in the environment of the command line."""
     script, variables = [sys.executable, "-c", code], cli.variables
-    done = subprocess.run(script, env=variables, cwd=cli.home, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        script, env=variables, cwd=cli.home, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

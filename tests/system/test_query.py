@@ -21,7 +21,10 @@ pytestmark = pytest.mark.system
 def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folder of a release of marginals and of one of k-tuples."""
     home = finished_home(tmp_path_factory.mktemp("finished"))
-    return {file.parent.parent.name: file.parent for file in sorted(home.glob("runs/*/release/privacy.json"))}
+    return {
+        file.parent.parent.name: file.parent
+        for file in sorted(home.glob("runs/*/release/privacy.json"))
+    }
 
 
 def test_answers_from_a_folder_alone(marginweave: CommandLine, releases: dict[str, Path]) -> None:
@@ -46,9 +49,14 @@ def test_answers_from_a_folder_alone(marginweave: CommandLine, releases: dict[st
             other = [*json.loads((copy / "privacy.json").read_text())["domain"]][1]
             asked = f"{column} = {rows[0][column]}"
             shares = marginweave("query", copy, "--where", asked, "--by", other, "--share")
-            assert f"A share is the part of its group that meets: {asked}." in shares.stdout, shares.stderr
+            assert f"A share is the part of its group that meets: {asked}." in shares.stdout, (
+                shares.stderr
+            )
         refused = marginweave("query", copy, "--weight", "grade")
-        assert (refused.returncode, refused.stderr[:39]) == (2, "marginweave: --weight is not possible: ")
+        assert (refused.returncode, refused.stderr[:39]) == (
+            2,
+            "marginweave: --weight is not possible: ",
+        )
         refused = marginweave("query", copy, "--where", "nothing = 1")
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")
@@ -71,7 +79,11 @@ def test_a_combination_that_was_not_released_has_an_upper_end(
         for kind in ("threshold", "private_threshold")
     }
     found = json.loads(marginweave("query", place, "--by", "age", "--by", "grade", "--json").stdout)
-    hidden = [answer for answer in found if answer["estimate"] is None and answer["flag"].startswith("not released")]
+    hidden = [
+        answer
+        for answer in found
+        if answer["estimate"] is None and answer["flag"].startswith("not released")
+    ]
     assert hidden
     assert {answer["low"] for answer in hidden} == {0}
     assert {answer["high"] for answer in hidden} <= ends
@@ -89,7 +101,10 @@ def test_a_folder_without_a_release_is_told_which_one_has_it(
             f"marginweave: {place} is not the folder of a release, which has a file privacy.json; {release} is one\n"
         )
     gone = marginweave("table", tmp_path / "gone", "sex")
-    assert (gone.returncode, "gone does not exist: give the folder of a release" in gone.stderr) == (2, True)
+    assert (
+        gone.returncode,
+        "gone does not exist: give the folder of a release" in gone.stderr,
+    ) == (2, True)
 
 
 def test_all_refused_questions_of_a_file_are_named_and_none_is_answered(
@@ -98,11 +113,15 @@ def test_all_refused_questions_of_a_file_are_named_and_none_is_answered(
     release = releases["marginals"]
     first, second = [*json.loads((release / "privacy.json").read_text())["domain"]][:2]
     file = tmp_path / "questions.yaml"
-    file.write_text(f"questions:\n- {{by: {first}}}\n- {{by: nothing}}\n- {{level: 3}}\n- {{by: '{first},{second}'}}\n")
+    file.write_text(
+        f"questions:\n- {{by: {first}}}\n- {{by: nothing}}\n- {{level: 3}}\n- {{by: '{first},{second}'}}\n"
+    )
     refused = marginweave("query", release, "--file", file)
     assert (refused.returncode, refused.stdout) == (2, "")
     lines = [line.removeprefix("marginweave: ") for line in refused.stderr.splitlines()]
-    assert lines[0].startswith("question 2 ({by: nothing}): 'nothing' is no column that was counted")
+    assert lines[0].startswith(
+        "question 2 ({by: nothing}): 'nothing' is no column that was counted"
+    )
     assert lines[1] == "question 3 ({level: 3}): level (3) must be below 1"
     ways = f"query --by {first} --by {second}, table {first} {second}, or in a file by: [{first}, {second}]"
     columns = f"{first},{second}"

@@ -32,9 +32,18 @@ CLIQUES = [["sex", "region", "grade"], ["sex", "age"]]
 def _release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Path:
     ledger = Path(alone.variables["MARGINWEAVE_LEDGER"])
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
-    account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(ledger).accounts.open(account, actor="steward")
-    return run_plainly(alone.home, people(alone.home, privacy__epsilon=8.0, **changes), "r") / "release"
+    return (
+        run_plainly(alone.home, people(alone.home, privacy__epsilon=8.0, **changes), "r")
+        / "release"
+    )
 
 
 def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +56,9 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
         "sex": {"f": 0.0, "m": 1.0, "(missing)": 0.0},
         "grade": {f"{n}": n for n in range(1, 8)} | {"(missing)": 4},
     }
-    scores["age"] = dict.fromkeys(PrivacyStatement.from_json((place / "privacy.json").read_bytes()).domain["age"], 1.0)
+    scores["age"] = dict.fromkeys(
+        PrivacyStatement.from_json((place / "privacy.json").read_bytes()).domain["age"], 1.0
+    )
     scores["age"]["(missing)"] = 0.0
     found = regression(place, "sex", ["region", "grade"], kind="logistic", values=scores)
     assert [*found.table.columns] == ["estimate", "low", "high", "sd"]
@@ -56,7 +67,15 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     assert "region=north" not in found.names
     assert (found.low < found.estimate).all()
     assert (found.estimate < found.high).all()
-    rows = regression(str(place), "sex", ["region", "grade"], kind="logistic", of="table", values=scores, level=0.95)
+    rows = regression(
+        str(place),
+        "sex",
+        ["region", "grade"],
+        kind="logistic",
+        of="table",
+        values=scores,
+        level=0.95,
+    )
     assert np.array_equal(rows.estimate, found.estimate)
     assert (rows.table["sd"] < found.table["sd"]).all()
     for asked, message in (
@@ -77,15 +96,30 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
         ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
         ({"level": 95}, r"^level \(95\) must be between 0 and 1"),
         ({"level": 0}, r"^level \(0\) must be between 0 and 1"),
-        ({"values": {**scores, "town": {"a": 1}}}, "'town' is no column that was counted by itself"),
-        ({"values": {"sex": {**scores["sex"], "x": 1}}}, "values of 'sex' names x, which it has not"),
-        ({"values": {"sex": {**scores["sex"], "f": math.nan}}}, "values of sex must be finite numbers"),
+        (
+            {"values": {**scores, "town": {"a": 1}}},
+            "'town' is no column that was counted by itself",
+        ),
+        (
+            {"values": {"sex": {**scores["sex"], "x": 1}}},
+            "values of 'sex' names x, which it has not",
+        ),
+        (
+            {"values": {"sex": {**scores["sex"], "f": math.nan}}},
+            "values of sex must be finite numbers",
+        ),
     ]
     for wrong, message in cases:
         with pytest.raises(InputError, match=message):
             regression(place, "sex", ["region"], **{**given, **wrong})
     with pytest.raises(InputError, match="count 0 or 1"):
-        regression(place, "sex", ["region"], kind="logistic", values={"sex": {"f": 1, "m": 2, "(missing)": 0}})
+        regression(
+            place,
+            "sex",
+            ["region"],
+            kind="logistic",
+            values={"sex": {"f": 1, "m": 2, "(missing)": 0}},
+        )
     with pytest.raises(InputError, match="is not the folder of a release"):
         regression(alone.home, "sex", ["region"])
 
@@ -96,9 +130,13 @@ def _slope(rows: pd.DataFrame) -> Any:
     return smf.ols("grade ~ m", made).fit(cov_type="HC0")
 
 
-def test_synthetic_sets_of_a_release(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synthetic_sets_of_a_release(
+    marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A number is the middle of its bin, a missing one is missing, merged values come apart; an analysis has an interval."""
-    place = _release(marginweave, monkeypatch, aggregate={"method": "marginals", "cliques": CLIQUES})
+    place = _release(
+        marginweave, monkeypatch, aggregate={"method": "marginals", "cliques": CLIQUES}
+    )
     columns = ["sex", "grade", "region"]
     some = [*synthetic_sets(place, columns, sets=5)]
     assert len(some) == 5
@@ -113,7 +151,9 @@ def test_synthetic_sets_of_a_release(marginweave: CommandLine, monkeypatch: pyte
     assert found.names == ("Intercept", "m")
     table = analyse(place, ["sex", "grade"], _slope, of="table")
     assert (table.table["sd"] < found.table["sd"]).all()
-    mean = analyse(place, ["grade"], lambda one: (one["grade"].mean(), one["grade"].var() / len(one)))
+    mean = analyse(
+        place, ["grade"], lambda one: (one["grade"].mean(), one["grade"].var() / len(one))
+    )
     asked = Release.open(place).query(mean="grade", of="population").iloc[0]
     assert abs(mean.estimate[0] - asked["estimate"]) < asked["high"] - asked["low"]
     assert 0.5 < (mean.high - mean.low)[0] / (asked["high"] - asked["low"]) < 2
@@ -124,7 +164,10 @@ def test_synthetic_sets_of_a_release(marginweave: CommandLine, monkeypatch: pyte
         ({"columns": "sex"}, r"^columns \(str\) must be list or tuple; write"),
         ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
         ({"columns": []}, "no measured set together"),
-        ({"columns": ["grade", "age"]}, "in no measured set together: 'grade' and 'age'; leave columns out. Nearest"),
+        (
+            {"columns": ["grade", "age"]},
+            "in no measured set together: 'grade' and 'age'; leave columns out. Nearest",
+        ),
         ({"columns": ["sex", "sex"]}, "named twice"),
     ):
         with pytest.raises(InputError, match=message):
@@ -140,28 +183,44 @@ def test_synthetic_sets_of_a_release(marginweave: CommandLine, monkeypatch: pyte
         assert marginweave("synthesize", "r", *wrong).returncode == 2
 
 
-def test_rows_of_one_person_are_kept_together(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_one_person_are_kept_together(
+    marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By default numbers are of the population of persons: wider than of rows, never refused for several rows a person."""
     ledger = Path(marginweave.variables["MARGINWEAVE_LEDGER"])
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
     unit = {"column": "person", "max_records": 3}
     account = Account(
-        dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="subject:person", neighbors="add-remove"
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="subject:person",
+        neighbors="add-remove",
     )
     Ledger.create(ledger).accounts.open(account, actor="steward")
     measured = {"method": "marginals", "cliques": [["sex", "grade"], ["region", "grade"]]}
     config = visits(
-        marginweave.home, privacy__epsilon=8.0, privacy__unit=unit, aggregate=measured, columns__grade__missing=[]
+        marginweave.home,
+        privacy__epsilon=8.0,
+        privacy__unit=unit,
+        aggregate=measured,
+        columns__grade__missing=[],
     )
     place = run_plainly(marginweave.home, config, "r") / "release"
     scores = {"sex": {"(missing)": 0.5, "f": 0, "m": 1}}
-    found, table = (regression(place, "grade", ["sex"], of=of, values=scores).table for of in ("population", "table"))
+    found, table = (
+        regression(place, "grade", ["sex"], of=of, values=scores).table
+        for of in ("population", "table")
+    )
     assert (found["sd"] > 1.5 * table["sd"]).all()
-    sets, of_table = (analyse(place, ["sex", "grade"], _slope, of=of).table for of in ("population", "table"))
+    sets, of_table = (
+        analyse(place, ["sex", "grade"], _slope, of=of).table for of in ("population", "table")
+    )
     assert (sets["sd"] > 1.5 * of_table["sd"]).all()
     tested = independence(place, "sex", "grade")
     assert tested.p >= independence(place, "sex", "grade", of="table").p
-    assert tested.degrees_of_freedom == (3 - 1) * (7 - 1)  # the code of cells that are not as declared is no grade
+    # the code of cells that are not as declared is no grade
+    assert tested.degrees_of_freedom == (3 - 1) * (7 - 1)
     assert (
         "the persons are a simple random sample of, with at most 3 rows each. Rows of one person are kept"
         in tested.says
@@ -174,9 +233,18 @@ def test_rows_of_one_person_are_kept_together(marginweave: CommandLine, monkeypa
     assert len(of_file["counts"]) == len([*Release.open(place).query(by=["sex", "grade"]).index])
     apart = json.loads(marginweave("table", "r", "sex", "region", "--json").stdout)["independence"]
     assert [*apart] == ["says"]
-    assert apart["says"].startswith("No test of independence: sex, region are in no measured set together.")
+    assert apart["says"].startswith(
+        "No test of independence: sex, region are in no measured set together."
+    )
     refused = marginweave(
-        "synthesize", "r", "--sets", "5", "--of", "rows", "--to", str(marginweave.home.with_name("x"))
+        "synthesize",
+        "r",
+        "--sets",
+        "5",
+        "--of",
+        "rows",
+        "--to",
+        str(marginweave.home.with_name("x")),
     )
     assert "--of (rows) must be population or table" in refused.stderr
     for wrong, message in (
@@ -223,7 +291,10 @@ def test_results_that_cannot_be_combined(results: list[Any], message: str) -> No
 
 def test_coefficients_of_several_equations_keep_their_names() -> None:
     rng = np.random.default_rng(3)
-    results = [MNLogit(rng.integers(0, 3, 90), pd.DataFrame({"x": rng.normal(size=90)})).fit(disp=0) for _ in range(5)]
+    results = [
+        MNLogit(rng.integers(0, 3, 90), pd.DataFrame({"x": rng.normal(size=90)})).fit(disp=0)
+        for _ in range(5)
+    ]
     found = combine(results)
     assert found.names == tuple(map(str, results[0].cov_params().index))
     assert np.isclose(found.estimate[1], np.mean([one.params.to_numpy()[0, 1] for one in results]))

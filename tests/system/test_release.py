@@ -70,13 +70,19 @@ def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
     assert json.loads(again.stdout)["charged_now"] is False
     assert json.loads(again.stdout)["account"] == last["account"]
     assert contents(run / "release") == before
-    assert f"Ledger: run {run.name} is finished: `run` finds it" in alone("plan", EXAMPLES / "affairs.yaml").stdout
+    assert (
+        f"Ledger: run {run.name} is finished: `run` finds it"
+        in alone("plan", EXAMPLES / "affairs.yaml").stdout
+    )
 
     statement = json.loads(before["privacy.json"])
     assert statement["guarantee"]["epsilon"] == 1
     assert statement["guarantee"]["epsilon_of_the_draws"] <= 1
     synthetic = pq.read_table(run / "release" / "synthetic.parquet")
-    domains = {"children": {"0", "1", "2", "3", "4", "5.5", None}, "religious": {"1", "2", "3", "4", None}}
+    domains = {
+        "children": {"0", "1", "2", "3", "4", "5.5", None},
+        "religious": {"1", "2", "3", "4", None},
+    }
     for name, domain in domains.items():
         assert set(synthetic.column(name).to_pylist()) <= domain
     with (run / "release" / "aggregates.csv").open(newline="") as file:
@@ -92,20 +98,30 @@ def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_the_smallest_tables_are_released_like_any_other(marginweave: CommandLine, tmp_path: Path, rows: int) -> None:
+def test_the_smallest_tables_are_released_like_any_other(
+    marginweave: CommandLine, tmp_path: Path, rows: int
+) -> None:
     """The same stages in the same order, the same files, and every column in its place, however little there is."""
     cli, path = opened(marginweave), people(tmp_path, rows)
     result = cli("run", path, "--yes")
     assert result.returncode == 0, result.stderr
-    stages = [line["stage"] for line in map(json.loads, result.stdout.splitlines()) if line.get("event") == "stage"]
-    draws = (f"aggregate {draw}-{length}" for length in (1, 2, 3) for draw in ("percentile", "level"))
+    stages = [
+        line["stage"]
+        for line in map(json.loads, result.stdout.splitlines())
+        if line.get("event") == "stage"
+    ]
+    draws = (
+        f"aggregate {draw}-{length}" for length in (1, 2, 3) for draw in ("percentile", "level")
+    )
     assert stages == [*BEFORE, *draws, *AFTER]
     synthetic = only_run(cli) / "release" / "synthetic.csv"
     assert synthetic.read_text().splitlines()[0].replace('"', "") == "sex,region,age,grade"
     assert {p.name for p in (only_run(cli) / "release").iterdir()} == RELEASED
 
 
-def test_a_finished_name_stands_for_its_configuration_and_source(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_finished_name_stands_for_its_configuration_and_source(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     cli, path = opened(marginweave), people(tmp_path)
     assert cli("run", path, "--run", "first").returncode == 0
     other = cli("run", people(tmp_path, synthesize__seed=9), "--run", "first")
@@ -123,7 +139,9 @@ def test_a_finished_name_stands_for_its_configuration_and_source(marginweave: Co
     assert "was changed since it was published" in tampered.stderr
 
 
-def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     cli, path = marginweave, people(tmp_path)
     none = cli("run", path)
     assert none.returncode == 3
@@ -138,11 +156,16 @@ def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(marginweave: C
     assert cli("run", path, "--run", "second").returncode == 3
     assert cli("ledger", "export", "people", "--to", tmp_path / "exported").returncode == 0
     assert (tmp_path / "exported" / "events.jsonl").read_text().count('"REFUSED"') == 1
-    command = second.stderr[second.stderr.index("marginweave ledger cap") :].strip().split("marginweave ")[1]
+    command = (
+        second.stderr[second.stderr.index("marginweave ledger cap") :]
+        .strip()
+        .split("marginweave ")[1]
+    )
     assert cli(*command.replace('"…"', "test").split()).returncode == 0
     assert cli("run", path, "--run", "second").returncode == 0
     shown = cli("ledger", "show", "people").stdout
-    assert shown.count("COMMITTED") == 2 * 7  # count, and percentile and level of three lengths, twice
+    # count, and percentile and level of three lengths, twice
+    assert shown.count("COMMITTED") == 2 * 7
 
 
 def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) -> None:
@@ -152,12 +175,17 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
     assert "first" in listed
     assert "finished" in listed
     assert "Furthest off: " in cli("evaluate", "first").stdout
-    assert [row["length"] for row in json.loads(cli("evaluate", "first", "--json").stdout)["lengths"]] == [1, 2, 3]
+    assert [
+        row["length"] for row in json.loads(cli("evaluate", "first", "--json").stdout)["lengths"]
+    ] == [1, 2, 3]
     made = cli("synthesize", "first", "--records", "17", "--seed", "8")
     assert made.returncode == 0, made.stderr
     folder = cli.home / "runs" / "first" / "release" / "synthesis-8"
     assert pq.read_table(folder / "synthetic.parquet").num_rows == 17
-    assert json.loads((folder / "privacy.json").read_text())["selected_after_internal_evaluation"] is False
+    assert (
+        json.loads((folder / "privacy.json").read_text())["selected_after_internal_evaluation"]
+        is False
+    )
     assert cli("synthesize", "first", "--seed", "8").returncode == 2
     assert cli("report", "first").stdout.strip() == str(folder.parent / "report.html")
     assert cli("report", "first", "--to", tmp_path / "pages").returncode == 0
@@ -179,17 +207,24 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
     compared = json.loads(result.read_text())
     assert compared["reference_records"] == 400
     assert [row["length"] for row in compared["distances"]] == [1, 2, 3, 4]
-    published = json.loads((cli.home / "runs" / "first" / "release" / "evaluation.json").read_text())
+    published = json.loads(
+        (cli.home / "runs" / "first" / "release" / "evaluation.json").read_text()
+    )
     assert "k_marginal_score" not in published
     assert all(rule["records"] == 0 for rule in published["rules"] + compared["rules"])
     assert published["marginals"][0]["noise"] > 0
     assert cli("synthesize", "first", "--seed", "9").returncode == 0
-    after = json.loads((cli.home / "runs" / "first" / "release" / "synthesis-9" / "privacy.json").read_text())
+    after = json.loads(
+        (cli.home / "runs" / "first" / "release" / "synthesis-9" / "privacy.json").read_text()
+    )
     assert after["selected_after_internal_evaluation"] is True
     assert cli("run", path, "--run", "second").returncode == 0
     second = json.loads((cli.home / "runs" / "second" / "release" / "privacy.json").read_text())
     assert second["selected_after_internal_evaluation"] is True
-    assert "compared an earlier one" in (cli.home / "runs" / "second" / "release" / "report.html").read_text()
+    assert (
+        "compared an earlier one"
+        in (cli.home / "runs" / "second" / "release" / "report.html").read_text()
+    )
     assert cli("purge", "first").returncode == 0
     for absent in (
         ["evaluate", "nothing"],
@@ -223,10 +258,15 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("sent", "ignored"), every(3, [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)], first=1)
+    ("sent", "ignored"),
+    every(3, [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)], first=1),
 )
 def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
-    settled: CommandLine, marginweave: CommandLine, tmp_path: Path, sent: signal.Signals, ignored: bool
+    settled: CommandLine,
+    marginweave: CommandLine,
+    tmp_path: Path,
+    sent: signal.Signals,
+    ignored: bool,
 ) -> None:
     """Ctrl-C reaches a terminal's group of processes, not the server; modules in the working directory are not ours.
 
@@ -242,7 +282,9 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=partial(  # noqa: PLW1509
+            signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL
+        ),
     )
     assert process.stdout is not None
     assert any(json.loads(line).get("stage") == "validate" for line in process.stdout)
@@ -261,7 +303,9 @@ def test_a_lost_account_is_written_again(marginweave: CommandLine, tmp_path: Pat
     before = account.read_bytes()
     account.unlink()
     refused = cli("publish", "r", "--to", tmp_path / "public", "--even-so")
-    assert (refused.returncode, "the same run again writes it" in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, "the same run again writes it" in refused.stderr) == (1, True), (
+        refused.stderr
+    )
     assert cli("run", path, "--run", "r").returncode == 0
     assert account.read_bytes() == before
     assert cli("publish", "r", "--to", tmp_path / "public", "--even-so").returncode == 0
@@ -278,9 +322,14 @@ def test_two_at_once_make_one_release(marginweave: ForkedCommandLine, tmp_path: 
     assert "1 release(s)" in cli("ledger", "list").stdout
 
 
-def test_suites_of_expectations_guard_input_and_output(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_suites_of_expectations_guard_input_and_output(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     cli = opened(marginweave)
-    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["f", "m", ""]}}
+    expect = {
+        "type": "expect_column_values_to_be_in_set",
+        "kwargs": {"column": "sex", "value_set": ["f", "m", ""]},
+    }
     suite = {"name": "people", "expectations": [expect]}
     (tmp_path / "in.json").write_text(json.dumps(suite))
     expect["kwargs"]["value_set"] = ["neither"]
@@ -289,21 +338,29 @@ def test_suites_of_expectations_guard_input_and_output(marginweave: CommandLine,
     path = people(tmp_path, 400, expectations__input="in.json", expectations__output="out.json")
     failed = cli("run", path)
     assert failed.returncode == 1, failed.stderr
-    assert "the synthetic table does not meet the suite of expectations: column 'sex'" in failed.stderr
+    assert (
+        "the synthetic table does not meet the suite of expectations: column 'sex'" in failed.stderr
+    )
     expect["kwargs"]["value_set"] = ["f", "m"]
     (tmp_path / "out.json").write_text(json.dumps(suite))
     assert cli("run", path).returncode == 0
     assert "1 release(s)" in cli("ledger", "list").stdout
 
 
-def test_a_run_whose_parts_do_not_belong_together_goes_nowhere(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_run_whose_parts_do_not_belong_together_goes_nowhere(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """Lost manifest, another release id, lost key, an older copy of the ledger: refused, and nothing is charged again."""
     cli = opened(marginweave, 3)
-    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    expect = {
+        "type": "expect_column_values_to_be_in_set",
+        "kwargs": {"column": "sex", "value_set": ["neither"]},
+    }
     (tmp_path / "out.json").write_text(json.dumps({"name": "people", "expectations": [expect]}))
     path = people(tmp_path, 400, expectations__output="out.json")
     older = contents(cli.home / "ledger")
-    assert cli("run", path, "--run", "torn").returncode == 1  # everything is drawn, nothing is published
+    # everything is drawn, nothing is published
+    assert cli("run", path, "--run", "torn").returncode == 1
     run = cli.home / "runs" / "torn"
     assert "unfinished" in cli("runs").stdout
     manifest, key = (run / "manifest.json").read_bytes(), (run / "private" / "key").read_bytes()
@@ -336,7 +393,10 @@ def test_a_run_whose_parts_do_not_belong_together_goes_nowhere(marginweave: Comm
 
 def test_a_purged_run_never_goes_on(marginweave: CommandLine, tmp_path: Path) -> None:
     cli = opened(marginweave, 3)
-    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    expect = {
+        "type": "expect_column_values_to_be_in_set",
+        "kwargs": {"column": "sex", "value_set": ["neither"]},
+    }
     (tmp_path / "out.json").write_text(json.dumps({"name": "people", "expectations": [expect]}))
     path = people(tmp_path, 400, expectations__output="out.json")
     assert cli("run", path, "--run", "gone").returncode == 1

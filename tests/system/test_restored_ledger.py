@@ -48,7 +48,9 @@ def test_a_copy_from_the_middle_of_a_release_admits_no_other(
         (("ledger", "verify"), 1),
     ):
         result = cli(*command)
-        assert (result.returncode, "older copy of itself" in result.stderr) == (code, True), result.stderr
+        assert (result.returncode, "older copy of itself" in result.stderr) == (code, True), (
+            result.stderr
+        )
     assert victim.makes.read_text() == drawn
 
     told = cli("ledger", "reconcile")
@@ -63,4 +65,6 @@ def test_a_copy_from_the_middle_of_a_release_admits_no_other(
     assert cli("ledger", "verify").returncode == 0
     account = json.loads((victim.home / "runs" / "r2" / "release" / "account.json").read_text())
     assert [each["no_other_home"] for each in account["restored"]] == [None, "one machine"]
-    assert not any("rows_adopted" in each or "draws_charged_as_lost" in each for each in account["restored"])
+    assert not any(
+        "rows_adopted" in each or "draws_charged_as_lost" in each for each in account["restored"]
+    )

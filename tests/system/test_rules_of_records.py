@@ -48,7 +48,13 @@ SIGNS = {"type": "set", "values": ["cough", "fever"], "separator": ";", "max_val
 def account(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Path(alone.variables["MARGINWEAVE_LEDGER"])
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
-    opened = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
+    opened = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-4"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(ledger).accounts.open(opened, actor="steward")
 
 
@@ -78,7 +84,9 @@ def _cell(release: Release, codes: tuple[int, ...]) -> float:
     return float(table.estimates[codes])
 
 
-def test_what_was_not_released_is_counted_where_missing_cells_are_imputed(alone: CommandLine) -> None:
+def test_what_was_not_released_is_counted_where_missing_cells_are_imputed(
+    alone: CommandLine,
+) -> None:
     release = _release(alone.home, {"town": IMPUTED, "ill": YES_NO})
     towns, pairs = _counts(release, "town"), _counts(release, "town", "ill")
     assert {*towns["how"], *pairs["how"]} == {"measured"}
@@ -93,19 +101,25 @@ def test_what_was_not_released_is_counted_where_missing_cells_are_imputed(alone:
     assert abs(_cell(release, (2, 0)) - 100) < NEAR
     assert not release.synthetic["town"].isna().any()
     with pytest.raises(
-        InputError, match="'town' was counted with values that were not released, and the model has none"
+        InputError,
+        match="'town' was counted with values that were not released, and the model has none",
     ):
         list(synthetic_sets(release.place, ["town", "ill"], sets=5, of="table"))
 
 
 def test_a_rule_that_changes_no_row_is_one_of_records_alone(alone: CommandLine) -> None:
-    columns, rule = {"town": {"type": "category", "domain": "private"}, "ill": YES_NO}, {"town": "u", "ill": "1"}
+    columns, rule = (
+        {"town": {"type": "category", "domain": "private"}, "ill": YES_NO},
+        {"town": "u", "ill": "1"},
+    )
     release = _release(alone.home, columns, structure={"forbidden": [rule]})
     pairs = _counts(release, "town", "ill")
     assert {*pairs["how"]} == {"measured"}
     assert abs(pairs["estimate"] - 100).max() < NEAR
     assert abs(_cell(release, (0, 1)) - 100) < NEAR
-    with pytest.raises(InputError, match="a rule on town, ill changed no row, and the model keeps it"):
+    with pytest.raises(
+        InputError, match="a rule on town, ill changed no row, and the model keeps it"
+    ):
         regression(release.place, "ill", ["town"], of="table")
     records = release.synthetic
     assert not ((records["town"] == "u") & (records["ill"].astype(str) == "1")).any()
@@ -130,7 +144,9 @@ def test_k_tuples_do_not_answer_what_a_rule_on_a_set_leaves_out(alone: CommandLi
         aggregate={"method": "k-tuples", "reporting_length": 2},
         synthesize={"method": "aggregate-seeded"},
     )
-    with pytest.raises(InputError, match=r"not measured: a rule on a set or a private domain .* changes no row"):
+    with pytest.raises(
+        InputError, match=r"not measured: a rule on a set or a private domain .* changes no row"
+    ):
         release.query(where={"signs": ["cough"], "ill": ["1"]})
     assert release.query(where={"signs": ["cough"], "ill": ["0"]})["how"][0] == "measured"
     packed = re.search(r"H4sI[\w+/=]+", (Path(release.place) / "explore.html").read_text())
@@ -143,9 +159,13 @@ def test_k_tuples_do_not_answer_what_a_rule_on_a_set_leaves_out(alone: CommandLi
 
 def test_a_rule_on_a_set_changes_rows_where_marginals_are_counted(alone: CommandLine) -> None:
     release = _release(
-        alone.home, {"signs": SIGNS, "ill": YES_NO}, structure={"forbidden": [{"signs": "fever", "ill": "1"}]}
+        alone.home,
+        {"signs": SIGNS, "ill": YES_NO},
+        structure={"forbidden": [{"signs": "fever", "ill": "1"}]},
     )
     (answer,) = release.query(where={"signs": ["fever"], "ill": ["1"]}).to_dict("records")
     assert (answer["estimate"], answer["how"]) == (0, "rule")
     assert abs(float(release.query(where={"ill": ["1"]})["estimate"][0]) - 150) < NEAR
-    assert any("was counted as one that keeps it" in said for said in release.evaluation.verdict.says)
+    assert any(
+        "was counted as one that keeps it" in said for said in release.evaluation.verdict.says
+    )

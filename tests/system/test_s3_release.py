@@ -18,7 +18,9 @@ pytestmark = pytest.mark.system
 def test_a_release_from_s3(marginweave: CommandLine) -> None:
     """Charged once; another object, a server that is away and nobody's credentials are refused in one sentence (exit 2)."""
     with s3_server() as server:
-        path = people(marginweave.home, source="s3://tables/people.csv", aggregate__reporting_length=1)
+        path = people(
+            marginweave.home, source="s3://tables/people.csv", aggregate__reporting_length=1
+        )
         table = marginweave.home / "people.csv"
         rows = table.read_bytes()
         table.unlink()
@@ -31,7 +33,10 @@ def test_a_release_from_s3(marginweave: CommandLine) -> None:
         server.put("people.csv", rows[:-2] + b"1\n")
         refused = [
             (cli("run", path, "--run", "r"), "was made from other source bytes"),
-            (_without(cli, "AWS_SECRET_ACCESS_KEY")("run", path, "--run", "s"), "S3 refuses it (ACCESS_DENIED)"),
+            (
+                _without(cli, "AWS_SECRET_ACCESS_KEY")("run", path, "--run", "s"),
+                "S3 refuses it (ACCESS_DENIED)",
+            ),
         ]
     refused.append((cli("run", path, "--run", "s"), "S3 cannot be reached"))
     for done, words in refused:

@@ -38,7 +38,9 @@ def test_files_are_closed_whatever_the_umask(served: CommandLine, tmp_path: Path
     cli = CommandLine(served.home, {**served.environment, **witness(hook)})
     opened(cli)
     configuration = people(tmp_path, publish__keep_private=True, evaluate__internal=True)
-    done = subprocess.run(cli.command("run", configuration), env=cli.variables, cwd=cli.home, umask=0, check=False)
+    done = subprocess.run(
+        cli.command("run", configuration), env=cli.variables, cwd=cli.home, umask=0, check=False
+    )
     assert done.returncode == 0
     run = only_run(cli)
     for path in [
@@ -59,7 +61,12 @@ def save_blocks(cli: CommandLine, secrets_: dict[str, str]) -> None:
     """Secret blocks by name, saved by a process that is told them on standard input."""
     told = json.dumps(secrets_)
     subprocess.run(
-        [sys.executable, "-c", SAVE_BLOCKS], env=cli.variables, input=told, text=True, check=True, timeout=180
+        [sys.executable, "-c", SAVE_BLOCKS],
+        env=cli.variables,
+        input=told,
+        text=True,
+        check=True,
+        timeout=180,
     )
 
 
@@ -72,7 +79,14 @@ def prefect(cli: CommandLine, *arguments: str, **more: Any) -> str:
     """Prefect's own command line; standard output."""
     command = [str(Path(sys.executable).parent / "prefect"), "--no-prompt", *arguments]
     done = subprocess.run(
-        command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, timeout=180, check=False, **more
+        command,
+        env=cli.variables,
+        cwd=cli.home,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        **more,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout + done.stderr)
@@ -88,7 +102,11 @@ def deployed(cli: CommandLine, server: str, configuration: Path) -> str:
     }
     file = cli.home / "prefect.yaml"
     file.write_text(yaml.safe_dump({"name": "test", "pull": [], "deployments": [deployment]}))
-    make_pool(server, "with-secrets", json.loads((REPOSITORY / "deployments" / "work-pool.json").read_text()))
+    make_pool(
+        server,
+        "with-secrets",
+        json.loads((REPOSITORY / "deployments" / "work-pool.json").read_text()),
+    )
     said = prefect(cli, "deploy", "--prefect-file", str(file), "--all")
     (made,) = ask(server, "/deployments/filter", {"deployments": {"name": {"any_": ["secrets"]}}})
     ask(server, f"/deployments/{made['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
@@ -99,7 +117,14 @@ def everything_prefect_shows(url: str) -> str:
     """What the API tells of pools, deployments, flow runs, their logs and blocks, as somebody sees it in the pages."""
     import httpx
 
-    bodies = {"logs": {}, "flow_runs": {}, "deployments": {}, "work_pools": {}, "artifacts": {}, "block_documents": {}}
+    bodies = {
+        "logs": {},
+        "flow_runs": {},
+        "deployments": {},
+        "work_pools": {},
+        "artifacts": {},
+        "block_documents": {},
+    }
     answers = [httpx.post(f"{url}/{place}/filter", json=body) for place, body in bodies.items()]
     assert all(answer.status_code == 200 for answer in answers)
     return " ".join(answer.text for answer in answers)
@@ -120,11 +145,17 @@ def test_secrets_from_prefect_blocks(
     opened(steward)
 
     hook = tmp_path / "hook"
-    api = {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect"), "MARGINWEAVE_LEDGER": ""}
+    api = {
+        "PREFECT_API_URL": server,
+        "PREFECT_HOME": str(alone.home / "prefect"),
+        "MARGINWEAVE_LEDGER": "",
+    }
     worker = CommandLine(alone.home, {**api, **witness(hook)})
     save_blocks(worker, {"marginweave-ledger": url, "marginweave-ledger-key": key})
     said = deployed(worker, server, people(tmp_path))
-    said += prefect(worker, "worker", "start", "--pool", "with-secrets", "--type", "process", "--run-once")
+    said += prefect(
+        worker, "worker", "start", "--pool", "with-secrets", "--type", "process", "--run-once"
+    )
     assert (only_run(worker) / "release" / "privacy.json").is_file(), said
 
     shown = said + everything_prefect_shows(server)
@@ -134,7 +165,8 @@ def test_secrets_from_prefect_blocks(
         for place in (alone.home, server_folder):
             for file in (path for path in place.rglob("*") if path.is_file()):
                 assert secret.encode() not in file.read_bytes(), file
-    flow = [seen for seen in heard(hook) if seen["program"] == "engine.py"]  # Prefect's, of the flow process
+    # Prefect's, of the flow process
+    flow = [seen for seen in heard(hook) if seen["program"] == "engine.py"]
     assert flow, "the flow process of the worker has not testified"
     assert all((seen["core"], seen["dumpable"]) == ([0, 0], 0) for seen in flow)
 
@@ -143,15 +175,22 @@ def test_a_block_in_a_deployment_would_be_written_down(alone: CommandLine, serve
     """Why the references stand in the pool: `prefect deploy` resolves those of a deployment, and keeps the secret readable."""
     from prefect.workers.process import ProcessWorker
 
-    cli = CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})
+    cli = CommandLine(
+        alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
+    )
     save_blocks(cli, {"told": "shown-word"})
     deployment = {
         "name": "told",
         "entrypoint": "marginweave.flows.release.release",
         "parameters": {"configuration": "none.yaml"},
-        "work_pool": {"name": "telling", "job_variables": {"env": {"X": "{{ prefect.blocks.secret.told }}"}}},
+        "work_pool": {
+            "name": "telling",
+            "job_variables": {"env": {"X": "{{ prefect.blocks.secret.told }}"}},
+        },
     }
-    (cli.home / "prefect.yaml").write_text(yaml.safe_dump({"name": "test", "pull": [], "deployments": [deployment]}))
+    (cli.home / "prefect.yaml").write_text(
+        yaml.safe_dump({"name": "test", "pull": [], "deployments": [deployment]})
+    )
     make_pool(server, "telling", ProcessWorker.get_default_base_job_template())
     prefect(cli, "deploy", "--prefect-file", str(cli.home / "prefect.yaml"), "--all")
     assert "shown-word" in everything_prefect_shows(server)

@@ -21,13 +21,17 @@ pytestmark = pytest.mark.system
 
 
 def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.Popen[bytes]:
-    command = cli.command("serve", path, "--cron", f"{due.minute} {due.hour} * * *", "--timezone", "Asia/Kathmandu")
+    command = cli.command(
+        "serve", path, "--cron", f"{due.minute} {due.hour} * * *", "--timezone", "Asia/Kathmandu"
+    )
     with (cli.home / "serve.log").open("ab") as log:
         return subprocess.Popen(command, cwd=cli.home, env=cli.variables, stdout=log, stderr=log)
 
 
 @pytest.mark.long  # cron knows no seconds: up to two minutes of waiting
-def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLine, tmp_path: Path) -> None:
+def test_a_service_that_was_killed_goes_on_at_its_next_start(
+    settled: CommandLine, tmp_path: Path
+) -> None:
     """SIGKILL takes server and release with it; the next start finishes the same run; SIGTERM ends that with code 143."""
     # With room for a draw that the kill may hit: then, too, the release is finished.
     cli, path = opened(settled, 3.0), people(tmp_path)
@@ -37,7 +41,10 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     manifest = cli.home / "runs" / f"people-{due.date()}" / "manifest.json"
 
     service = started(cli, path, due)
-    until(lambda: manifest.exists() and "encode" in json.loads(manifest.read_text())["stages"], pause=0.005)
+    until(
+        lambda: manifest.exists() and "encode" in json.loads(manifest.read_text())["stages"],
+        pause=0.005,
+    )
     os.kill(service.pid, signal.SIGKILL)
     service.wait()
     until(lambda: not processes_of(cli), 20)
@@ -48,7 +55,9 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     second = cli("serve", path, "--cron", "0 0 1 1 *")
     assert second.returncode == 1
     assert "is served by another process" in second.stderr
-    lines = [line for line in (cli.home / "serve.log").read_text().splitlines() if line.startswith("{")]
+    lines = [
+        line for line in (cli.home / "serve.log").read_text().splitlines() if line.startswith("{")
+    ]
     assert json.loads(lines[-1])["event"] == "finished"
     service.terminate()
     assert service.wait(20) == 143
@@ -57,7 +66,9 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     said = (cli.home / "serve.log").read_text()
     assert "Traceback" not in said
     assert not [
-        line for line in said.splitlines() if not line.startswith(("{", "Serving", "marginweave: stopped"))
+        line
+        for line in said.splitlines()
+        if not line.startswith(("{", "Serving", "marginweave: stopped"))
     ]  # nothing of a library's
 
 

@@ -76,7 +76,11 @@ def attempts_at(server: str, cli: CommandLine, run: str) -> dict[str, dict[str, 
 def artifacts(server: str, cli: CommandLine, run: str, kind: str) -> list[Any]:
     """What the artifacts of one kind of a run of people hold, oldest first."""
     of_run = {"id": {"any_": list(attempts_at(server, cli, run))}}
-    body = {"artifacts": {"key": {"any_": [f"people-{kind}"]}}, "flow_runs": of_run, "sort": "UPDATED_DESC"}
+    body = {
+        "artifacts": {"key": {"any_": [f"people-{kind}"]}},
+        "flow_runs": of_run,
+        "sort": "UPDATED_DESC",
+    }
     return [artifact["data"] for artifact in reversed(ask(server, "/artifacts/filter", body))]
 
 
@@ -103,10 +107,18 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     left_alone = [
         ask(server, "/flow_runs/", {**stranger, **elsewhere, "state": running})["id"],
         ask(server, "/flow_runs/", {**stranger, **ours, "state": scheduled})["id"],
-        ask(server, "/flow_runs/", {**stranger, **ours, "state": running, "deployment_id": deployment})["id"],
+        ask(
+            server,
+            "/flow_runs/",
+            {**stranger, **ours, "state": running, "deployment_id": deployment},
+        )["id"],
     ]
-    stopping = ask(server, "/flow_runs/", {**stranger, **ours, "state": {"type": "CANCELLING"}})["id"]
-    unmarked = ask(server, "/flow_runs/", {**stranger, "tags": dead["tags"], "state": running})["id"]
+    stopping = ask(server, "/flow_runs/", {**stranger, **ours, "state": {"type": "CANCELLING"}})[
+        "id"
+    ]
+    unmarked = ask(server, "/flow_runs/", {**stranger, "tags": dead["tags"], "state": running})[
+        "id"
+    ]
     waiting = {"flow_run_id": dead["id"], "task_key": "wait", "dynamic_key": "0", "name": "wait"}
     ask(server, "/task_runs/", {**waiting, "state": {"type": "SCHEDULED", "name": "AwaitingRetry"}})
 
@@ -118,7 +130,8 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     assert after[unmarked]["state_type"] == "CRASHED"  # killed before it had its label
     *of_people, deployed = [after[id_]["state_type"] for id_ in left_alone]
     assert of_people == ["RUNNING", "SCHEDULED"]
-    assert deployed in {"RUNNING", "SCHEDULED"}  # a supervisor of other tests may have found it by then
+    # a supervisor of other tests may have found it by then
+    assert deployed in {"RUNNING", "SCHEDULED"}
     tasks = tasks_of(server, dead["id"])
     assert "CRASHED" in tasks
     assert not ALIVE & set(tasks)
@@ -127,22 +140,34 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     assert after[own]["state_type"] == "COMPLETED"
 
 
-def test_tasks_of_a_killed_attempt_end_with_the_next_one(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_a_killed_attempt_end_with_the_next_one(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a deployed flow run, which stays the same one: what it left as running would be so for ever in a finished run."""
     flows = FlowRuns(server)
     attempt = flows.run("RUNNING")
     for number, state in enumerate(("RUNNING", "PENDING", "COMPLETED")):
-        task = {"flow_run_id": attempt, "task_key": "encode", "dynamic_key": str(number), "state": {"type": state}}
+        task = {
+            "flow_run_id": attempt,
+            "task_key": "encode",
+            "dynamic_key": str(number),
+            "state": {"type": state},
+        }
         ask(server, "/task_runs/", task)
-    monkeypatch.setattr(records, "flow_run", SimpleNamespace(id=attempt, tags=["nightly"], parameters={}))
+    monkeypatch.setattr(
+        records, "flow_run", SimpleNamespace(id=attempt, tags=["nightly"], parameters={})
+    )
     manifest: Any = SimpleNamespace(release="one", dataset="people")
     with temporary_settings({PREFECT_API_URL: server}):
         end_dead_attempts(manifest)
     assert sorted(tasks_of(server, attempt)) == ["COMPLETED", "CRASHED", "CRASHED"]
-    assert flows.state(attempt)[0] in {"RUNNING", "SCHEDULED"}  # a supervisor of other tests may have found it by then
+    # a supervisor of other tests may have found it by then
+    assert flows.state(attempt)[0] in {"RUNNING", "SCHEDULED"}
 
 
-def test_runs_of_a_dataset_share_tags_and_artifacts(served: CommandLine, server: str, tmp_path: Path) -> None:
+def test_runs_of_a_dataset_share_tags_and_artifacts(
+    served: CommandLine, server: str, tmp_path: Path
+) -> None:
     """Two tags, and pages of which Prefect shows the history: a night adds neither a tag nor a key."""
     cli, path, keys = opened(served, 3.0), people(tmp_path), list[set[str]]()
     for run in ("first-night", "second-night"):
@@ -160,7 +185,9 @@ def test_runs_of_a_dataset_share_tags_and_artifacts(served: CommandLine, server:
 @pytest.mark.parametrize("servers", every(2, [2, 4]))
 @pytest.mark.long  # of real servers
 def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path, servers: int) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))
+    }
     started = [
         subprocess.Popen(
             [sys.executable, "-c", START, str(tmp_path), str(number)],
@@ -175,7 +202,9 @@ def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path, serv
 
 
 @pytest.mark.long  # of real servers
-def test_two_of_one_name_with_servers_of_their_own_are_one_run(settled: CommandLine, tmp_path: Path) -> None:
+def test_two_of_one_name_with_servers_of_their_own_are_one_run(
+    settled: CommandLine, tmp_path: Path
+) -> None:
     """The other says that the run is in progress, or finds it finished and charges nothing."""
     cli, path = opened(settled), people(tmp_path)
     both = []
@@ -194,7 +223,9 @@ def test_two_of_one_name_with_servers_of_their_own_are_one_run(settled: CommandL
     ended = [(process.communicate(timeout=240), process.returncode) for process in both]
     for (_, err), code in ended:
         assert code == 0 or "in progress in another process" in err, ended
-    charged = [json.loads(out.splitlines()[-1])["charged_now"] for (out, _), code in ended if code == 0]
+    charged = [
+        json.loads(out.splitlines()[-1])["charged_now"] for (out, _), code in ended if code == 0
+    ]
     assert sum(charged) == 1
 
 
@@ -202,7 +233,10 @@ def test_a_run_that_stopped_shows_what_it_spent_and_the_next_says_that_it_charge
     served: CommandLine, server: str, tmp_path: Path
 ) -> None:
     cli = opened(served)
-    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    expect = {
+        "type": "expect_column_values_to_be_in_set",
+        "kwargs": {"column": "sex", "value_set": ["neither"]},
+    }
     suite = tmp_path / "out.json"
     suite.write_text(json.dumps({"name": "people", "expectations": [expect]}))
     path = people(tmp_path, 400, expectations__output="out.json")
@@ -228,15 +262,23 @@ def test_a_run_that_stopped_shows_what_it_spent_and_the_next_says_that_it_charge
     published = json.loads((release / "evaluation.json").read_text())["lengths"]
     for shown, row in zip(json.loads(table), published, strict=True):
         kept = {key for key in row if not key.startswith("sds_") and not key.endswith("_missing")}
-        assert shown == {key: row[key] if row[key] is None else pytest.approx(row[key], abs=1e-4) for key in kept}
+        assert shown == {
+            key: row[key] if row[key] is None else pytest.approx(row[key], abs=1e-4) for key in kept
+        }
     (summary,) = artifacts(server, cli, "stops", "release")
     assert "epsilon 1, delta 1e-06, for one row" in summary
     assert str(release) in summary
-    charged, _, worst = (part.split("\n| --- ")[1].count("\n| ") for part in summary.split("\n## ")[1:])
-    assert charged == len([row for row in budget_tables(server, cli, "stops")[-1] if row["state"] == "COMMITTED"])
+    charged, _, worst = (
+        part.split("\n| --- ")[1].count("\n| ") for part in summary.split("\n## ")[1:]
+    )
+    assert charged == len(
+        [row for row in budget_tables(server, cli, "stops")[-1] if row["state"] == "COMMITTED"]
+    )
     assert worst == len(json.loads((release / "evaluation.json").read_text())["marginals"])
     finished_line = json.loads(finished.stdout.splitlines()[-1])
-    assert finished_line["accuracy"]["mean_tvd"] == {str(row["length"]): round(row["tvd"], 4) for row in published}
+    assert finished_line["accuracy"]["mean_tvd"] == {
+        str(row["length"]): round(row["tvd"], 4) for row in published
+    }
 
 
 @pytest.mark.parametrize(
@@ -251,13 +293,23 @@ def test_a_terminal_is_told_whether_this_command_charged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh: bool, charged: bool, said: str
 ) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(run_command, "out", Console(file=shown, force_terminal=True, color_system=None, markup=False))
+    monkeypatch.setattr(
+        run_command,
+        "out",
+        Console(file=shown, force_terminal=True, color_system=None, markup=False),
+    )
     privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
-    request: Any = SimpleNamespace(configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring"))
+    request: Any = SimpleNamespace(
+        configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring")
+    )
     place = tmp_path / "release"
     spent = Spent(releases=2, ever_reserved=2)
-    account = account_sums(AccountTotal(account=ACCOUNT, epsilon=1.5, composition="gdp", spent=spent))
-    run_command._summarize(request, account, place, is_waiting=False, was_unfinished=fresh, charged_now=charged)
+    account = account_sums(
+        AccountTotal(account=ACCOUNT, epsilon=1.5, composition="gdp", spent=spent)
+    )
+    run_command._summarize(
+        request, account, place, is_waiting=False, was_unfinished=fresh, charged_now=charged
+    )
     assert "no bound under adaptively chosen budgets; the cap is" in shown.getvalue()
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
     assert line.startswith(said)
@@ -272,12 +324,21 @@ def test_a_server_that_ends_is_started_once_more(
     cli, path = opened(served, 3.0), people(tmp_path)
     command = settled.command("run", path, "--run", "r")
     process = subprocess.Popen(
-        command, cwd=cli.home, env=settled.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=cli.home,
+        env=settled.variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     for line in process.stdout:
         if deaths and json.loads(line).get("stage") == "validate":
-            (server,) = (child for child in psutil.Process(process.pid).children() if SERVER in child.cmdline())
+            (server,) = (
+                child
+                for child in psutil.Process(process.pid).children()
+                if SERVER in child.cmdline()
+            )
             server.kill()
             deaths -= 1
     _, told = process.communicate(timeout=180)

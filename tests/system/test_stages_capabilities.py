@@ -59,7 +59,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     settings = {"publish__keep_private": True, "aggregate__reporting_length": 2}
     victim = Victim(home=home, config=people(home, ROWS, **settings))
     made = Released(
-        victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key
+        victim.folder,
+        home / "people.csv",
+        Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key,
     )
     watched: dict[str, Any] = {name: made.watched(getattr(stages, name)) for name in STAGES}
     with (

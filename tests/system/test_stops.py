@@ -17,7 +17,9 @@ from tests.support.release_checks import RELEASED, opened
 pytestmark = pytest.mark.system
 
 
-def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(served: CommandLine, tmp_path: Path) -> None:
+def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(
+    served: CommandLine, tmp_path: Path
+) -> None:
     """At its first line of progress, which says models and passes alone; nothing is charged again."""
     cli = opened(served, 3.0)
     path = people(tmp_path, **LONG_FIT)
@@ -51,5 +53,7 @@ def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(served: CommandLin
     assert resumed.returncode == 0, resumed.stderr
     *stages, ended = map(json.loads, resumed.stdout.splitlines())
     assert not ended["charged_now"]
-    assert [line["charged"] for line in stages if line["event"] == "stage" and line["charged"]] == []
+    assert [
+        line["charged"] for line in stages if line["event"] == "stage" and line["charged"]
+    ] == []
     assert {file.name for file in (cli.home / "runs" / "r" / "release").iterdir()} >= RELEASED

@@ -42,7 +42,9 @@ def test_what_has_vanished_is_resumed_once(site: FlowRuns) -> None:
     assert site.state(silent) == ("SCHEDULED", "AwaitingRetry")
     resumed = [site.ask(f"/flow_runs/{run}", method="GET")["state_id"] for run in (silent, crashed)]
     supervisor.look(after(2 * LATER))
-    assert [site.ask(f"/flow_runs/{run}", method="GET")["state_id"] for run in (silent, crashed)] == resumed
+    assert [
+        site.ask(f"/flow_runs/{run}", method="GET")["state_id"] for run in (silent, crashed)
+    ] == resumed
 
 
 def test_a_crash_waits_until_its_worker_is_done(site: FlowRuns) -> None:

@@ -47,14 +47,20 @@ def settings(unit: Path) -> dict[str, str]:
 def installed(unit: Path, tmp_path: Path) -> Path:
     """The unit with the programs of this environment in the place of /opt/marginweave/venv."""
     place = tmp_path / unit.name
-    place.write_text(unit.read_text().replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent)))
+    place.write_text(
+        unit.read_text().replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent))
+    )
     return place
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("there is no systemd-analyze here; the settings themselves are checked all the same")
-    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
+        pytest.skip(
+            "there is no systemd-analyze here; the settings themselves are checked all the same"
+        )
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False
+    )
 
 
 @each_unit
@@ -64,7 +70,9 @@ def test_the_unit_is_hardened(unit: Path) -> None:
     assert HARDENED.items() <= found.items()
     assert found["User"] not in {"root", "0", ""}
     program = Path(
-        found["ExecStart"].split()[0].replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent))
+        found["ExecStart"]
+        .split()[0]
+        .replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent))
     )
     assert program.is_file()
 
@@ -145,5 +153,8 @@ def test_systemd_finds_it_hardened(installed: Path) -> None:
     judged = analyze(*judge, str(installed))
     assert judged.returncode == 0, judged.stdout
     bare = installed.with_name("bare.service")
-    bare.write_text(installed.read_text().partition("UMask=0077")[0] + "\n[Install]\nWantedBy=multi-user.target\n")
+    bare.write_text(
+        installed.read_text().partition("UMask=0077")[0]
+        + "\n[Install]\nWantedBy=multi-user.target\n"
+    )
     assert analyze(*judge, str(bare)).returncode != 0

@@ -49,7 +49,9 @@ class Followed:
         return float(found[0]["deviation"])
 
 
-def follow(cli: CommandLine, table: pd.DataFrame, edit: Callable[[str], str], unit: str = "row") -> Followed:
+def follow(
+    cli: CommandLine, table: pd.DataFrame, edit: Callable[[str], str], unit: str = "row"
+) -> Followed:
     """Draft, answer, check, open an account, run and publish; the verdict needs no --even-so."""
     table.to_csv(cli.home / "t.csv", index=False)
     drafted = cli("init", "t.csv")
@@ -59,7 +61,10 @@ def follow(cli: CommandLine, table: pd.DataFrame, edit: Callable[[str], str], un
     place.write_text(edit(answered(draft, "the questionnaire")))
     looked = cli("check", "t.yaml")
     assert looked.returncode == 0, looked.stdout + looked.stderr
-    assert cli("ledger", "open", "t", "--epsilon", "9", "--delta", "1e-6", "--unit", unit).returncode == 0
+    assert (
+        cli("ledger", "open", "t", "--epsilon", "9", "--delta", "1e-6", "--unit", unit).returncode
+        == 0
+    )
     done = cli("run", "t.yaml", "--run", "r")
     assert done.returncode == 0, done.stderr
     to = cli.home / "published"
@@ -85,7 +90,10 @@ def test_costs_a_top_code_and_columns_without_gaps(marginweave: CommandLine) -> 
         return draft.replace(old, new) + QUICK
 
     found = follow(marginweave, table, edit)
-    assert f"cost: {{type: number, bounds: [0, {HIGH}], bins: {{log: 12}}, decimals: 2" in found.drafted
+    assert (
+        f"cost: {{type: number, bounds: [0, {HIGH}], bins: {{log: 12}}, decimals: 2"
+        in found.drafted
+    )
     records = found.records
     assert int(records.isna().sum().sum()) == 0
     edges = np.geomspace(HIGH / 1e4, HIGH, 12)
@@ -112,7 +120,9 @@ def test_one_strong_pair_of_a_small_survey_is_kept(marginweave: CommandLine) -> 
     """
     table = survey()
     found = follow(marginweave, table, lambda draft: f"{draft}rows: 1000\n")
-    true, made = (pd.crosstab(t["PID"], t["vote"], normalize=True).to_numpy() for t in (table, found.records))
+    true, made = (
+        pd.crosstab(t["PID"], t["vote"], normalize=True).to_numpy() for t in (table, found.records)
+    )
     independent = np.outer(true.sum(axis=1), true.sum(axis=0))
     more = np.sign(true - independent)
     strength = float(np.abs(true - independent).sum())
@@ -124,10 +134,14 @@ def test_one_strong_pair_of_a_small_survey_is_kept(marginweave: CommandLine) -> 
 def test_rows_of_patients_are_not_protected_one_by_one(marginweave: CommandLine) -> None:
     """`init` asks whose privacy it is and proposes the patients; `check` says it of `unit: row`; the promise is to patients."""
     cli, rows = marginweave, 900
-    table = pd.DataFrame({"patient_id": [f"p{i // 3}" for i in range(rows)], "sex": ["f", "m"] * (rows // 2)})
+    table = pd.DataFrame(
+        {"patient_id": [f"p{i // 3}" for i in range(rows)], "sex": ["f", "m"] * (rows // 2)}
+    )
 
     def edit(draft: str) -> str:
-        (cli.home / "rows.yaml").write_text(draft.replace("{column: patient_id, max_records: 5}", "row"))
+        (cli.home / "rows.yaml").write_text(
+            draft.replace("{column: patient_id, max_records: 5}", "row")
+        )
         warned = cli("check", "rows.yaml")
         assert "share their patient_id with another row" in " ".join(warned.stdout.split())
         return draft.replace("epsilon: 1.0", "epsilon: 9.0")

@@ -18,28 +18,39 @@ from tests.support.places import REPOSITORY
 pytestmark = pytest.mark.system
 README = REPOSITORY / "README.md"
 API = REPOSITORY / "docs" / "api.md"
-TUTORIALS = [REPOSITORY / "docs" / "guide.md", API, *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md"))]
+TUTORIALS = [
+    REPOSITORY / "docs" / "guide.md",
+    API,
+    *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md")),
+]
 
 
-def test_the_readme_from_top_to_bottom(served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_from_top_to_bottom(
+    served: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The release that the shell makes is the one that Python finds: charged once."""
     enter(served, monkeypatch)
     names = run_page(README, served)
     assert [*names["records"].columns] == ["sex", "region", "age", "smokes", "diagnosis", "cost"]
     assert len(names["records"]) == 1000
     assert {*names["ages"].columns.get_level_values(0)} == {"no", "yes"}
-    assert [path.name for path in (served.home / "runs").iterdir()] == [names["model"].release.statement.run]
+    assert [path.name for path in (served.home / "runs").iterdir()] == [
+        names["model"].release.statement.run
+    ]
 
 
 def test_the_readme_fits_its_first_screen() -> None:
     """Purpose, pictures, three lines of shell and three of Python."""
     head = README.read_text(encoding="utf-8").partition("\n## ")[0].splitlines()
     assert len(head) <= 30
-    assert [len(text.split("\n")) - text.count("\n\n") - 1 for _, _, text in page_blocks(README)] == [3, 3]
+    assert [
+        len(text.split("\n")) - text.count("\n\n") - 1 for _, _, text in page_blocks(README)
+    ] == [3, 3]
     pictures = sorted((REPOSITORY / "docs" / "pictures").iterdir())
     assert [path.name for path in pictures] == ["explore.png", "report.png"]
     assert all(
-        path.stat().st_size < 60_000 and f"]({path.relative_to(REPOSITORY)})" in "\n".join(head) for path in pictures
+        path.stat().st_size < 60_000 and f"]({path.relative_to(REPOSITORY)})" in "\n".join(head)
+        for path in pictures
     )
 
 
@@ -84,9 +95,16 @@ def test_a_notebook_runs_and_has_its_outputs(
     assert len(stored) == len(found) > 0
     assert [cell["execution_count"] for cell in stored] == [*range(1, len(stored) + 1)]
     for cell, outputs in zip(stored, found, strict=True):
-        assert [_shape(output) for output in cell["outputs"]] == [_shape(output) for output in outputs] != []
+        assert (
+            [_shape(output) for output in cell["outputs"]]
+            == [_shape(output) for output in outputs]
+            != []
+        )
     text = notebook.read_text(encoding="utf-8")
-    assert all(place not in text for place in (str(served.home), str(REPOSITORY), "/home/", "/root/", "/tmp/"))
+    assert all(
+        place not in text
+        for place in (str(served.home), str(REPOSITORY), "/home/", "/root/", "/tmp/")
+    )
 
 
 def _shape(output: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -102,11 +120,17 @@ def test_every_public_name_has_an_example() -> None:
 
 
 def _page(page: Path) -> object:
-    return pytest.param(page, id=page.stem, marks=[pytest.mark.long] if "\n<!-- long -->" in page.read_text() else [])
+    return pytest.param(
+        page,
+        id=page.stem,
+        marks=[pytest.mark.long] if "\n<!-- long -->" in page.read_text() else [],
+    )
 
 
 @pytest.mark.parametrize("page", [_page(page) for page in TUTORIALS])
-def test_a_tutorial_from_top_to_bottom(page: Path, served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tutorial_from_top_to_bottom(
+    page: Path, served: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its code holds its own assertions."""
     enter(served, monkeypatch)
     run_page(page, served)

@@ -15,7 +15,8 @@ from marginweave.ledger import Ledger
 from tests.golden.releases import comparable_files, known_secrets, released_files
 from tests.golden.shapes import account_of, write_people
 
-flow_module = importlib.import_module("marginweave.flows.release")  # whose name in the package is the flow
+# whose name in the package is the flow
+flow_module = importlib.import_module("marginweave.flows.release")
 pytestmark = pytest.mark.system
 
 
@@ -29,7 +30,9 @@ def test_both_ways_write_the_same_files(server: str, tmp_path: Path, shape: str)
     ledger = served / "ledger" / "ledger.sqlite"
     config = write_people(served, shape)
     account = account_of(parse_configuration(yaml.safe_load(config.read_text())))
-    with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(ledger), "PREFECT_API_URL": server}):
+    with mock.patch.dict(
+        "os.environ", {"MARGINWEAVE_LEDGER": str(ledger), "PREFECT_API_URL": server}
+    ):
         Ledger.create(ledger).accounts.open(account, actor="steward")
         with prefect_session(served, served / "log"), known_secrets():
             place = flow_module.release(str(config), "r", None, str(served))

@@ -24,7 +24,12 @@ from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system
 COLUMNS = {
-    "seen": {"type": "datetime", "bounds": ["2019-01-01", "2021-12-31"], "bins": "year", "missing": ["none"]},
+    "seen": {
+        "type": "datetime",
+        "bounds": ["2019-01-01", "2021-12-31"],
+        "bins": "year",
+        "missing": ["none"],
+    },
     "cost": {"type": "number", "bounds": [0, 90], "bins": 3},
     "code": {"type": "category", "domain": "private"},
 }
@@ -40,7 +45,10 @@ def typed_frame() -> pd.DataFrame:
         age=pd.to_numeric(frame["age"]).astype("UInt8"),
         grade=pd.to_numeric(frame["grade"]).astype("Int16"),
         seen=dates.tz_localize("UTC").tz_convert("Asia/Tokyo"),
-        cost=pd.Series([Decimal(i % 90).quantize(Decimal("0.01")) for i in range(len(frame))], index=frame.index),
+        cost=pd.Series(
+            [Decimal(i % 90).quantize(Decimal("0.01")) for i in range(len(frame))],
+            index=frame.index,
+        ),
         code=["ab"[i % 2] for i in range(len(frame))],
     )
 
@@ -54,13 +62,22 @@ def test_types_survive_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     changes = {f"columns__{name}": column for name, column in COLUMNS.items()}
     given = quick(raw(source="people.parquet", privacy__epsilon=8.0, **changes))
     (tmp_path / "people.yaml").write_text(yaml.safe_dump(given, sort_keys=False))
-    account = Account(dataset="people", epsilon=Decimal(20), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(20),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(tmp_path / "ledger.sqlite").accounts.open(account, actor="steward")
     folder = run_plainly(tmp_path, tmp_path / "people.yaml", "r")
     wanted = pq.read_schema(tmp_path / "people.parquet")
     release = PublishedRelease.read(folder / "release")
     assert str(TYPED) in release.statement.assumptions
-    assert any("Moments of seen were counted in UTC" in sentence for sentence in release.statement.preparation)
+    assert any(
+        "Moments of seen were counted in UTC" in sentence
+        for sentence in release.statement.preparation
+    )
     assert "Moments of seen were counted in UTC" in (folder / "release" / "report.html").read_text()
     anew = regenerate_records(tmp_path, "r", records=3, seed=9, to=tmp_path / "anew")
     dtypes = frame.assign(sex=pd.Categorical(["f"] * len(frame), ["f", "m"], ordered=True)).dtypes
@@ -69,7 +86,9 @@ def test_types_survive_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert schema_types(found, found.names) == schema_types(wanted, found.names)
         made = pd.read_parquet(place / "synthetic.parquet")
         assert made.dtypes.to_dict() == dtypes[made.columns].to_dict()
-        assert b"otherwise-sexed" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
+        assert b"otherwise-sexed" not in b"".join(
+            path.read_bytes() for path in place.iterdir() if path.is_file()
+        )
         assert set(made["seen"].dropna().dt.year) <= {2019, 2020, 2021}
         encoded, broken = published_records(place / "synthetic.parquet", release.configuration)
         assert encoded.records == len(made)

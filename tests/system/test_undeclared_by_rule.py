@@ -20,7 +20,8 @@ from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system
 ROWS = 600
-NEAR = 40  # records: 20 standard deviations of the noise of a count, and a third of what would be made up
+# records: 20 standard deviations of the noise of a count, and a third of what would be made up
+NEAR = 40
 COLUMNS: dict[str, dict[str, Any]] = {
     "sector": {"type": "category", "values": ["s", "t"], "missing": ["N"]},
     "hours": {"type": "number", "bins": [0, 20, 40, 80], "decimals": 1, "missing": ["N"]},
@@ -32,7 +33,9 @@ READ = {"sector": ["s", "t"], "hours": ["10.5", "38.5"]}
 def _table(name: str) -> pd.DataFrame:
     """In 270 of 420 records to which the column applies it can be read, in 150 it cannot."""
     cells = [*READ[name][:1] * 90, *READ[name][1:] * 180, *[SPOILED[name]] * 150, *["N"] * 180]
-    return pd.DataFrame({"work": ["yes"] * 420 + ["no"] * 180, name: cells, "sex": ["f", "m"] * (ROWS // 2)})
+    return pd.DataFrame(
+        {"work": ["yes"] * 420 + ["no"] * 180, name: cells, "sex": ["f", "m"] * (ROWS // 2)}
+    )
 
 
 def _release(alone: CommandLine, name: str, aggregate: dict[str, Any]) -> Release:
@@ -59,7 +62,13 @@ def _release(alone: CommandLine, name: str, aggregate: dict[str, Any]) -> Releas
 def account(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Path(alone.variables["MARGINWEAVE_LEDGER"])
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
-    opened = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    opened = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(ledger).accounts.open(opened, actor="steward")
 
 
@@ -78,12 +87,22 @@ def test_what_cannot_be_read_is_counted_as_such_where_the_column_applies(
     assert cells["kept"]
     assert abs(cells["count"] - 150) < NEAR
     assert stated["verdict"]["publication"] == "not for publication"
-    (said,) = (text for text in stated["verdict"]["says"] if f"of {name} were not among the declared values" in text)
-    assert "A cell that is missing where a rule of `structure` wants a value is one of these." in said
+    (said,) = (
+        text
+        for text in stated["verdict"]["says"]
+        if f"of {name} were not among the declared values" in text
+    )
+    assert (
+        "A cell that is missing where a rule of `structure` wants a value is one of these." in said
+    )
     counts = release.query(by=["work", name]).set_index(["work", name]).estimate
     values = {str(label): float(number) for label, number in counts.loc["yes"].items()}
     truth = {"s": 90, "t": 180, "[0, 20)": 90, "[20, 40)": 180, "[40, 80]": 0}
-    assert all(abs(number - truth[label]) < NEAR for label, number in values.items() if label in truth and number >= 0)
+    assert all(
+        abs(number - truth[label]) < NEAR
+        for label, number in values.items()
+        if label in truth and number >= 0
+    )
     if method == "marginals":
         assert values["(missing)"] == 0, "the rule says so"
         assert abs(values["(not as declared)"] - 150) < NEAR
@@ -92,7 +111,9 @@ def test_what_cannot_be_read_is_counted_as_such_where_the_column_applies(
     empty = made[name].isna().groupby(made.work).sum()
     assert np.allclose(empty[["yes", "no"]] * ROWS / len(made), [150, 180], atol=NEAR)
     written = pd.read_csv(Path(release.place) / "synthetic.csv", keep_default_na=False)
-    assert (written[name] == "").sum() == empty.sum(), "the text for the missing value is not true of all of these"
+    assert (written[name] == "").sum() == empty.sum(), (
+        "the text for the missing value is not true of all of these"
+    )
 
 
 @pytest.mark.usefixtures("account")

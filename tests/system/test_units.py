@@ -37,7 +37,9 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     refused = marginweave("run", path)
     assert refused.returncode == 3
     assert f"marginweave ledger open people --for {path}" in refused.stderr
-    opened = marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6", "--unit", "subject:person")
+    opened = marginweave(
+        "ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6", "--unit", "subject:person"
+    )
     assert opened.returncode == 0, opened.stderr
     result = marginweave("run", path)
     assert result.returncode == 0, result.stderr
@@ -50,16 +52,27 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
         exact = noise_sigma(multiplier, noise["contribution_bound"], configuration.stability)
         assert noise["deviation"] == float(exact)
     first = statement["noise"][0]
-    exact = noise_sigma(plan.by_name["level-1"].parameter, first["contribution_bound"], configuration.stability)
+    exact = noise_sigma(
+        plan.by_name["level-1"].parameter, first["contribution_bound"], configuration.stability
+    )
     assert first["private_threshold"] == private_threshold(exact, 1, 3, plan.delta_threshold)
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
-    assert float(rows[0]["noise_sd"]) == float(count_sigma(plan.by_name["count"].parameter, configuration.stability))
+    assert float(rows[0]["noise_sd"]) == float(
+        count_sigma(plan.by_name["count"].parameter, configuration.stability)
+    )
     assert "subject of column 'person'" in statement["guarantee"]["unit"]
     assert statement["uncounted"]["cap"] == 3
-    assert "collect bounds" not in json.loads((folder.parent / "manifest.json").read_text())["stages"]
+    assert (
+        "collect bounds" not in json.loads((folder.parent / "manifest.json").read_text())["stages"]
+    )
     assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
-    assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])
-    assert any(sentence.startswith("Rows without person are in no number") for sentence in statement["verdict"]["says"])
+    assert any(
+        "Rows without a subject were left out" in sentence for sentence in statement["preparation"]
+    )
+    assert any(
+        sentence.startswith("Rows without person are in no number")
+        for sentence in statement["verdict"]["says"]
+    )
     assert "person" not in pq.read_table(folder / "synthetic.parquet").column_names
     for file in (marginweave.home / "runs").rglob("*"):
         assert not file.is_file() or b"person-17" not in file.read_bytes()
@@ -71,9 +84,13 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     assert words in refused.stderr
 
 
-def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_other_theta_and_joined_rows_share_an_account(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """The account fixes the unit and its column; max_records may differ, and join counts a person once."""
-    marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5", "--unit", "subject:person")
+    marginweave(
+        "ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5", "--unit", "subject:person"
+    )
     joined: dict[str, Any] = {
         "privacy__unit": {"column": "person", "join": True, "missing_subject": "own"},
         "columns__grade": {"type": "set", "values": [1, 2, 3, 4, 5, 6, 7], "max_values": 2},
@@ -84,10 +101,18 @@ def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, 
         path = visits(tmp_path, **changes, aggregate__reporting_length=1)
         result = marginweave("run", path)
         assert result.returncode == 0, result.stderr
-    statements = [json.loads(file.read_text()) for file in (marginweave.home / "runs").glob("*/release/privacy.json")]
-    accounts = [json.loads(file.read_text()) for file in (marginweave.home / "runs").glob("*/release/account.json")]
+    statements = [
+        json.loads(file.read_text())
+        for file in (marginweave.home / "runs").glob("*/release/privacy.json")
+    ]
+    accounts = [
+        json.loads(file.read_text())
+        for file in (marginweave.home / "runs").glob("*/release/account.json")
+    ]
     assert {account["releases"] for account in accounts} == {1, 2}
-    (own,) = (s for s in statements if any("joined into one record" in text for text in s["preparation"]))
+    (own,) = (
+        s for s in statements if any("joined into one record" in text for text in s["preparation"])
+    )
     assert any("separate subject" in sentence for sentence in own["preparation"])
     (folder,) = (place.parent for place in (marginweave.home / "runs").glob("*/release/privacy.json")
                  if json.loads(place.read_text())["release"] == own["release"])  # fmt: skip
@@ -107,7 +132,11 @@ def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_pat
     changes: dict[str, Any] = {
         "privacy__epsilon": 8.0,
         "columns": {
-            "sex": {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, "m": 1}}},
+            "sex": {
+                "type": "category",
+                "values": ["f", "m"],
+                "impute": {"weights": {"f": 1, "m": 1}},
+            },
             "age": {
                 "type": "number",
                 "bounds": "private",
@@ -125,11 +154,16 @@ def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_pat
     marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6")
     plan = marginweave("plan", path)
     assert plan.returncode == 0, plan.stderr
-    for words in ("bounds-2-low", "bounds-2-high", "700 records from 2 copies", "one unit replaces at most 2"):
+    for words in (
+        "bounds-2-low",
+        "bounds-2-high",
+        "700 records from 2 copies",
+        "one unit replaces at most 2",
+    ):
         assert words in plan.stdout
-    assert "count" not in plan.stdout.split("draw", 1)[1].split("All draws")[0].replace("record count", "").replace(
-        "least count", ""
-    )
+    assert "count" not in plan.stdout.split("draw", 1)[1].split("All draws")[0].replace(
+        "record count", ""
+    ).replace("least count", "")
     result = marginweave("run", path)
     assert result.returncode == 0, result.stderr
     folder, statement = released(marginweave)
@@ -157,7 +191,9 @@ def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_pat
     assert "bounds" in shown.stdout
 
 
-def test_an_amplified_release_is_charged_as_stated(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_an_amplified_release_is_charged_as_stated(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
     """The first draw carries the whole (epsilon, delta), the others nothing; the noise is that of the functional epsilon."""
     columns = {
         "sex": {"type": "category", "values": ["f", "m"], "impute": UNIFORM},
@@ -169,14 +205,18 @@ def test_an_amplified_release_is_charged_as_stated(marginweave: CommandLine, tmp
         "resize": {"records": 400, "proportion": 0.4, "amplify": True},
     }
     path = visits(tmp_path, **{**changes, "dataset": "others"})
-    opened = marginweave("ledger", "open", "others", "--for", path, "--epsilon", "4", "--delta", "2e-6")
+    opened = marginweave(
+        "ledger", "open", "others", "--for", path, "--epsilon", "4", "--delta", "2e-6"
+    )
     assert opened.returncode == 0, opened.stderr
     result = marginweave("run", path)
     assert result.returncode == 0, result.stderr
     folder, statement = released(marginweave, "others")
     assert statement["guarantee"]["mu"] is None
     assert statement["observer"] == pytest.approx(np.exp(2) / (1 + np.exp(2)), abs=1e-5)
-    charged = [(row["mu2"], row["plain_epsilon"], row["plain_delta"]) for row in statement["mechanisms"]]
+    charged = [
+        (row["mu2"], row["plain_epsilon"], row["plain_delta"]) for row in statement["mechanisms"]
+    ]
     assert [tuple(map(float, amounts)) for amounts in charged] == [(0, 2, 1e-6), (0, 0, 0)]
     total = json.loads((folder / "account.json").read_text())["total"]
     assert (total["charged"]["plain_epsilon"], total["epsilon"]) == ("2.0", 2.0)

@@ -45,15 +45,22 @@ def _built(place: Path, version: str) -> Path:
         ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
     for name in filter(None, tracked.split("\0")):
-        if name.startswith(("flows/", "tasks/", "schemas/", "src/")) or name in {"pyproject.toml", "README.md"}:
+        if name.startswith(("flows/", "tasks/", "schemas/", "src/")) or name in {
+            "pyproject.toml",
+            "README.md",
+        }:
             target = copy / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, target)
     project = copy / "pyproject.toml"
-    project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text(), count=1))
+    project.write_text(
+        re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text(), count=1)
+    )
     site = place / f"site-{version}"
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", site, copy], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--target", site, copy], check=True
+    )
     keep_compiled(site / "marginweave")
     return site
 
@@ -63,7 +70,9 @@ def _copied(site: Path, version: str) -> Path:
     other = site.with_name(f"site-{version}")
     shutil.copytree(site, other)
     (metadata,) = other.glob("marginweave-*.dist-info/METADATA")
-    metadata.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", metadata.read_text(), count=1))
+    metadata.write_text(
+        re.sub(r"(?m)^Version: .*$", f"Version: {version}", metadata.read_text(), count=1)
+    )
     return other
 
 
@@ -76,7 +85,11 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rule = made["other"] / "marginweave" / "measurements" / "split.py"
     text, before = rule.read_text(), "tuple(p / least * scale for p in proportions)"
     assert text.count(before) == 1
-    rule.write_text(text.replace(before, "tuple(p / least * scale * (1 + i) for i, p in enumerate(proportions))"))
+    rule.write_text(
+        text.replace(
+            before, "tuple(p / least * scale * (1 + i) for i, p in enumerate(proportions))"
+        )
+    )
     return made
 
 
@@ -89,17 +102,27 @@ def begun(served: CommandLine, sites: dict[str, Path]) -> tuple[CommandLine, Pat
     return served, config
 
 
-def _as(site: Path, cli: CommandLine, code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def _as(
+    site: Path, cli: CommandLine, code: str, *arguments: str | Path
+) -> subprocess.CompletedProcess[str]:
     """The program of a wheel, which hides the one that is installed here."""
     command = [sys.executable, "-P", "-c", code, *map(str, arguments)]
     environment = {**cli.variables, "PYTHONPATH": str(site)}
     return subprocess.run(
-        command, cwd=cli.home, env=environment, capture_output=True, text=True, timeout=180, check=False
+        command,
+        cwd=cli.home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
 
 
 def _draws(cli: CommandLine) -> dict[str, State]:
-    (record,) = Ledger.open(cli.home / "ledger" / "ledger.sqlite", environment={}).releases.of("people")
+    (record,) = Ledger.open(cli.home / "ledger" / "ledger.sqlite", environment={}).releases.of(
+        "people"
+    )
     return {draw.name: draw.state for draw in record.draws}
 
 
@@ -107,7 +130,10 @@ def _draws(cli: CommandLine) -> dict[str, State]:
 def test_a_run_goes_on_with_a_version_of_the_same_rules(begun, sites) -> None:
     """Stopped between two draws: the new version finishes it under its one charge, and the statement names both."""
     cli, config = begun
-    assert _as(sites["old"], cli, _DIES.format(when="before"), "run", config, "--run", "r").returncode == 9
+    assert (
+        _as(sites["old"], cli, _DIES.format(when="before"), "run", config, "--run", "r").returncode
+        == 9
+    )
     assert _draws(cli)["level-2"] == State.RESERVED
     went = _as(sites["new"], cli, _PROGRAM, "run", config, "--run", "r")
     assert went.returncode == 0, went.stderr
@@ -121,7 +147,10 @@ def test_a_run_goes_on_with_a_version_of_the_same_rules(begun, sites) -> None:
 def test_a_version_that_would_draw_otherwise_is_refused(begun, sites) -> None:
     """Exit 2, nothing drawn, what differs and what to do; the version that began the run finishes it."""
     cli, config = begun
-    assert _as(sites["old"], cli, _DIES.format(when="before"), "run", config, "--run", "r").returncode == 9
+    assert (
+        _as(sites["old"], cli, _DIES.format(when="before"), "run", config, "--run", "r").returncode
+        == 9
+    )
     before = _draws(cli)
     refused = _as(sites["other"], cli, _PROGRAM, "run", config, "--run", "r")
     assert refused.returncode == 2, refused.stderr
@@ -135,7 +164,10 @@ def test_a_version_that_would_draw_otherwise_is_refused(begun, sites) -> None:
 def test_a_begun_draw_is_ended_by_the_program_that_began_it(begun, sites) -> None:
     """Killed between charge and noise: another program is refused, whatever its rules; the first one makes the draw."""
     cli, config = begun
-    assert _as(sites["old"], cli, _DIES.format(when="after"), "run", config, "--run", "r").returncode == 9
+    assert (
+        _as(sites["old"], cli, _DIES.format(when="after"), "run", config, "--run", "r").returncode
+        == 9
+    )
     assert _draws(cli)["level-2"] == State.DRAWN
     refused = _as(sites["new"], cli, _PROGRAM, "run", config, "--run", "r")
     assert refused.returncode == 2, refused.stderr

@@ -57,7 +57,11 @@ def database() -> Iterator[str]:
 def audited(url: str, place: Path, *pins: str) -> subprocess.CompletedProcess[str]:
     (place / "pins.txt").write_text("".join(f"{pin}\n" for pin in pins))
     return subprocess.run(
-        [sys.executable, str(REPOSITORY / "deployments" / "audit_dependencies.py"), str(place / "pins.txt")],
+        [
+            sys.executable,
+            str(REPOSITORY / "deployments" / "audit_dependencies.py"),
+            str(place / "pins.txt"),
+        ],
         env={**os.environ, "PIP_AUDIT_OSV_URL": url, "no_proxy": "*", "HOME": str(place)},
         capture_output=True,
         text=True,

@@ -22,12 +22,22 @@ RUN = {"epsilon": 10.0, "delta": 3.4e-11, "max_records": 1000, "max_records_per_
 SCHEMA: dict[str, Any] = {
     "ID": {"dtype": "str", "kind": "text"},
     "SEX": {"dtype": "str", "kind": "categorical", "values": ["", "M", "F"], "codes": [0, 1, 2]},
-    "STATE": {"dtype": "str", "kind": "categorical", "values": ["01", "02", "36"], "codes": [1, 2, 3]},
+    "STATE": {
+        "dtype": "str",
+        "kind": "categorical",
+        "values": ["01", "02", "36"],
+        "codes": [1, 2, 3],
+    },
     "AGE": {"dtype": "uint8", "kind": "numeric", "min": 14, "max": 87, "bins": 10},
     "NCHILD": {"dtype": "uint8", "kind": "numeric", "min": 0, "max": 6, "bins": 10},
     "INCOME": {"dtype": "float64", "kind": "numeric", "min": -500.5, "max": 5000, "bins": 7},
     "WORK": {"dtype": "uint8", "kind": "categorical", "values": [0, 1, 2]},
-    "DATE": {"dtype": "date", "kind": "date", "min": "2012-01-01 00:00:00", "max": "2020-12-31 00:00:00"},
+    "DATE": {
+        "dtype": "date",
+        "kind": "date",
+        "min": "2012-01-01 00:00:00",
+        "max": "2020-12-31 00:00:00",
+    },
     "NOTE": {"dtype": "str", "kind": "text", "has_null": True},
 }
 DATA = """
@@ -49,7 +59,9 @@ def convert(
 ) -> Conversion:
     content = {"runs": [RUN], "schema": SCHEMA, **changes}
     (place / "parameters.json").write_text(json.dumps(content))
-    (place / "types.json").write_text(json.dumps({"dtype": {"HOURS": "uint8", "GHOST": "str", "ID": "str"}}))
+    (place / "types.json").write_text(
+        json.dumps({"dtype": {"HOURS": "uint8", "GHOST": "str", "ID": "str"}})
+    )
     if data is not None:
         (place / "data.yaml").write_text(data)
     form = SourceFile(file="persons.csv")
@@ -68,20 +80,40 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     assert (found.dataset, found.source.file) == ("persons", "persons.csv")
     assert (found.privacy.epsilon, found.privacy.delta) == (10, 3.4e-11)
     assert found.privacy.subject is not None
-    assert found.privacy.subject.model_dump(include={"column", "max_records"}) == {"column": "ID", "max_records": 1}
+    assert found.privacy.subject.model_dump(include={"column", "max_records"}) == {
+        "column": "ID",
+        "max_records": 1,
+    }
     assert found.synthesize.max_records == 1000
     assert "ID" not in columns
     assert columns["SEX"].values == ("M", "F")
     assert columns["STATE"].values == ("01", "02", "36")
-    assert (columns["AGE"].bounds, columns["AGE"].bins, columns["AGE"].decimals) == ((14, 87), 10, 0)
+    assert (columns["AGE"].bounds, columns["AGE"].bins, columns["AGE"].decimals) == (
+        (14, 87),
+        10,
+        0,
+    )
     assert columns["NCHILD"].values == tuple("0123456")  # fewer values than bins: each one counts
     assert columns["INCOME"].edges == (-500.5, 0, 500, 1000, 1500, 2000, 2500, 3000, 5000)
-    assert columns["HOURS"].labels == ("< 0", "[0, 24)", "[24, 48)", "[48, 72)", "[72, 96)", "[96, 99)", "≥ 99")
+    assert columns["HOURS"].labels == (
+        "< 0",
+        "[0, 24)",
+        "[24, 48)",
+        "[48, 72)",
+        "[72, 96)",
+        "[96, 99)",
+        "≥ 99",
+    )
     assert (columns["DATE"].bounds, columns["DATE"].bins) == (("2012-01-01", "2020-12-31"), "year")
     assert columns["NOTE"].domain == "private"
     assert found.structure is not None
     rule = found.structure.determined[0]
-    assert (rule.column, rule.by, rule.mapping, rule.default) == ("WORK", "NCHILD", {"0": "0", "6": "2"}, "1")
+    assert (rule.column, rule.by, rule.mapping, rule.default) == (
+        "WORK",
+        "NCHILD",
+        {"0": "0", "6": "2"},
+        "1",
+    )
     assert {column.public for column in columns.values()} == {"the code book", None}
 
 
@@ -112,7 +144,9 @@ def test_what_cannot_be_converted_is_named(tmp_path: Path) -> None:
 def test_one_configuration_a_run_on_one_account(tmp_path: Path) -> None:
     """Each with its own guarantee and its own theta, all of them charged to the same people."""
     runs = [RUN, {"epsilon": 0.1, "delta": 1e-9, "max_records_per_individual": 7}]
-    first, second = (parse_configuration(parse_yaml(t)) for t in convert(tmp_path, runs=runs).configurations)
+    first, second = (
+        parse_configuration(parse_yaml(t)) for t in convert(tmp_path, runs=runs).configurations
+    )
     assert (first.privacy.epsilon, second.privacy.epsilon) == (10, 0.1)
     assert second.privacy.subject is not None
     assert second.privacy.subject.max_records == 7
@@ -120,7 +154,9 @@ def test_one_configuration_a_run_on_one_account(tmp_path: Path) -> None:
     assert first.dataset == second.dataset
 
 
-def test_domains_wait_for_confirmation_unless_somebody_says_where_they_are_published(tmp_path: Path) -> None:
+def test_domains_wait_for_confirmation_unless_somebody_says_where_they_are_published(
+    tmp_path: Path,
+) -> None:
     """Schema generators read parameters.json off the data: what it says is not public by itself."""
     (text,) = convert(tmp_path, public=None).configurations
     with pytest.raises(InputError, match="waits for confirmation"):
@@ -160,10 +196,14 @@ def test_the_script_writes_one_private_file_a_run_and_overwrites_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parameters = tmp_path / "parameters.json"
-    parameters.write_text(json.dumps({"runs": [RUN, RUN], "schema": {"SEX": SCHEMA["SEX"]}, "license": "CC0"}))
+    parameters.write_text(
+        json.dumps({"runs": [RUN, RUN], "schema": {"SEX": SCHEMA["SEX"]}, "license": "CC0"})
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        sys, "argv", ["dpsyn.py", str(parameters), "--source", "persons.csv", "--public", "the code book"]
+        sys,
+        "argv",
+        ["dpsyn.py", str(parameters), "--source", "persons.csv", "--public", "the code book"],
     )
     main()
     assert capsys.readouterr().out == (

@@ -11,13 +11,18 @@ from tests.support.named_tests import why_not_living
 from tests.support.places import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "leaks.md").read_text(encoding="utf-8")
-ITEMS = [f"{group}{i}" for group, count in (("P", 20), ("S", 10), ("D", 15)) for i in range(1, count + 1)]
+ITEMS = [
+    f"{group}{i}" for group, count in (("P", 20), ("S", 10), ("D", 15)) for i in range(1, count + 1)
+]
 ROW = re.compile(r"^\| ([A-Z]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
 
 def rows(page: str) -> dict[str, tuple[str, str, list[str]]]:
     """What each item says, what stops it, and its tests; no item stands twice."""
-    found = {item: (leak, stop, re.findall(r"`([^`]+)`", tests)) for item, leak, stop, tests in ROW.findall(page)}
+    found = {
+        item: (leak, stop, re.findall(r"`([^`]+)`", tests))
+        for item, leak, stop, tests in ROW.findall(page)
+    }
     assert len(found) == len(ROW.findall(page))
     return found
 
@@ -31,7 +36,10 @@ def test_every_item_is_there() -> None:
         assert tests, item
         assert len(set(tests)) == len(tests), item
     cells = [tests for *_, tests in ROW.findall(PAGE)]
-    assert all(re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`(, `tests/[\w/]+\.py::test_\w+`)*", cell) for cell in cells)
+    assert all(
+        re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`(, `tests/[\w/]+\.py::test_\w+`)*", cell)
+        for cell in cells
+    )
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -60,11 +68,17 @@ def test_a_dead_test_is_seen(tmp_path: Path, name: str) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     assert why_not_living(f"{name}::test_it", tmp_path)
-    (tmp_path / "living.py").write_text("import pytest\n@pytest.mark.system\ndef test_it():\n    pass\n")
+    (tmp_path / "living.py").write_text(
+        "import pytest\n@pytest.mark.system\ndef test_it():\n    pass\n"
+    )
     assert why_not_living("living.py::test_it", tmp_path) is None
 
 
 def test_it_is_linked() -> None:
     """From the pages of the argument and of the threats."""
     pages = [REPOSITORY / "docs" / name for name in ("threat-model.md", "privacy.md")]
-    assert [page.name for page in pages if page.exists() and "(leaks.md)" not in page.read_text(encoding="utf-8")] == []
+    assert [
+        page.name
+        for page in pages
+        if page.exists() and "(leaks.md)" not in page.read_text(encoding="utf-8")
+    ] == []

@@ -27,7 +27,9 @@ def prose(page: Path) -> str:
 def anchors(page: Path) -> frozenset[str]:
     """Anchors of the headings of a page, as a site makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
-    return frozenset(re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings)
+    return frozenset(
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -17,7 +17,9 @@ from tests.support.syntax import functions_of
 PAGE = (REPOSITORY / "docs" / "privacy.md").read_text(encoding="utf-8")
 STEPS = {
     int(number): text
-    for number, text in re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    for number, text in re.findall(
+        r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.MULTILINE | re.DOTALL
+    )
 }
 CODE = re.compile(r"`((?:tasks|schemas|flows|src)/[\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -47,7 +49,11 @@ def definitions(file: str) -> dict[str, ast.FunctionDef | ast.ClassDef]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{part.name}": part for part in node.body if isinstance(part, ast.FunctionDef)}
+            found |= {
+                f"{node.name}.{part.name}": part
+                for part in node.body
+                if isinstance(part, ast.FunctionDef)
+            }
     return found
 
 
@@ -66,7 +72,9 @@ def test_every_step_has_code_and_tests() -> None:
     """Numbered from 1 without a gap; references to steps are to steps that there are."""
     assert list(STEPS) == list(range(1, len(STEPS) + 1))
     for number, text in STEPS.items():
-        reason, code, tests = ([*re.split(r"^- (?:Code|Tests): ", text, flags=re.MULTILINE), "", ""])[:3]
+        reason, code, tests = (
+            [*re.split(r"^- (?:Code|Tests): ", text, flags=re.MULTILINE), "", ""]
+        )[:3]
         assert len(reason.split()) > 15, number
         assert CODE.search(code), number
         assert TEST.search(tests), number
@@ -80,20 +88,28 @@ def test_no_mechanism_is_left_out() -> None:
     """Every public function of the module in which noise meets counts, but those that prepare tables ahead of a draw."""
     found = definitions("src/marginweave/mechanisms/gaussian.py")
     public = {name for name in found if name[0].islower() and not name.startswith("prepare_")}
-    named = {name for file, name in CODE.findall(PAGE) if file == "src/marginweave/mechanisms/gaussian.py"}
+    named = {
+        name
+        for file, name in CODE.findall(PAGE)
+        if file == "src/marginweave/mechanisms/gaussian.py"
+    }
     assert public == {name for name in named if name[0].islower()}
 
 
 def test_no_draw_is_left_out() -> None:
     """Every kind of measurement is spoken of, in the file that makes its noise."""
     named = {file for file, _ in CODE.findall(PAGE)}
-    drawing = {Path(inspect.getfile(kind.draw)).resolve().relative_to(REPOSITORY).as_posix() for kind in KINDS}
+    drawing = {
+        Path(inspect.getfile(kind.draw)).resolve().relative_to(REPOSITORY).as_posix()
+        for kind in KINDS
+    }
     assert len(drawing) > 5
     assert drawing <= named
 
 
 @pytest.mark.parametrize(
-    "subject", ["Trusted curator", "Public configuration", "unit is the right one", "Secret randomness"]
+    "subject",
+    ["Trusted curator", "Public configuration", "unit is the right one", "Secret randomness"],
 )
 def test_assumptions_are_listed(subject: str) -> None:
     assumptions = PAGE.partition("\n## Assumptions\n")[2].partition("\n## ")[0]
@@ -104,7 +120,9 @@ def test_assumptions_are_listed(subject: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "name"), [(f, n) for f, names in THEOREMS.items() for n in names], ids=lambda part: part
+    ("file", "name"),
+    [(f, n) for f, names in THEOREMS.items() for n in names],
+    ids=lambda part: part,
 )
 def test_a_mechanism_says_whose_theorem_it_is(file: str, name: str) -> None:
     """Author and year; and its privacy cost."""

@@ -33,11 +33,18 @@ READ = [page for page in CHECKED if page.parent.name != "sources"]
 PUBLIC = [
     REPOSITORY / "src" / "marginweave" / "__init__.py",
     *(REPOSITORY / "src" / "marginweave" / "front").glob("*.py"),
-    *(REPOSITORY / "src" / "marginweave" / "inference" / name for name in ("__init__.py", "analyses.py")),
+    *(
+        REPOSITORY / "src" / "marginweave" / "inference" / name
+        for name in ("__init__.py", "analyses.py")
+    ),
     *(REPOSITORY / "flows" / "cli").glob("*.py"),
     *(
         REPOSITORY / name
-        for name in ("flows/notebook.py", "src/marginweave/inference/opened.py", "src/marginweave/base/errors.py")
+        for name in (
+            "flows/notebook.py",
+            "src/marginweave/inference/opened.py",
+            "src/marginweave/base/errors.py",
+        )
     ),
 ]
 # Words of released files change with the version of their format alone.

@@ -31,14 +31,16 @@ def test_claims_of_places_are_numbered_and_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    "who", ["steward", "operator", "database administrator", "Prefect's server", "auditor", "reader"]
+    "who",
+    ["steward", "operator", "database administrator", "Prefect's server", "auditor", "reader"],
 )
 def test_everybody_is_spoken_of(who: str) -> None:
     assert re.search(rf"^\| \*\*{who}", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "heading", ["What timing may reveal", "What the owner of the ledger could do", "What is outside"]
+    "heading",
+    ["What timing may reveal", "What the owner of the ledger could do", "What is outside"],
 )
 def test_the_sections_are_there(heading: str) -> None:
     assert f"\n## {heading}\n" in PAGE

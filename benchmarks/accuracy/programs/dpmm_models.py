@@ -24,8 +24,12 @@ def main() -> None:
     domain = task["domain"]
     columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     numbers = {name: {value: code for code, value in enumerate(domain[name])} for name in header}
-    frame = pd.DataFrame({name: [numbers[name][value] for value in columns[name]] for name in header})
-    model = MODELS[task["model"]](epsilon=task["epsilon"], delta=task["delta"], disable_processing=True, n_jobs=1)
+    frame = pd.DataFrame(
+        {name: [numbers[name][value] for value in columns[name]] for name in header}
+    )
+    model = MODELS[task["model"]](
+        epsilon=task["epsilon"], delta=task["delta"], disable_processing=True, n_jobs=1
+    )
     model.fit(frame, domain={name: len(domain[name]) for name in header})
     made = model.generate(n_records=task["records"])
     with Path(task["output"]).open("w", encoding="utf-8", newline="") as file:

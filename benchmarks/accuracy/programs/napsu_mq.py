@@ -39,11 +39,18 @@ def main() -> None:
         frame = pd.DataFrame(rows, columns=names).astype("category")
         fitting, drawing = d3p.random.split(d3p.random.PRNGKey(number), 2)
         model = NapsuMQModel(column_feature_set=[])
-        result = model.fit(frame, fitting, task["epsilon"], task["delta"], query_sets=[tuple(names)])
+        result = model.fit(
+            frame, fitting, task["epsilon"], task["delta"], query_sets=[tuple(names)]
+        )
         tables = result.generate(drawing, task["tables"], len(rows), single_dataframe=False)
         fits = np.array([logistic(table) for table in tables])
-        ends = [non_negative_conf_int(q, u, task["level"], len(rows), len(rows)) for q, u in fits.transpose(2, 1, 0)]
-        found.append({"ends": [list(map(float, end)) for end in ends], "cpu": time.process_time() - began})
+        ends = [
+            non_negative_conf_int(q, u, task["level"], len(rows), len(rows))
+            for q, u in fits.transpose(2, 1, 0)
+        ]
+        found.append(
+            {"ends": [list(map(float, end)) for end in ends], "cpu": time.process_time() - began}
+        )
         Path(task["output"]).write_text(json.dumps(found), encoding="utf-8")
 
 

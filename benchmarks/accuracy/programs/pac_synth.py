@@ -20,9 +20,15 @@ def main() -> None:
     with Path(task["table"]).open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     pacsynth.set_number_of_threads(task["threads"])
-    builder = pacsynth.DpAggregateSeededParametersBuilder().epsilon(task["epsilon"]).delta(task["delta"])
-    synthesizer = pacsynth.DpAggregateSeededSynthesizer(builder.reporting_length(task["reporting_length"]).build())
-    synthesizer.fit(pacsynth.Dataset([header, *([value and f"v{value}" for value in row] for row in rows)]))
+    builder = (
+        pacsynth.DpAggregateSeededParametersBuilder().epsilon(task["epsilon"]).delta(task["delta"])
+    )
+    synthesizer = pacsynth.DpAggregateSeededSynthesizer(
+        builder.reporting_length(task["reporting_length"]).build()
+    )
+    synthesizer.fit(
+        pacsynth.Dataset([header, *([value and f"v{value}" for value in row] for row in rows)])
+    )
     named, *made = synthesizer.sample(task["records"])
     order = [named.index(name) for name in header]
     with Path(task["output"]).open("w", encoding="utf-8", newline="") as file:

@@ -37,12 +37,17 @@ def main() -> None:
 
 def score(records: Path) -> dict[str, Any]:
     """Every score of one file of records."""
-    found = Dataset(records, SimpleLogger(), TestDatasetName.ma2019, Path("excerpts"), download=False)
+    found = Dataset(
+        records, SimpleLogger(), TestDatasetName.ma2019, Path("excerpts"), download=False
+    )
     groups = ["PUMA"] if "PUMA" in found.features else []
     marginal = KMarginal(found.d_target_data, found.d_synthetic_data, groups)
     propensity = PropensityMSE(found.t_target_data, found.t_synthetic_data, Path(), found.features)
     broken = Inconsistencies(found.c_synthetic_data, Path())
-    scores = {"k_marginal": float(marginal.compute_score()), "pmse": float(propensity.compute_score())}
+    scores = {
+        "k_marginal": float(marginal.compute_score()),
+        "pmse": float(propensity.compute_score()),
+    }
     broken.compute()
     kinds = {
         entry["inconsistency_name"]: entry["inconsistent_data_indexes"]

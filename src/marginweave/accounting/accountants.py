@@ -94,7 +94,9 @@ def gaussian_multiplier(mu2: float) -> float:
     return math.nextafter(1 / math.sqrt(mu2), math.inf)
 
 
-def _converted(curve: Callable[[float, float], float], price: float, delta: float, margin: float) -> float:
+def _converted(
+    curve: Callable[[float, float], float], price: float, delta: float, margin: float
+) -> float:
     """Return the smallest epsilon at which the `curve` of a mu or rho, `price`, is at most `delta`; 0 if it always is."""
     _check_delta(delta)
     if curve(price, 0.0) <= delta * margin:
@@ -120,7 +122,9 @@ def _largest(holds: Callable[[float], bool]) -> float:
     return bisect(holds, low, high)[0]
 
 
-def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: float = math.inf) -> tuple[float, float]:
+def bisect(
+    holds: Callable[[float], bool], low: float, high: float, halvings: float = math.inf
+) -> tuple[float, float]:
     """Return `low`, at which `holds` is true, and `high`, at which it is false, after at most `halvings` of the interval.
 
     Without a limit they end as neighboring floats.
@@ -140,7 +144,9 @@ def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: fl
 def _check(name: str, value: float, *, positive: bool = True) -> None:
     """Refuse a `value` that is infinite, NaN or negative, or 0 where it must be positive."""
     if not (0 <= value < math.inf) or (positive and value == 0):
-        raise InputError(f"{name} ({value}) must be {'positive' if positive else 'finite and not negative'}")
+        raise InputError(
+            f"{name} ({value}) must be {'positive' if positive else 'finite and not negative'}"
+        )
 
 
 def _check_delta(delta: float) -> None:

@@ -76,7 +76,11 @@ class Box:
 
     def holds(self, cost: Cost) -> bool:
         """Return whether `cost` is at most the box in every coordinate."""
-        return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)
+        return (
+            cost.mu2 <= self.mu2
+            and cost.delta <= self.delta_add
+            and cost.plain.within(self.allowance)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,11 @@ TRANSITIONS = frozenset(
 
 # Transitions that only a reconciliation after a restore may add: none returns anything to the account.
 RECONCILING = frozenset(
-    {(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)}
+    {
+        (State.RESERVED, State.CHARGED_LOST),
+        (State.RETURNED, State.CHARGED_LOST),
+        (State.RETURNED, State.DRAWN),
+    }
 )
 
 

@@ -59,7 +59,10 @@ class Axis:
         deviations = weights - block_means[:, self.blocks.blocks]
         at_zero = block_means @ self.means + deviations @ self.inside
         slopes = block_means @ self.slopes
-        covariance = block_means @ self.covariance @ block_means.T + deviations @ deviations.T * self.variance
+        covariance = (
+            block_means @ self.covariance @ block_means.T
+            + deviations @ deviations.T * self.variance
+        )
         return at_zero, slopes, covariance
 
 
@@ -146,7 +149,9 @@ def solve_axis(
     blocks = _common_refinement(own_table.part, larger)
     sources = _sources(own_table, larger, blocks, trust, any_joint_query=any_joint_query)
     # (sum S W S') t = sum S W z, with the sums S, the used precision W and the counts z of each source
-    matrix = np.sum([(source.sums * source.used_precision) @ source.sums.T for source in sources], axis=0)
+    matrix = np.sum(
+        [(source.sums * source.used_precision) @ source.sums.T for source in sources], axis=0
+    )
     weighted_counts = np.sum([_weighted_counts(source) for source in sources], axis=0)
     weighted_shares = np.sum([_weighted_shares(source) for source in sources], axis=0)
     inverse = np.asarray(np.linalg.inv(matrix), np.float64)

@@ -141,7 +141,8 @@ def _signatures_of_tables(measured: PartTables) -> dict[tuple[int, ...], set[Sig
 
 def _neighbor_weights(squares: LeastSquares, part: Part, weights: Floats) -> _NeighborWeights:
     """Return the weights around each row of `weights`, shape (values, codes)."""
-    three_weights = weights_around(part, weights, squares.counts(part.axis))  # shape (3, values, codes)
+    # shape (3, values, codes)
+    three_weights = weights_around(part, weights, squares.counts(part.axis))
     least, most, _ = three_weights
     ends = np.zeros((2, 2, len(weights)))
     for side, differences in enumerate((most - weights, weights - least)):
@@ -232,7 +233,8 @@ def _read(
     estimates = np.zeros(shape)
     variances = np.zeros(shape)
     slopes = _means_outside(means, ())
-    sum_slopes = [_means_outside(means, (place,)) for place in range(length)]  # of the sums over a place
+    # of the sums over a place
+    sum_slopes = [_means_outside(means, (place,)) for place in range(length)]
     for inside in _nonempty_subsets(length):
         residuals, variance, slope = squares.products(signature, inside, centered)
         scale = _means_outside(means, inside)
@@ -246,7 +248,9 @@ def _read(
             sum_slopes[place] = sum_slopes[place] + sum_scale * slope
     total, total_variance = squares.total
     for place, sum_slope in enumerate(sum_slopes):
-        sums[:, place] += _stacked(slopes * total_variance, total, sum_slope * total_variance) * sum_slope
+        sums[:, place] += (
+            _stacked(slopes * total_variance, total, sum_slope * total_variance) * sum_slope
+        )
     axes_of_parts = [part.axis for part in parts]
     order = [axes_of_parts.index(axis) for axis in axes]
     return _Reading(

@@ -122,11 +122,15 @@ class Codes:
         for chosen in self.conditions(read_question({"where": where})):
             attribute = self.configuration.attributes[chosen.place]
             if attribute.is_set or attribute.of_set:
-                raise InputError(f"where cannot ask for {attribute.column!r}, which holds several values; leave it out")
+                raise InputError(
+                    f"where cannot ask for {attribute.column!r}, which holds several values; leave it out"
+                )
             codes = chosen.codes & meeting.get(chosen.place, np.True_)
             if not codes.any():
                 labels = listed(self.domain.labels[chosen.place])
-                raise InputError(f"no value of column {attribute.column!r} meets where; its values: {labels}")
+                raise InputError(
+                    f"no value of column {attribute.column!r} meets where; its values: {labels}"
+                )
             meeting[chosen.place] = codes
         return meeting
 
@@ -147,7 +151,9 @@ class Codes:
         values_of_columns = [list(self._values(name)) for name in question.by]
         number = math.prod(len(values) for values in values_of_columns)
         if number > MOST_GROUPS:
-            raise InputError(f"by asks for {number} groups, which must be at most {MOST_GROUPS}; name fewer columns")
+            raise InputError(
+                f"by asks for {number} groups, which must be at most {MOST_GROUPS}; name fewer columns"
+            )
         for combination in itertools.product(*values_of_columns):
             labels = [label for label, _ in combination]
             chosen = [codes for _, codes in combination]
@@ -201,7 +207,8 @@ class Codes:
         if attribute.of_set:
             return self._value_of_set(name, labels)
         gaps = self._gaps(place, condition)
-        is_named = bool(gaps) and not isinstance(condition, Condition)  # "any but" has all the remaining ones
+        # "any but" has all the remaining ones
+        is_named = bool(gaps) and not isinstance(condition, Condition)
         if is_named and self.ignores(attribute) and size - 1 in gaps:
             raise InputError(
                 f"noise explains all cells of column {name!r} that are not as declared; leave the condition out"
@@ -313,7 +320,9 @@ class Codes:
             return column
         values = self.domain.labels[self._place(name)]
         if not values:
-            raise InputError(f"no value of column {name!r} was released, so that nothing is known of any; leave it out")
+            raise InputError(
+                f"no value of column {name!r} was released, so that nothing is known of any; leave it out"
+            )
         return Category(type="category", values=values)
 
     def _place(self, name: str, *, by: bool = False) -> int:
@@ -337,8 +346,12 @@ class Codes:
             ways = f"query --by {' --by '.join(parts)}, table {' '.join(parts)}, or in a file by: [{', '.join(parts)}]"
             return f"{name!r} are several columns, which are named one by one: {ways}"
         if name in self.configuration.columns and not set_names:
-            rule = self.configuration.structure.rule_of(name) if self.configuration.structure else None
-            why = f"is computed from {listed(rule.sources)}: ask for that" if rule else "is left out"
+            rule = (
+                self.configuration.structure.rule_of(name) if self.configuration.structure else None
+            )
+            why = (
+                f"is computed from {listed(rule.sources)}: ask for that" if rule else "is left out"
+            )
             return f"{name!r} was not counted, as it {why}; there are {listed(names)}"
         names_by_letters = {counted.casefold(): counted for counted in names}
         matches = difflib.get_close_matches(name.casefold(), names_by_letters, n=1)

@@ -75,7 +75,9 @@ class EstimateInterval:
     def __post_init__(self) -> None:
         """Refuse contradictory ends. They are a defect of the program, as no noise may lead to them."""
         assert self.low <= self.high, "an interval whose low end lies above its high end"
-        assert self.estimate is None or self.low <= self.estimate <= self.high, "an estimate outside of its interval"
+        assert self.estimate is None or self.low <= self.estimate <= self.high, (
+            "an estimate outside of its interval"
+        )
 
     @classmethod
     def around(

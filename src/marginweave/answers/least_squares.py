@@ -143,7 +143,8 @@ class LeastSquares:
         numbers = [self.measured.parts.index(part) for part in parts]
         signature = tuple(sorted(numbers))
         table, precision = self._pool(signature)
-        ranks = np.argsort(np.argsort(numbers))  # rank of each part: from sorted order back to the order of `axes`
+        # rank of each part: from sorted order back to the order of `axes`
+        ranks = np.argsort(np.argsort(numbers))
         return parts, table.transpose(ranks), 1 / precision
 
     @cached_property
@@ -306,7 +307,8 @@ class LeastSquares:
         parts = tuple(signature[place] for place in inside)
         table, precision = self._pool(parts)
         variance = np.full((), 1 / precision)
-        for place in inside:  # the axis that is summed over is first, and what it becomes last: all in order at the end
+        # the axis that is summed over is first, and what it becomes last: all in order at the end
+        for place in inside:
             table = np.tensordot(table, centered[place], (0, 1))
             squares = (centered[place] ** 2).sum(axis=1)
             variance = np.multiply.outer(variance, squares)

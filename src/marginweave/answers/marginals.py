@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 _RESTS = "rests on the model"
 _BETWEEN = "not measured: low and high follow from what was, the estimate from the model"
-_BETWEEN_FITS = "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
+_BETWEEN_FITS = (
+    "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
+)
 _NONE_TO_ALL = f"{MAY_BE_NONE}, or as many as its single columns allow"
 _UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
 _NO_MORE = "do not use: it may be anything that its single columns allow"
@@ -166,8 +168,11 @@ class MarginalAnswers:
             return answer
         if question.asked == "count":
             return replace(answer, flag=self._count_flag(interval, records, answer.flag))
-        range_length = limits[1] - limits[0]  # infinite for open bins; then `quantile_of` says whether one end is known
-        says_nothing = math.isfinite(range_length) and interval.high - interval.low >= _NOTHING * range_length
+        # infinite for open bins; then `quantile_of` says whether one end is known
+        range_length = limits[1] - limits[0]
+        says_nothing = (
+            math.isfinite(range_length) and interval.high - interval.low >= _NOTHING * range_length
+        )
         if says_nothing and question.asked != "sum":
             return replace(answer, flag=SAYS_NOTHING)
         return answer
@@ -178,7 +183,9 @@ class MarginalAnswers:
         labels = self.codes.domain.labels[numbers.place]
         has_end = np.isfinite(numbers.low) & np.isfinite(numbers.high)
         is_open = numbers.is_number & ~has_end
-        opened = listed([label for label, is_open_bin in zip(labels, is_open, strict=False) if is_open_bin])
+        opened = listed(
+            [label for label, is_open_bin in zip(labels, is_open, strict=False) if is_open_bin]
+        )
         column = self.codes.configuration.columns[attribute.column]
         assert isinstance(column, NumberColumn)  # nothing else has open bins
         ends = np.array(column.ends)
@@ -229,7 +236,9 @@ class MarginalAnswers:
         """Return the answer for records that no rule allows: there are none, and they have no mean, quantile or shares."""
         is_amount = question.asked in ("count", "sum")
         if is_amount or (question.asked == "share" and self.rules.allow(group)):
-            nobody = EstimateInterval(estimate=0.0, low=0.0, high=0.0, sd=0.0 if is_amount else None)
+            nobody = EstimateInterval(
+                estimate=0.0, low=0.0, high=0.0, sd=0.0 if is_amount else None
+            )
             return GroupAnswer(interval=nobody, flag="", how="rule")
         return GroupAnswer(interval=None, flag=_NO_SUCH, how="rule")
 
@@ -314,7 +323,9 @@ class MarginalAnswers:
             return GroupAnswer(interval=interval, flag=flag, how="model", claimed=is_known)
         reach = self._reach(question)
         if numbers is not None:
-            interval, flag = quantile_between(self._count_or_bound, records, numbers, reach, question.fraction)
+            interval, flag = quantile_between(
+                self._count_or_bound, records, numbers, reach, question.fraction
+            )
         elif question.asked == "share":
             part = self._count_or_bound(records, reach.each)
             total = self._count_or_bound(group, reach.each)
@@ -382,7 +393,9 @@ class MarginalAnswers:
         possible = self.rules.possible({axis: vectors[0] > 0 for axis, vectors in weights.items()})
         if any((vectors[0] * ~possible[axis]).any() for axis, vectors in weights.items()):
             with suppress(NotMeasuredError):
-                solved = self.squares.solve({axis: vectors * possible[axis] for axis, vectors in weights.items()})
+                solved = self.squares.solve(
+                    {axis: vectors * possible[axis] for axis, vectors in weights.items()}
+                )
                 possible_variance = float(solved.covariance[0, 0])
                 if possible_variance < variance:
                     estimate = float(solved.values[0])
@@ -411,7 +424,9 @@ class MarginalAnswers:
         """Return a quantile; where values were measured together, between the counts of none and of all of them."""
         is_sampled = question.of == "population"
         try:
-            return quantile_of(self.solve, records, numbers, reach, question.fraction, sampled=is_sampled)
+            return quantile_of(
+                self.solve, records, numbers, reach, question.fraction, sampled=is_sampled
+            )
         except NotMeasuredError as error:
             if not error.merged or is_sampled:
                 raise
@@ -496,7 +511,9 @@ class MarginalAnswers:
             values = "; ".join(filter(None, descriptions))
             return f"not measured alone: rare values were measured together ({values}); ask for all of them at once"
         names = set(vectors)
-        closest = sorted(self.measured_together, key=lambda measured: (-len(names & {*measured}), len(measured)))[:3]
+        closest = sorted(
+            self.measured_together, key=lambda measured: (-len(names & {*measured}), len(measured))
+        )[:3]
         shown = "; ".join(", ".join(measured) for measured in closest) or "single columns"
         return f"not measured: {listed(sorted(names))} are in no measured set together; nearest: {shown}"
 

@@ -218,9 +218,8 @@ class ModelAnswers:
         """
         if not self.fits(axes):
             return False
-        for length in range(
-            len(axes), 1, -1
-        ):  # long sets first: these often decide without drawn models, which take long
+        # long sets first: these often decide without drawn models, which take long
+        for length in range(len(axes), 1, -1):
             for subset in itertools.combinations(axes, length):
                 is_measured = self.is_inside(frozenset(subset))
                 if not is_measured and not self.knows_length(length):

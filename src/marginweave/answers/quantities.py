@@ -12,7 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.answers.codes import ValueRange
-from marginweave.answers.intervals import EstimateInterval, Reach, between_bounds, quantile_bins, ratio_interval
+from marginweave.answers.intervals import (
+    EstimateInterval,
+    Reach,
+    between_bounds,
+    quantile_bins,
+    ratio_interval,
+)
 from marginweave.answers.least_squares import Estimates
 from marginweave.base.arrays import Floats, Integers
 
@@ -89,7 +95,9 @@ def mean_of(
         sampling = sampling_of_mean(mean, squares, count, limit) if sampled else (0.0, 0.0, 0.0)
         total_and_count = [place, 5]
         covariance = solved.covariance[np.ix_(total_and_count, total_and_count)]
-        interval = ratio_interval(solved.values[total_and_count], covariance, reach, limits, sampling)
+        interval = ratio_interval(
+            solved.values[total_and_count], covariance, reach, limits, sampling
+        )
         if interval is None:
             return EstimateInterval.without_estimate(*limits), TOO_FEW
         ends.append(interval)

@@ -68,7 +68,9 @@ class AnswerRules:
         if isinstance(rule, NeverTogether):
             # The rule forbids the record where its forbidden code is the only choice on every axis.
             pairs = zip(codes, rule.codes, strict=True)
-            return not all(chosen_codes.tolist() == [forbidden_code] for chosen_codes, forbidden_code in pairs)
+            return not all(
+                chosen_codes.tolist() == [forbidden_code] for chosen_codes, forbidden_code in pairs
+            )
         if math.prod(map(len, codes)) > _MOST_CELLS:
             return True
         return bool(rule.table(codes).any())

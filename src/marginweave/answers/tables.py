@@ -127,7 +127,9 @@ def _merged_below(
         multiple = max(multiple, COMPRESS)
     if multiple == -math.inf:
         return {}
-    never = ignored_attributes(configuration.with_undeclared(()), marginals.domain.labels, marginals.one_way)
+    never = ignored_attributes(
+        configuration.with_undeclared(()), marginals.domain.labels, marginals.one_way
+    )
     multiples = [np.full(m.counts.size, float(multiple)) for m in marginals.one_way]
     for axis in never:
         multiples[axis][-1] = -math.inf  # the code of cells that are not as declared
@@ -165,7 +167,9 @@ def released_tables(
     return part_tables(marginals, resolved, earlier, total), earlier
 
 
-def tables_of(measured: Sequence[Observation], sizes: Sequence[int], total: float | None = None) -> PartTables:
+def tables_of(
+    measured: Sequence[Observation], sizes: Sequence[int], total: float | None = None
+) -> PartTables:
     """Return observations, each with the levels by which its codes are counted, as tables over parts of axes."""
     parts = _Parts()
     tables = [parts.table_of(m) for m in measured]

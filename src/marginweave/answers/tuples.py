@@ -19,7 +19,12 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import ForbiddenCodes
 from marginweave.configuration.question import Question
 from marginweave.configuration.sections import COMBINATIONS_CUT
-from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, selected_interval
+from marginweave.estimate.intervals import (
+    Intervals,
+    censored_bound,
+    count_interval,
+    selected_interval,
+)
 from marginweave.estimate.normalize import find_rows
 from marginweave.observations.combinations import Aggregates
 
@@ -124,7 +129,9 @@ class TupleAnswers:
         threshold, sigma = self._threshold(cells)
         if row < 0:
             flag = "not released: its noisy count, or that of a part of it, was below its threshold"
-            return _TupleCount(estimate=None, low=0, high=self._largest_count(cells, level), sigma=sigma), flag
+            return _TupleCount(
+                estimate=None, low=0, high=self._largest_count(cells, level), sigma=sigma
+            ), flag
         drawn = self.intervals[len(cells) - 1].measured[[row]]
         count = _counted(drawn, selected_interval(drawn, threshold, sigma, level=level), sigma)
         return count, MAY_BE_NONE if count.low == 0 else ""
@@ -135,9 +142,7 @@ class TupleAnswers:
         for part in chosen:
             codes = np.flatnonzero(part.codes).tolist()
             if len(codes) != 1 or part.place in places:
-                return (
-                    "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself"
-                )
+                return "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself"
             if codes[0] >= self.aggregates.domain.sizes[part.place]:
                 return "not measured: cells without a value are not counted in k-tuples"
             places.add(part.place)

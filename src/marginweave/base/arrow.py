@@ -29,7 +29,12 @@ def is_cell(kind: pyarrow.DataType) -> bool:
     types = pyarrow.types
     if isinstance(kind, pyarrow.BaseExtensionType):
         return False
-    are_bytes = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    are_bytes = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+        types.is_binary_view,
+    )
     have_no_text = (*are_bytes, types.is_nested, types.is_interval, types.is_duration)
     return not any(test(kind) for test in have_no_text)
 
@@ -38,7 +43,9 @@ _PARAMETERS = re.compile(
     r"timestamp\[(\w+), tz=(.+)\]|decimal128\((\d+), (\d+)\)|dictionary<values=(.+), indices=int32, ordered=([01])>"
 )
 # Dtypes of pandas that do not follow from Arrow's type alone.
-_DTYPES = re.compile(r"U?Int\d+|Float\d+|boolean|str|string|([a-z]+\d*(_string)?|(date|timestamp)\S*\[.+\])\[pyarrow\]")
+_DTYPES = re.compile(
+    r"U?Int\d+|Float\d+|boolean|str|string|([a-z]+\d*(_string)?|(date|timestamp)\S*\[.+\])\[pyarrow\]"
+)
 
 
 def schema_types(schema: pyarrow.Schema, names: Iterable[str]) -> dict[str, str]:
@@ -54,7 +61,11 @@ def schema_types(schema: pyarrow.Schema, names: Iterable[str]) -> dict[str, str]
         place = schema.get_field_index(name)
         kind = pyarrow.null() if place < 0 else schema.field(place).type
         if pyarrow.types.is_dictionary(kind):
-            cell = pyarrow.string() if pyarrow.types.is_string_view(kind.value_type) else kind.value_type
+            cell = (
+                pyarrow.string()
+                if pyarrow.types.is_string_view(kind.value_type)
+                else kind.value_type
+            )
             kind = pyarrow.dictionary(pyarrow.int32(), cell, kind.ordered)
         if cell_type(kind) != pyarrow.null() and named_type(str(kind)) == kind:
             dtype = dtypes.get(name, "")

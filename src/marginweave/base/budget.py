@@ -71,7 +71,8 @@ class BasicAmount:
         return BasicAmount(epsilon=epsilon, delta=_EXACT.add(self.delta, addend.delta))
 
     def __neg__(self) -> BasicAmount:
-        return BasicAmount(epsilon=self.epsilon.copy_negate(), delta=self.delta.copy_negate())  # exact, as - is not
+        # exact, as - is not
+        return BasicAmount(epsilon=self.epsilon.copy_negate(), delta=self.delta.copy_negate())
 
     def __sub__(self, subtrahend: BasicAmount) -> BasicAmount:
         return self + -subtrahend

@@ -115,7 +115,8 @@ def staged_file(path: Path, room: int, mode: int = PRIVATE_MODE) -> Iterator[Sta
         yield StagedFile(path, temporary, descriptor)
     finally:
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # a folder that has become read-only is swept by the next attempt
+        # a folder that has become read-only is swept by the next attempt
+        with contextlib.suppress(OSError):
             temporary.unlink()
 
 

@@ -54,7 +54,9 @@ class OperatorError(InputError):
     @classmethod
     def of(cls, error: InputError) -> OperatorError:
         """Return the stop by this error, with its text and its text for Python."""
-        in_python = error.in_python if isinstance(error, UnusableTableError | OperatorError) else None
+        in_python = (
+            error.in_python if isinstance(error, UnusableTableError | OperatorError) else None
+        )
         return cls(error.detail if isinstance(error, OperatorError) else str(error), in_python)
 
     def __reduce__(self) -> tuple[type[OperatorError], tuple[str]]:
@@ -102,7 +104,9 @@ def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> 
         raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
 
 
-def refuse_broken(stage: str, broken: Set[tuple[str, str]], error: type[MarginweaveError] = StageError) -> None:
+def refuse_broken(
+    stage: str, broken: Set[tuple[str, str]], error: type[MarginweaveError] = StageError
+) -> None:
     """Refuse a table that breaks rules, pairs of column and rule; `error` names the stage, columns and rules, and no value."""
     if broken:
         rules = (f"column {column!r} breaks the rule '{rule}'" for column, rule in sorted(broken))

@@ -23,7 +23,8 @@ class Interruption:
 
     def __init__(self) -> None:
         self.owns_process = (
-            False  # whether a command or a service started this process, which may be ended and started again
+            # whether a command or a service started this process, which may be ended and started again
+            False
         )
         self.asked: int | None = None
         self._draws = 0

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-_BATCHES = 8  # batches of many parts for each core: enough that all cores end at about the same time
+# batches of many parts for each core: enough that all cores end at about the same time
+_BATCHES = 8
 T = TypeVar("T")
 R = TypeVar("R")
 

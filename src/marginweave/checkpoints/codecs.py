@@ -40,7 +40,9 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Json]) ->
         head = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         archive.writestr(zipfile.ZipInfo(_META, _EPOCH), head)
         for index, name in enumerate(names):
-            with archive.open(zipfile.ZipInfo(f"{index}.npy", _EPOCH), "w", force_zip64=True) as member:
+            with archive.open(
+                zipfile.ZipInfo(f"{index}.npy", _EPOCH), "w", force_zip64=True
+            ) as member:
                 np.lib.format.write_array(member, np.asanyarray(arrays[name]), allow_pickle=False)
     return buffer.getvalue()
 

@@ -15,7 +15,14 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
-from marginweave.base.durable import PRIVATE_MODE, at_place, file_digest, read_file, replace_file, sync_folder
+from marginweave.base.durable import (
+    PRIVATE_MODE,
+    at_place,
+    file_digest,
+    read_file,
+    replace_file,
+    sync_folder,
+)
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.values import check_name
 from marginweave.released.manifest import Manifest
@@ -105,7 +112,15 @@ class RunFolder:
         Raises:
             StageError: the disk refuses, or a link is where a folder should be.
         """
-        self._make(self.path, self.release, self.private, self.draws, self.seeds, self.derived, self.internal)
+        self._make(
+            self.path,
+            self.release,
+            self.private,
+            self.draws,
+            self.seeds,
+            self.derived,
+            self.internal,
+        )
         with at_place(self.path, "created"):
             sync_folder(self.path)
 
@@ -131,7 +146,15 @@ class RunFolder:
         Raises:
             StageError: the run, or a folder of it, is a link.
         """
-        folders = (self.release, self.proposed, self.private, self.draws, self.seeds, self.derived, self.internal)
+        folders = (
+            self.release,
+            self.proposed,
+            self.private,
+            self.draws,
+            self.seeds,
+            self.derived,
+            self.internal,
+        )
         for folder in (self.path, *folders):
             if folder.is_symlink():
                 raise StageError(f"{folder} must be a folder, not a link")
@@ -260,12 +283,18 @@ def check_proposed(folder: RunFolder, outputs: Mapping[str, str]) -> None:
         entries = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
     for name in sorted(entries | recorded.keys()):
         if name not in recorded:
-            raise StageError(f"{place / name} was added since it was submitted; nothing is published")
+            raise StageError(
+                f"{place / name} was added since it was submitted; nothing is published"
+            )
         if file_digest(place / name) != recorded[name]:
-            raise StageError(f"{place / name} is missing or was changed since it was submitted; nothing is published")
+            raise StageError(
+                f"{place / name} is missing or was changed since it was submitted; nothing is published"
+            )
 
 
-def _move_recorded(folder: RunFolder, outputs: Mapping[str, str], target: Path, action: str) -> bool:
+def _move_recorded(
+    folder: RunFolder, outputs: Mapping[str, str], target: Path, action: str
+) -> bool:
     """Make the folder with the recorded files `target`, and remove staged folders; return whether the files exist."""
     place = published_place(folder, outputs)
     if place is None:  # staged folders stay: a damaged one may be the only copy

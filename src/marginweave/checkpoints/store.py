@@ -19,7 +19,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, overload
 
-from marginweave.base.durable import at_place, opened_file, read_file, remove_file, staged_file, write_once
+from marginweave.base.durable import (
+    at_place,
+    opened_file,
+    read_file,
+    remove_file,
+    staged_file,
+    write_once,
+)
 from marginweave.base.errors import StageError
 from marginweave.configuration.values import check_name
 
@@ -133,7 +140,9 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     return BlockFile(path, address, entries, digest.hex(), key)
 
 
-def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Iterable[bytes]) -> BlockFile:
+def write_blocks(
+    path: Path, key: bytes, address: tuple[str, ...], payloads: Iterable[bytes]
+) -> BlockFile:
     """Write `payloads` durably, name the file `path` unless the name is taken, and open the file of this name.
 
     One payload at a time is in memory. What `payloads` raises leaves no file behind.
@@ -161,7 +170,9 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
     return blocks
 
 
-def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]) -> str:
+def address(
+    stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]
+) -> str:
     """Return the address of a stage's result: SHA-256 of the canonical JSON of everything it depends on, hex.
 
     Args:
@@ -170,7 +181,12 @@ def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any
         configuration_slice: the part of the configuration that the stage reads; JSON values.
         inputs: digests of its inputs in their order; keyed where the bytes are private.
     """
-    content = {"stage": stage, "code": code_version, "configuration": configuration_slice, "inputs": list(inputs)}
+    content = {
+        "stage": stage,
+        "code": code_version,
+        "configuration": configuration_slice,
+        "inputs": list(inputs),
+    }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

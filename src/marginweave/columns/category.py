@@ -197,7 +197,9 @@ class SetValues(ColumnValues[SetColumn]):
         sets = distinct_sets(owners[is_value], codes[is_value], len(cells), labels)
         return sets.take(pa.array(positions))
 
-    def _codes(self, parts: pa.ListArray, matcher: ValueMatcher) -> tuple[tuple[str, ...], Integers]:
+    def _codes(
+        self, parts: pa.ListArray, matcher: ValueMatcher
+    ) -> tuple[tuple[str, ...], Integers]:
         """Return labels and the code of every part, -1 for no value; a private domain contains no missing text."""
         encoded = parts.flatten().dictionary_encode()
         texts = [text.strip() for text in encoded.dictionary.to_pylist()]

@@ -9,10 +9,24 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Codes, Flags, Floats, Integers
 from marginweave.base.arrow import compute as pc
-from marginweave.columns.base import UNITS, ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
+from marginweave.columns.base import (
+    UNITS,
+    ColumnValues,
+    Judged,
+    Uniform,
+    binned,
+    distinct_texts,
+    nulls,
+)
 from marginweave.columns.draws import Shape, draw_among, draw_inside
 from marginweave.configuration.columns import DateColumn
-from marginweave.configuration.columns.periods import DAY, EPOCH_WEEKDAY, ISO_PATTERN, moment_of, parse_instant
+from marginweave.configuration.columns.periods import (
+    DAY,
+    EPOCH_WEEKDAY,
+    ISO_PATTERN,
+    moment_of,
+    parse_instant,
+)
 from marginweave.configuration.values import ValueMatcher
 from marginweave.mechanisms.randomness import CellWords
 
@@ -199,7 +213,9 @@ def _parse(
         return seconds, absent | is_missing.to_numpy(zero_copy_only=False)
     matcher = ValueMatcher(missing)
     trimmed = [text.strip() for text in distinct.to_pylist()]
-    moments = [None if matcher.index(text) >= 0 else parse_instant(text, format_) for text in trimmed]
+    moments = [
+        None if matcher.index(text) >= 0 else parse_instant(text, format_) for text in trimmed
+    ]
     absent = np.array([moment is None for moment in moments], np.bool_)
     return np.array([moment or 0 for moment in moments], np.int64), absent
 

@@ -91,7 +91,11 @@ class NumberValues(ColumnValues[NumberColumn]):
 
     def _read(self, values: pa.Array) -> tuple[Floats, Flags]:
         """Return the number of each cell, NaN where there is none; and which of them are missing codes."""
-        numbers = pc.cast(values, pa.float64(), safe=False) if _is_number(values.type) else _parse(values, self.missing)
+        numbers = (
+            pc.cast(values, pa.float64(), safe=False)
+            if _is_number(values.type)
+            else _parse(values, self.missing)
+        )
         array = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
         if not is_text(values.type):  # a text beyond the range of doubles is clamped like any other
             array[~np.isfinite(array)] = np.nan

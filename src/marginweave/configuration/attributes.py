@@ -18,7 +18,11 @@ from typing import TypeAlias, TypeVar
 from marginweave.configuration.columns import Column, Texts
 from marginweave.configuration.columns.base import MISSING, NOT_DECLARED
 from marginweave.configuration.rules.conditions import Condition, labels_of, labels_too_low
-from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
+from marginweave.configuration.rules.record_search import (
+    ContradictionError,
+    UndecidedError,
+    find_record,
+)
 from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import ValueMatcher
 
@@ -117,7 +121,9 @@ def without_gaps(forbidden: Iterable[Forbidden], places: Collection[int]) -> tup
     """Return the combinations without those of a missing value of the attributes at these places."""
     boxes = list[Forbidden]()
     for box in forbidden:
-        parts = [(place, _without_none(labels) if place in places else labels) for place, labels in box]
+        parts = [
+            (place, _without_none(labels) if place in places else labels) for place, labels in box
+        ]
         if _has_combinations(parts):
             boxes.append(tuple(parts))
     return tuple(boxes)
@@ -143,7 +149,9 @@ class _Rules:
     @cached_property
     def _set_places(self) -> dict[tuple[str, str | None], int]:
         """Places of the attributes that are values of sets, by column and value."""
-        return {(a.column, a.labels[0]): place for place, a in enumerate(self.attributes) if a.of_set}
+        return {
+            (a.column, a.labels[0]): place for place, a in enumerate(self.attributes) if a.of_set
+        }
 
     def listed(self, entry: Mapping[str, Condition | Texts]) -> Iterator[Forbidden]:
         """Yield the combinations of an entry of `forbidden`, one for each value of a set that is counted by values."""
@@ -153,7 +161,9 @@ class _Rules:
                 choices.append([self._part(name, values)])
             else:
                 labels = labels_of(name, self.columns[name], values, ())
-                choices.append([(self._set_places[name, text], (text,)) for text in labels if text is not None])
+                choices.append(
+                    [(self._set_places[name, text], (text,)) for text in labels if text is not None]
+                )
         return itertools.product(*choices)
 
     def outside(self, universe: AppliesRule) -> Iterator[Forbidden]:
@@ -167,7 +177,9 @@ class _Rules:
             optional = self.attributes[self._places[name]].optional
             if text is None and not (optional and self.missing(name)):
                 lacks = "has no text for the missing value" if optional else "is never missing"
-                raise ValueError(f"structure.applies names {name!r}, which {lacks}; give otherwise: one of its values")
+                raise ValueError(
+                    f"structure.applies names {name!r}, which {lacks}; give otherwise: one of its values"
+                )
             if text is None:
                 text = self.missing(name)[0]
             elsewhere = self._part(name, (text,))
@@ -205,7 +217,11 @@ class _Rules:
             possible = labels if attribute.optional else _without_none(labels)
             is_always = len(possible) == len(_possible_labels(attribute))
             if attribute.private or is_always or not possible:
-                why = "has a private domain" if attribute.private else f"{'always' if possible else 'never'} meets it"
+                why = (
+                    "has a private domain"
+                    if attribute.private
+                    else f"{'always' if possible else 'never'} meets it"
+                )
                 raise ValueError(
                     f"structure has a condition on column {name!r}, which {why}; list values, or leave it out"
                 )
@@ -227,7 +243,9 @@ def _possible_labels(attribute: Attribute) -> tuple[str | None, ...]:
     return (*attribute.labels, None) if attribute.optional else attribute.labels
 
 
-def forbidden_codes(forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]) -> tuple[ForbiddenCodes, ...]:
+def forbidden_codes(
+    forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]
+) -> tuple[ForbiddenCodes, ...]:
     """Return the excluded combinations as codes over a domain, without those of values that were not released there.
 
     DP: post-processing of the released labels.
@@ -238,14 +256,20 @@ def forbidden_codes(forbidden: Iterable[Forbidden], labels: Sequence[Sequence[st
         coded = []
         for attribute, texts in box:
             if attribute not in code_tables:
-                code_tables[attribute] = {label: code for code, label in enumerate(labels[attribute])}
-            coded.append((attribute, _codes_of_texts(texts, code_tables[attribute], len(labels[attribute]))))
+                code_tables[attribute] = {
+                    label: code for code, label in enumerate(labels[attribute])
+                }
+            coded.append(
+                (attribute, _codes_of_texts(texts, code_tables[attribute], len(labels[attribute])))
+            )
         if _has_combinations(coded):
             boxes.append(tuple(coded))
     return tuple(dict.fromkeys(boxes))
 
 
-def _codes_of_texts(texts: Iterable[str | None], codes: Mapping[str, int], missing: int) -> tuple[int, ...]:
+def _codes_of_texts(
+    texts: Iterable[str | None], codes: Mapping[str, int], missing: int
+) -> tuple[int, ...]:
     """Return the codes of values that these texts spell; `missing` is the code for None."""
     matched = list[int]()
     for text in texts:
@@ -264,7 +288,9 @@ def combinations_of(boxes: Iterable[ForbiddenCodes]) -> tuple[tuple[tuple[int, i
     return tuple(dict.fromkeys(combination for box in boxes for combination in _unfold(box)))
 
 
-def _unfold(box: Iterable[tuple[int, Sequence[_Value]]]) -> Iterator[tuple[tuple[int, _Value], ...]]:
+def _unfold(
+    box: Iterable[tuple[int, Sequence[_Value]]],
+) -> Iterator[tuple[tuple[int, _Value], ...]]:
     """Yield each combination of a box, as pairs (attribute, value) in increasing order of the attribute."""
     choices = list[list[tuple[int, _Value]]]()
     for attribute, values in sorted(box):

@@ -36,7 +36,9 @@ class BinLevels:
     of: tuple[BinLevel, ...] = ()
 
     @classmethod
-    def make(cls, sizes: Sequence[int], attributes: Sequence[Attribute], *, coarsens: bool = True) -> Self:
+    def make(
+        cls, sizes: Sequence[int], attributes: Sequence[Attribute], *, coarsens: bool = True
+    ) -> Self:
         """Return the levels of attributes with these numbers of codes.
 
         Each level halves the bins of the level before it, as long as there are many. There are no levels without `coarsens`.
@@ -88,7 +90,9 @@ class BinLevels:
             chosen[widest] = coarser_levels[places[widest]].pop(0)
         return tuple(sorted(chosen))
 
-    def codes(self, merged: Sequence[NDArray[np.int64]]) -> tuple[tuple[int, NDArray[np.int64]], ...]:
+    def codes(
+        self, merged: Sequence[NDArray[np.int64]]
+    ) -> tuple[tuple[int, NDArray[np.int64]], ...]:
         """Return for each level its attribute, and the code at the level of each merged code of that attribute.
 
         `merged[place][code]` is the code into which a code of the attribute was merged. A merged code whose values have

@@ -68,7 +68,10 @@ def _check_exact(configuration: Sections, structure: Structure) -> None:
     exact |= {(rule.key, rule.computed) for rule in structure.totals}
     for key, name in sorted(exact):
         column = configuration.columns[name]
-        if isinstance(column, BinnedColumn) and column.runs(configuration.missing_texts(name)) is not None:
+        if (
+            isinstance(column, BinnedColumn)
+            and column.runs(configuration.missing_texts(name)) is not None
+        ):
             raise ValueError(
                 f"structure.{key} has {name!r}, whose missing or special codes must lie outside of its bounds"
             )
@@ -86,10 +89,14 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
     impute = column.impute
     structure = configuration.structure
     if structure and structure.rule_of(name):
-        raise ValueError(f"{place} must not stand in a computed column: its values come from others")
+        raise ValueError(
+            f"{place} must not stand in a computed column: its values come from others"
+        )
     assert impute is not None
     if column.is_set:
-        raise ValueError(f"{place} must not stand in a set: a cell without values is a separate value")
+        raise ValueError(
+            f"{place} must not stand in a set: a cell without values is a separate value"
+        )
     possible = ("weights",) if column.private else column.imputations
     if impute.kind not in possible:
         raise ValueError(f"{place} ({impute.kind}) must be {' or '.join(possible)}: {impute.needs}")
@@ -176,7 +183,11 @@ def check_marginals(configuration: Sections) -> None:
     """Refuse methods that do not fit together, and marginals that the attributes do not have; raises ValueError."""
     settings = configuration.marginals
     method = configuration.synthesize.method
-    sets = [f"column {attribute.name!r}, a set" for attribute in configuration.attributes if attribute.is_set]
+    sets = [
+        f"column {attribute.name!r}, a set"
+        for attribute in configuration.attributes
+        if attribute.is_set
+    ]
     if settings is None:
         if method != "aggregate-seeded" and sets:
             raise ValueError(
@@ -221,7 +232,9 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
     """Refuse cliques that do not fit the noise, the synthesis or the attributes, which have these names (ValueError)."""
     cliques = settings.cliques
     if isinstance(cliques, AdaptiveCliques) and settings.noise not in ("gaussian", "auto"):
-        raise ValueError(f"aggregate.noise ({settings.noise}) must be gaussian with adaptive cliques")
+        raise ValueError(
+            f"aggregate.noise ({settings.noise}) must be gaussian with adaptive cliques"
+        )
     if cliques != "selected" and settings.merge_cells != "none" and settings.preset == "default":
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
@@ -241,7 +254,9 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
         _check_list(configuration, cliques, names)
 
 
-def _check_list(configuration: Sections, cliques: tuple[tuple[str, ...], ...], names: list[str]) -> None:
+def _check_list(
+    configuration: Sections, cliques: tuple[tuple[str, ...], ...], names: list[str]
+) -> None:
     """Refuse a list of marginals with a single, unknown or repeated attribute, or a repeated marginal (ValueError)."""
     for clique in cliques:
         if len(clique) < 2:
@@ -261,7 +276,9 @@ def _unknown_attribute(configuration: Sections, name: str) -> ValueError:
     """Return the error for a name that is no attribute."""
     for attribute in configuration.attributes:
         if attribute.of_set and attribute.column == name:
-            reason = f"a set that is measured value by value; name its values, as {attribute.name!r}"
+            reason = (
+                f"a set that is measured value by value; name its values, as {attribute.name!r}"
+            )
             return ValueError(f"aggregate.cliques names {name!r}, {reason}")
     return ValueError(f"aggregate.cliques names {name!r}, which is no attribute that is counted")
 
@@ -275,4 +292,6 @@ def check_evaluation(configuration: Sections) -> None:
     for name in ordered:
         column = configuration.columns.get(name)
         if name not in single or not isinstance(column, Category) or column.private:
-            raise ValueError(f"evaluate.ordered names {name!r}, which must be a counted category with public values")
+            raise ValueError(
+                f"evaluate.ordered names {name!r}, which must be a counted category with public values"
+            )

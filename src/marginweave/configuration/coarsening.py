@@ -82,14 +82,20 @@ def _coarsen_above(configuration: Sections, length: int, rows_by_noise: float) -
     return None
 
 
-def _triples_in_bins(configuration: Sections, length: int, coarsen: int) -> Iterator[Mapping[str, Any]]:
+def _triples_in_bins(
+    configuration: Sections, length: int, coarsen: int
+) -> Iterator[Mapping[str, Any]]:
     """Yield the section `aggregate` with coarser bins beyond `coarsen` cells, of as many triples as can be fitted in time."""
     sizes = public_codes(configuration.attributes)
     limits = [round(8192 * 0.75**step) for step in range(20)]
     for most in (None, *limits):
-        cliques = AllCliques(all=length, max_cells=most, coarsen=coarsen).model_dump(exclude_none=True)
+        cliques = AllCliques(all=length, max_cells=most, coarsen=coarsen).model_dump(
+            exclude_none=True
+        )
         section = {"method": "marginals", "cliques": cliques}
-        cells = marginal_cells(MarginalSettings.model_validate(section), sizes, configuration.attributes)
+        cells = marginal_cells(
+            MarginalSettings.model_validate(section), sizes, configuration.attributes
+        )
         if sum(map(fitting_seconds, cells)) <= _TRIPLES_SECONDS:
             yield section
             return

@@ -68,15 +68,21 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
     """
     read = dict(raw)
     if isinstance(raw.get("columns"), dict):
-        read["columns"] = {name: _with_values(name, column, below) for name, column in raw["columns"].items()}
+        read["columns"] = {
+            name: _with_values(name, column, below) for name, column in raw["columns"].items()
+        }
     structure = raw.get("structure")
     if isinstance(structure, dict):
         rules = structure.get("determined")
         if isinstance(rules, list):
-            determined = [_with_mapping(rule, below, "structure.determined.mapping") for rule in rules]
+            determined = [
+                _with_mapping(rule, below, "structure.determined.mapping") for rule in rules
+            ]
             read["structure"] = {**structure, "determined": determined}
     if isinstance(raw.get("known"), list):
-        read["known"] = [_with_known(entry, below, number) for number, entry in enumerate(raw["known"], start=1)]
+        read["known"] = [
+            _with_known(entry, below, number) for number, entry in enumerate(raw["known"], start=1)
+        ]
     return read
 
 
@@ -117,7 +123,9 @@ def _with_mapping(rule: Any, below: Path, place: str) -> Any:
     if not isinstance(mapping, dict) or "file" not in mapping or not set(mapping) <= _KEYS:
         return rule
     if not (mapping.get("value") and mapping.get("label")):
-        raise InputError(f"{place} needs value and label: the columns of the file that map a value to another")
+        raise InputError(
+            f"{place} needs value and label: the columns of the file that map a value to another"
+        )
     return {**rule, "mapping": _codes(mapping, below, str(rule.get("by")), place)}
 
 
@@ -135,7 +143,9 @@ def _with_counts(table: Any, below: Path, place: str) -> Any:
     try:
         spec = TotalsFile.model_validate(written)
     except ValidationError:
-        raise InputError(f"{place} must be a list of rows, or {{file: totals.csv, count: COLUMN}}") from None
+        raise InputError(
+            f"{place} must be a list of rows, or {{file: totals.csv, count: COLUMN}}"
+        ) from None
     columns = table["columns"] if isinstance(table.get("columns"), list) else []
     names = [*columns, spec.count]
     try:

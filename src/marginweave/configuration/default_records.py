@@ -80,11 +80,17 @@ def automatic_method(aggregate: Counting, attributes: Sequence[Attribute]) -> Au
     """
     hindrance = mixture_hindrance(aggregate, attributes)
     if hindrance is None:
-        return AutomaticMethod(method="mixture", reason="the most accurate in most of our benchmarks")
-    return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
+        return AutomaticMethod(
+            method="mixture", reason="the most accurate in most of our benchmarks"
+        )
+    return AutomaticMethod(
+        method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture"
+    )
 
 
-def resolve_method(section: Mapping[str, Any], aggregate: Counting, attributes: Sequence[Attribute]) -> dict[str, Any]:
+def resolve_method(
+    section: Mapping[str, Any], aggregate: Counting, attributes: Sequence[Attribute]
+) -> dict[str, Any]:
     """Return the section `synthesize` with the method that `auto` becomes; `section` has no method.
 
     Raises:
@@ -96,8 +102,11 @@ def resolve_method(section: Mapping[str, Any], aggregate: Counting, attributes: 
                 f"synthesize has {key}, which not every method has; name the method, such as {_OWN_KEYS[key]}"
             )
     method = automatic_method(aggregate, attributes).method
-    if section.get("records") == "exhaust" and method == "aggregate-seeded":  # models of other methods refuse it
-        raise ValueError(f"synthesize has records: exhaust, which not every method has; name the method, {method}")
+    # models of other methods refuse it
+    if section.get("records") == "exhaust" and method == "aggregate-seeded":
+        raise ValueError(
+            f"synthesize has records: exhaust, which not every method has; name the method, {method}"
+        )
     return {**section, "method": method}
 
 
@@ -136,12 +145,15 @@ def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> s
     if isinstance(cliques, AllCliques) and cliques.count_sets(len(sizes)) > _MOST_SETS:
         return "so many sets of columns"
     total_seconds = itertools.accumulate(_seconds(aggregate, sizes, attributes))
-    if any(seconds > MOST_SECONDS for seconds in total_seconds):  # stops early: there may be millions of tables
+    # stops early: there may be millions of tables
+    if any(seconds > MOST_SECONDS for seconds in total_seconds):
         return "so many columns and values"
     return None
 
 
-def _seconds(aggregate: Counting, sizes: Mapping[str, int], attributes: Sequence[Attribute]) -> Iterator[float]:
+def _seconds(
+    aggregate: Counting, sizes: Mapping[str, int], attributes: Sequence[Attribute]
+) -> Iterator[float]:
     """Yield the seconds that each table takes, from short ones to long ones.
 
     All of the longest k-tuples are checked, and as many are fitted as there is time for. Of marginals that are not selected
@@ -167,7 +179,8 @@ def marginal_cells(
     cliques = aggregate.cliques
     if isinstance(cliques, tuple):
         for clique in cliques:
-            yield math.prod(sizes.get(name, 1) for name in clique)  # a name that is no attribute is refused elsewhere
+            # a name that is no attribute is refused elsewhere
+            yield math.prod(sizes.get(name, 1) for name in clique)
         return
     if isinstance(cliques, AdaptiveCliques):
         largest = sorted(sizes.values())[-cliques.adaptive :]

@@ -59,7 +59,9 @@ def check_own_keys(section: Any) -> None:
         return
     for key in section:
         if key != "method":
-            raise ValueError(f"aggregate has {key}, which method auto has not; name the method, k-tuples or marginals")
+            raise ValueError(
+                f"aggregate has {key}, which method auto has not; name the method, k-tuples or marginals"
+            )
 
 
 def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
@@ -184,7 +186,13 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     rounds = round(_ROUNDS_TIMES_NOISE * math.sqrt(pairs) / noise)
     rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, rounds), pairs)
     cliques = {"adaptive": 2, "rounds": rounds, "batch": 1, "annealing": False}
-    return {"method": "marginals", "cliques": cliques, "one_way_share": 0.5, "selection_share": 0.15, "compress": 2.0}
+    return {
+        "method": "marginals",
+        "cliques": cliques,
+        "one_way_share": 0.5,
+        "selection_share": 0.15,
+        "compress": 2.0,
+    }
 
 
 def limit_near_noise(configuration: Sections) -> float | None:
@@ -222,7 +230,9 @@ def counts_words(aggregate: Counting, attributes: int) -> str:
         return "marginals, chosen in rounds"
     if isinstance(aggregate.cliques, AllCliques):
         return f"marginals of {aggregate.cliques.all} columns"
-    return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as listed"
+    return (
+        "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as listed"
+    )
 
 
 def pair_noise(configuration: Sections) -> float:

@@ -57,7 +57,9 @@ class KnownRelease(FrozenModel):
 
 def without_folders(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration whose earlier releases have no folder, only their digests."""
-    return _with_releases(raw, lambda release: {key: value for key, value in release.items() if key != "folder"})
+    return _with_releases(
+        raw, lambda release: {key: value for key, value in release.items() if key != "folder"}
+    )
 
 
 def with_folders(raw: Mapping[str, Any], earlier: Sequence[KnownRelease]) -> dict[str, Any]:
@@ -66,7 +68,9 @@ def with_folders(raw: Mapping[str, Any], earlier: Sequence[KnownRelease]) -> dic
     return _with_releases(raw, lambda release: {**release, "folder": next(folders)})
 
 
-def _with_releases(raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def _with_releases(
+    raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     """Return a configuration in which the `release` of each entry of `known` is changed, in order."""
     entries = raw.get("known")
     if not isinstance(entries, list | tuple):

@@ -30,14 +30,18 @@ class FixedThresholds(FrozenModel):
 
 def _beyond_single(adaptive: dict[int, float]) -> dict[int, float]:
     if 1 in adaptive:
-        raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
+        raise ValueError(
+            "has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2"
+        )
     return adaptive
 
 
 class AdaptiveThresholds(FrozenModel):
     """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds their expected number."""
 
-    adaptive: Annotated[dict[PositiveWhole, Annotated[Positive, Field(le=1)]], AfterValidator(_beyond_single)]
+    adaptive: Annotated[
+        dict[PositiveWhole, Annotated[Positive, Field(le=1)]], AfterValidator(_beyond_single)
+    ]
     rule: Literal["sds", "paper"] = "sds"
 
 
@@ -48,7 +52,9 @@ def _sigma(value: Any) -> Any:
             raise ValueError("must have positive proportions")
         return proportions
     if value not in get_args(SigmaRule):
-        raise ValueError(f"must be auto, {', '.join(get_args(SigmaRule))} or a list of positive proportions")
+        raise ValueError(
+            f"must be auto, {', '.join(get_args(SigmaRule))} or a list of positive proportions"
+        )
     return value
 
 
@@ -62,7 +68,9 @@ def _thresholds(value: Any) -> Any:
 Thresholds = Annotated[FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)]
 
 
-_PERCENTILE = or_none(to_number, lambda percentile: 1 <= percentile < 100, "lie in [1, 100), or be none")
+_PERCENTILE = or_none(
+    to_number, lambda percentile: 1 <= percentile < 100, "lie in [1, 100), or be none"
+)
 
 
 class AggregateSettings(FrozenModel):
@@ -89,19 +97,29 @@ class AggregateSettings(FrozenModel):
         """Refuse a reporting length beyond the number of columns, and settings for longer lengths (ValueError)."""
         length = self.reporting_length or min(3, columns)
         if length > columns:
-            raise ValueError(f"aggregate.reporting_length ({length}) must be at most the number of columns ({columns})")
+            raise ValueError(
+                f"aggregate.reporting_length ({length}) must be at most the number of columns ({columns})"
+            )
         if isinstance(self.sigma, tuple) and len(self.sigma) != length:
-            raise ValueError(f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})")
+            raise ValueError(
+                f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})"
+            )
         for key in self._threshold_lengths:
             if key > length:
-                raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
+                raise ValueError(
+                    f"aggregate.thresholds names length {key}; the reporting length is {length}"
+                )
 
     @property
     def _threshold_lengths(self) -> Collection[int]:
         """Lengths for which thresholds are declared."""
         if self.thresholds is None:
             return ()
-        return self.thresholds.fixed if isinstance(self.thresholds, FixedThresholds) else self.thresholds.adaptive
+        return (
+            self.thresholds.fixed
+            if isinstance(self.thresholds, FixedThresholds)
+            else self.thresholds.adaptive
+        )
 
     def proportions(self, length: int) -> tuple[float, ...]:
         """Return p_1 … p_R, the proportions of the noise scale, for R = `length`."""

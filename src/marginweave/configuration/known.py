@@ -19,7 +19,9 @@ class TotalsFile(FrozenModel):
 
 
 def _rows(value: Any) -> Any:
-    if not isinstance(value, list | tuple) or not all(isinstance(row, list | tuple) for row in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(row, list | tuple) for row in value
+    ):
         raise ValueError(
             "must be a list of rows, each a value of every column and a count, or {file: totals.csv, count: COLUMN}"
         )
@@ -59,5 +61,6 @@ def _kind(value: Any) -> str:
 
 
 Known: TypeAlias = Annotated[
-    Annotated[KnownTable, Tag("published")] | Annotated[KnownRelease, Tag("earlier")], Discriminator(_kind)
+    Annotated[KnownTable, Tag("published")] | Annotated[KnownRelease, Tag("earlier")],
+    Discriminator(_kind),
 ]

@@ -13,7 +13,12 @@ from marginweave.base.places import FRAME
 from marginweave.configuration.checks import check_automatic_privacy
 from marginweave.configuration.code_lists import with_code_lists
 from marginweave.configuration.default_records import resolve_method
-from marginweave.configuration.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
+from marginweave.configuration.defaults import (
+    NEEDED,
+    check_own_keys,
+    resolve_aggregate,
+    resolve_sigma,
+)
 from marginweave.configuration.gone import refuse_gone
 from marginweave.configuration.methods import method_of
 from marginweave.configuration.parse import refusal, refuse_unsupported
@@ -30,7 +35,9 @@ def load_configuration(path: Path) -> Configuration:
             breaks, by key: `privacy.epsilon (-1.0) must be positive`.
     """
     text = read_text(path, "configuration")
-    return parse_configuration(with_code_lists(parse_yaml(text, str(path)), path.resolve().parent), text)
+    return parse_configuration(
+        with_code_lists(parse_yaml(text, str(path)), path.resolve().parent), text
+    )
 
 
 def configuration_of(content: Mapping[str, Any]) -> Configuration:
@@ -81,7 +88,9 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     aggregate = raw.get("aggregate", {})
     synthesize = raw.get("synthesize", {})
     check_own_keys(aggregate)
-    is_method_automatic = isinstance(synthesize, dict) and synthesize.get("method", "auto") == "auto"
+    is_method_automatic = (
+        isinstance(synthesize, dict) and synthesize.get("method", "auto") == "auto"
+    )
     assumed = {"method": "mixture"} if is_method_automatic else synthesize
     declared = {} if _is_automatic(aggregate) else _without_sigma(aggregate)
     sections = Sections.model_validate({**raw, "aggregate": declared, "synthesize": assumed})

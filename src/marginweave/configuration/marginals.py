@@ -47,7 +47,8 @@ class AllCliques(FrozenModel):
 
     def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
         """Yield the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
-        contained: set[tuple[int, ...]] = set()  # sets of attributes that a longer marginal has in their finest bins
+        # sets of attributes that a longer marginal has in their finest bins
+        contained: set[tuple[int, ...]] = set()
         longest = min(self.all, levels.attributes)
         for length in range(longest, min(longest, 2) - 1, -1):
             shorter = max(length - 1, 0)
@@ -100,7 +101,8 @@ class AdaptiveCliques(FrozenModel):
     """
 
     adaptive: Annotated[Whole, Field(ge=2, le=4)] = 3
-    max_cells: Annotated[Whole, Field(ge=4)] = 10_000  # the cells of two attributes of two values each
+    # the cells of two attributes of two values each
+    max_cells: Annotated[Whole, Field(ge=4)] = 10_000
     rounds: Annotated[Whole, Field(ge=1, le=100)] = 16
     batch: Annotated[Whole, Field(ge=1, le=20)] = 4
     annealing: bool = True
@@ -147,10 +149,17 @@ def _cliques(value: Any) -> Any:
     return value
 
 
-Cliques = Annotated[Literal["selected"] | AdaptiveCliques | AllCliques | tuple[Texts, ...], BeforeValidator(_cliques)]
+Cliques = Annotated[
+    Literal["selected"] | AdaptiveCliques | AllCliques | tuple[Texts, ...],
+    BeforeValidator(_cliques),
+]
 
 _COMPRESS = or_none(to_number, lambda multiple: multiple > 0, "be positive, or none")
-_MERGE = or_none(to_whole, lambda limit: 1 <= limit <= MAX_CELLS, f"be at least 1 and at most {MAX_CELLS}, or none")
+_MERGE = or_none(
+    to_whole,
+    lambda limit: 1 <= limit <= MAX_CELLS,
+    f"be at least 1 and at most {MAX_CELLS}, or none",
+)
 
 
 class MarginalSettings(PaperPreset):
@@ -168,7 +177,11 @@ class MarginalSettings(PaperPreset):
 
     # PrivSyn's constants that differ from ours: single attributes, and scores, have an eighth of the share of pairs, and
     # selected pairs are merged up to this many cells.
-    paper: ClassVar[dict[str, Any]] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
+    paper: ClassVar[dict[str, Any]] = {
+        "one_way_share": 0.1,
+        "selection_share": 0.1,
+        "merge_cells": 5000,
+    }
     method: Literal["marginals"] = "marginals"
     cliques: Cliques = "selected"
     noise: NoiseSetting = "gaussian"
@@ -206,4 +219,6 @@ class MarginalSettings(PaperPreset):
 
     def has_larger(self, attributes: int) -> bool:
         """Return whether marginals of two or more attributes are measured."""
-        return attributes > 1 and not (isinstance(self.cliques, AllCliques) and self.cliques.all == 1)
+        return attributes > 1 and not (
+            isinstance(self.cliques, AllCliques) and self.cliques.all == 1
+        )

@@ -13,7 +13,11 @@ from marginweave.configuration.synthesis import SYNTHESES, AnySynthesis
 
 def method_of(value: Any, default: str) -> str:
     """Return the method that a section names, or the default; the model of the default refuses a section of another type."""
-    method = value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default)
+    method = (
+        value.get("method", default)
+        if isinstance(value, dict)
+        else getattr(value, "method", default)
+    )
     return str(method)
 
 

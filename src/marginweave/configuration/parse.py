@@ -38,7 +38,9 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
     """
     errors: list[dict[str, Any]] = [dict(item) for item in error.errors(include_url=False)]
     messages = broken_rules(errors, Configuration)
-    drafted = list(dict.fromkeys(_place(item["loc"]) for item in errors if "drafted" in item["msg"]))
+    drafted = list(
+        dict.fromkeys(_place(item["loc"]) for item in errors if "drafted" in item["msg"])
+    )
     if len(drafted) <= 1:
         return InputError(join_messages(messages))
     number = len(messages) - len(drafted)
@@ -46,7 +48,9 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
     lines = lines_of(text)
     drafted.sort(key=lambda place: lines.get(place, 0))
     places = [f"{place} (line {lines[place]})" if place in lines else place for place in drafted]
-    return InputError(f"{messages[0]}{ending}. {len(drafted)} questions are open: {listed(places, 10)}")
+    return InputError(
+        f"{messages[0]}{ending}. {len(drafted)} questions are open: {listed(places, 10)}"
+    )
 
 
 def broken_rules(errors: Iterable[dict[str, Any]], root: type[BaseModel]) -> list[str]:
@@ -147,7 +151,11 @@ def _place(loc: tuple[int | str, ...]) -> str:
 
     pydantic's name of the branch of a union, which is not in the file, is left out.
     """
-    branch = {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2}.get(str(loc[0])) if loc else None
+    branch = (
+        {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2}.get(str(loc[0]))
+        if loc
+        else None
+    )
     path = ""
     for position, part in enumerate(loc):
         if position != branch:
@@ -197,7 +205,11 @@ def _tags(model: type[BaseModel]) -> tuple[str, ...]:
 
 def _kinds() -> list[str]:
     """Return the words under `type` of all kinds of column."""
-    return [tag for model in _models(Configuration.model_fields["columns"].annotation) for tag in _tags(model)]
+    return [
+        tag
+        for model in _models(Configuration.model_fields["columns"].annotation)
+        for tag in _tags(model)
+    ]
 
 
 def _either(words: list[str]) -> str:
@@ -243,7 +255,9 @@ def refuse_unsupported(raw: dict[str, Any]) -> None:
     """
     privacy = _mapping(raw.get("privacy"))
     unit = privacy.get("unit")
-    unit_words = [unit] if isinstance(unit, str) else [key for key in _mapping(unit) if key != "join"]
+    unit_words = (
+        [unit] if isinstance(unit, str) else [key for key in _mapping(unit) if key != "join"]
+    )
     places: dict[str, Iterable[str]] = {
         "": raw,
         "privacy.": privacy,

@@ -73,7 +73,9 @@ def _imputation(value: Any) -> Any:
     )
 
 
-Imputation = Annotated[UniformImputation | GaussianImputation | WeightedImputation, BeforeValidator(_imputation)]
+Imputation = Annotated[
+    UniformImputation | GaussianImputation | WeightedImputation, BeforeValidator(_imputation)
+]
 
 
 class ResizeSettings(FrozenModel):
@@ -93,7 +95,9 @@ class ResizeSettings(FrozenModel):
     @model_validator(mode="after")
     def _check_formula(self) -> ResizeSettings:
         if self.formula is not None and not self.amplify:
-            raise ValueError("has formula, which needs amplify: true: without amplification nothing is converted")
+            raise ValueError(
+                "has formula, which needs amplify: true: without amplification nothing is converted"
+            )
         return self
 
     @property

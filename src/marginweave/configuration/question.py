@@ -113,7 +113,11 @@ class Question(FrozenModel):
             return self.asked
         if self.asked in ("mean", "sum"):
             return f"{self.asked} {self.column}"
-        return f"median {self.column}" if self.median else f"{self.fraction:g} quantile of {self.column}"
+        return (
+            f"median {self.column}"
+            if self.median
+            else f"{self.fraction:g} quantile of {self.column}"
+        )
 
 
 def read_condition(text: str) -> tuple[str, Any]:
@@ -126,7 +130,12 @@ def read_condition(text: str) -> tuple[str, Any]:
     """
     match = _CONDITION.fullmatch(text)
     values = (
-        [part.strip() for part in next(csv.reader([match["values"]], skipinitialspace=True)) or [""]] if match else []
+        [
+            part.strip()
+            for part in next(csv.reader([match["values"]], skipinitialspace=True)) or [""]
+        ]
+        if match
+        else []
     )
     if match is None or (match["sign"] in _COMPARED and len(values) != 1):
         raise InputError(
@@ -151,11 +160,16 @@ def read_question(content: Mapping[str, Any], option: str = "") -> Question:
     try:
         return Question.model_validate(content)
     except ValidationError as error:
-        errors = [{**item, "loc": _keys(item["loc"], content, option)} for item in error.errors(include_url=False)]
+        errors = [
+            {**item, "loc": _keys(item["loc"], content, option)}
+            for item in error.errors(include_url=False)
+        ]
     raise InputError(join_messages(broken_rules(errors, Question)))
 
 
-def _keys(loc: tuple[int | str, ...], content: Mapping[str, Any], option: str) -> tuple[int | str, ...]:
+def _keys(
+    loc: tuple[int | str, ...], content: Mapping[str, Any], option: str
+) -> tuple[int | str, ...]:
     """Return the keys in `content` of pydantic's location, which numbers the conditions: they were turned into pairs."""
     if not loc:
         return ()
@@ -184,4 +198,7 @@ def read_questions(path: Path, defaults: Mapping[str, Any]) -> dict[str, dict[st
         raise InputError(
             f"{path}: question {', '.join(refused)} must be a mapping, such as {{where: {{age: {{from: 60}}}}, share: true}}"
         )
-    return {f"question {i} ({shortened(entry)})": {**defaults, **entry} for i, entry in enumerate(questions, start=1)}
+    return {
+        f"question {i} ({shortened(entry)})": {**defaults, **entry}
+        for i, entry in enumerate(questions, start=1)
+    }

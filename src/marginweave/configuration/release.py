@@ -9,7 +9,12 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from marginweave.configuration.checks import check_evaluation, check_marginals, check_preparation, check_privacy
+from marginweave.configuration.checks import (
+    check_evaluation,
+    check_marginals,
+    check_preparation,
+    check_privacy,
+)
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.configuration.earlier import KnownRelease, without_folders
 from marginweave.configuration.execution import Execution
@@ -116,7 +121,8 @@ class Configuration(Sections):
     def from_written(cls, resolved: Mapping[str, Any], raw: Mapping[str, Any]) -> Self:
         """Return the configuration of `resolved`, whose `written` is of `raw`; raises ValidationError."""
         configuration = cls.model_validate(resolved)
-        vars(configuration)["written"] = canonical_written(without_folders(raw))  # where a cached property is stored
+        # where a cached property is stored
+        vars(configuration)["written"] = canonical_written(without_folders(raw))
         return configuration
 
     @property
@@ -126,7 +132,9 @@ class Configuration(Sections):
 
     def canonical(self) -> str:
         """Return everything that the release depends on as canonical JSON: defaults filled in, keys sorted except columns."""
-        dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude=set(Execution.model_fields))
+        dumped: dict[str, Any] = self.model_dump(
+            mode="json", exclude_none=True, exclude=set(Execution.model_fields)
+        )
         dumped["columns"] = [[name, column] for name, column in dumped["columns"].items()]
         return json.dumps(dumped, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -134,7 +142,9 @@ class Configuration(Sections):
     def from_canonical(cls, text: str, execution: Execution | None = None) -> Configuration:
         """Return the configuration that `canonical` wrote, to be computed as `execution` says, or as by default."""
         dumped = json.loads(text)
-        return cls.model_validate({**dumped, **dict(execution or Execution()), "columns": dict(dumped["columns"])})
+        return cls.model_validate(
+            {**dumped, **dict(execution or Execution()), "columns": dict(dumped["columns"])}
+        )
 
     def as_resolved(self, canonical: str) -> Configuration:
         """Return this configuration as another version resolved it, where its `canonical` returned `canonical`."""

@@ -24,7 +24,11 @@ from marginweave.configuration.columns import (
     SetColumn,
     Texts,
 )
-from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
+from marginweave.configuration.evaluation import (
+    EvaluationSettings,
+    ExpectationSettings,
+    PublishSettings,
+)
 from marginweave.configuration.execution import Execution, Source
 from marginweave.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.configuration.known import Known
@@ -74,7 +78,8 @@ class Sections(Execution):
     expectations: ExpectationSettings = ExpectationSettings()
     publish: PublishSettings = PublishSettings()
     check: Annotated[
-        Literal["stop", "tell"] | None, AfterValidator(lambda value: None if value == "tell" else value)
+        Literal["stop", "tell"] | None,
+        AfterValidator(lambda value: None if value == "tell" else value),
     ] = None
 
     @property
@@ -142,10 +147,16 @@ class Sections(Execution):
         if column in self.missing_by_rule:
             return True
         declared = self.columns[column]
-        if not isinstance(declared, MeasuredColumn) or declared.impute is not None or self.lacks_values(column):
+        if (
+            not isinstance(declared, MeasuredColumn)
+            or declared.impute is not None
+            or self.lacks_values(column)
+        ):
             return False
         sources = [self.columns.get(name) for name in (column, *self._cells_of(column))]
-        return any(isinstance(source, MeasuredColumn) and source.outside is None for source in sources)
+        return any(
+            isinstance(source, MeasuredColumn) and source.outside is None for source in sources
+        )
 
     @cached_property
     def missing_by_rule(self) -> tuple[str, ...]:
@@ -173,13 +184,21 @@ class Sections(Execution):
             if self._is_missing_elsewhere(rule):
                 names.update(rule.columns)
         for entry in rules.forbidden:
-            names.update(name for name, values in entry.items() if None in self._labels_of(name, values))
-        return tuple(a.name for a in self.attributes if a.name in names and a.optional and not (a.is_set or a.private))
+            names.update(
+                name for name, values in entry.items() if None in self._labels_of(name, values)
+            )
+        return tuple(
+            a.name
+            for a in self.attributes
+            if a.name in names and a.optional and not (a.is_set or a.private)
+        )
 
     def _is_missing_elsewhere(self, rule: AppliesRule) -> bool:
         """Return whether the columns are missing where they do not apply."""
         otherwise = rule.otherwise
-        return otherwise is None or all(None in self._labels_of(name, (otherwise,)) for name in rule.columns)
+        return otherwise is None or all(
+            None in self._labels_of(name, (otherwise,)) for name in rule.columns
+        )
 
     def codes_of(self, where: Mapping[str, Condition | Texts]) -> dict[int, list[int]]:
         """Return the codes that meet conditions, by place of the attribute; each column has one public value a cell."""
@@ -223,12 +242,18 @@ class Sections(Execution):
     def _open_sets(self) -> tuple[str, ...]:
         """Names of the sets that do not declare how to treat a value outside the domain."""
         columns = self.columns.items()
-        return tuple(name for name, column in columns if isinstance(column, SetColumn) and column.marks_undeclared)
+        return tuple(
+            name
+            for name, column in columns
+            if isinstance(column, SetColumn) and column.marks_undeclared
+        )
 
     @property
     def indicators(self) -> tuple[Attribute, ...]:
         """Tables of `indicated_sets`, as attributes behind the others: the missing code counts records with such a value."""
-        return tuple(Attribute(name=name, column=name, labels=INDICATOR) for name in self.indicated_sets)
+        return tuple(
+            Attribute(name=name, column=name, labels=INDICATOR) for name in self.indicated_sets
+        )
 
     @cached_property
     def counted_undeclared(self) -> Collection[str]:
@@ -301,7 +326,9 @@ class Sections(Execution):
         """Return the attribute of a column; for a set in marginals, one for each value, which a record has or lacks."""
         if self.marginals and column.is_set and not column.private:
             values = column.labels
-            return tuple(Attribute(name=f"{name}={v}", column=name, labels=(v,), of_set=True) for v in values)
+            return tuple(
+                Attribute(name=f"{name}={v}", column=name, labels=(v,), of_set=True) for v in values
+            )
         attribute = Attribute(
             name=name,
             column=name,
@@ -309,7 +336,8 @@ class Sections(Execution):
             private=column.private,
             optional=self.lacks_values(name),
             imputed=column.impute is not None,
-            undeclared=name in self.counted_undeclared and not (self.has_one_gap and self.lacks_values(name)),
+            undeclared=name in self.counted_undeclared
+            and not (self.has_one_gap and self.lacks_values(name)),
             width=column.width,
             is_set=column.is_set,
             bins=column.bin_count if self.synthesize.method == "mixture" else 0,
@@ -337,7 +365,9 @@ class Sections(Execution):
         combinations = forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
         if not self.has_one_gap:
             return combinations
-        open_gaps = {place for place, a in enumerate(self.attributes) if a.name in self.counted_undeclared}
+        open_gaps = {
+            place for place, a in enumerate(self.attributes) if a.name in self.counted_undeclared
+        }
         return without_gaps(combinations, open_gaps)
 
     def contribution_cap(self, length: int) -> int:
@@ -354,7 +384,9 @@ class Sections(Execution):
         """Places of the attributes whose labels are in the order of their values: numbers, dates, and those declared so."""
         ordered = {name for name, column in self.columns.items() if column.ordered}
         ordered.update(self.evaluate.ordered or ())
-        return tuple(place for place, attribute in enumerate(self.attributes) if attribute.name in ordered)
+        return tuple(
+            place for place, attribute in enumerate(self.attributes) if attribute.name in ordered
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -396,7 +428,11 @@ class Sections(Execution):
     @cached_property
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the synthetic table, in declared order: all except identifiers."""
-        return tuple(name for name, column in self.columns.items() if not isinstance(column, IdentifierColumn))
+        return tuple(
+            name
+            for name, column in self.columns.items()
+            if not isinstance(column, IdentifierColumn)
+        )
 
     @cached_property
     def reporting_length(self) -> int:
@@ -406,7 +442,11 @@ class Sections(Execution):
     @cached_property
     def longest(self) -> int:
         """Most attributes of a released combination: the files have columns for this number, whatever was drawn."""
-        return self.reporting_length if self.marginals is None else self.marginals.longest(len(self.attributes))
+        return (
+            self.reporting_length
+            if self.marginals is None
+            else self.marginals.longest(len(self.attributes))
+        )
 
     @cached_property
     def percentile(self) -> float | None:
@@ -441,14 +481,20 @@ class Sections(Execution):
     @property
     def bounds_share(self) -> float:
         """Share of the budget that all private bounds have in all."""
-        return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
+        return (
+            DEFAULT_BOUNDS_SHARE
+            if self.aggregate.bounds_share is None
+            else self.aggregate.bounds_share
+        )
 
     @cached_property
     def cut_sets(self) -> Mapping[str, str]:
         """Words for the number of values of a cell that are counted, by column: sets whose cells may hold more."""
         words = dict[str, str]()
         for name, column in self.columns.items():
-            if isinstance(column, SetColumn) and (column.private or column.max_values < len(column.labels)):
+            if isinstance(column, SetColumn) and (
+                column.private or column.max_values < len(column.labels)
+            ):
                 values = "1 value" if column.max_values == 1 else f"{column.max_values} values"
                 words[name] = f"at most {values} of {name} in each cell"
         return words

@@ -6,7 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, Tag
 
-from marginweave.configuration.values import FrozenModel, Number, PaperPreset, Positive, PositiveWhole, Whole, to_whole
+from marginweave.configuration.values import (
+    FrozenModel,
+    Number,
+    PaperPreset,
+    Positive,
+    PositiveWhole,
+    Whole,
+    to_whole,
+)
 
 MAX_RECORDS = 10**8
 MAX_ROUNDS = 10_000
@@ -92,7 +100,10 @@ class GumSynthesis(CompleteSynthesis, PaperPreset):
     rounds: Annotated[Whole, Field(ge=0, le=MAX_ROUNDS)] = 30
     schedule: Literal["step", "exponential", "linear", "root"] = "step"
     tolerance: Annotated[Number, Field(ge=0)] = 1.0
-    duplicate: Annotated[tuple[Annotated[Number, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.5, 1.0)
+    duplicate: Annotated[tuple[Annotated[Number, Field(ge=0, le=1)], ...], Field(min_length=1)] = (
+        0.5,
+        1.0,
+    )
 
 
 class MixtureSynthesis(CompleteSynthesis):
@@ -111,4 +122,6 @@ class MixtureSynthesis(CompleteSynthesis):
 
 DenseSynthesis = Annotated[GumSynthesis, Tag("gum")] | Annotated[MixtureSynthesis, Tag("mixture")]
 AnySynthesis = Annotated[SynthesisSettings, Tag("aggregate-seeded")] | DenseSynthesis
-SYNTHESES: tuple[type[BaseModel], ...] = tuple(get_args(method)[0] for method in get_args(AnySynthesis))
+SYNTHESES: tuple[type[BaseModel], ...] = tuple(
+    get_args(method)[0] for method in get_args(AnySynthesis)
+)

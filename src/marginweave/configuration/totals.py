@@ -69,7 +69,9 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownTotals
     attributes = [configuration.attributes[place] for place in places]
     sizes = [len(attribute.labels) + attribute.optional for attribute in attributes]
     if math.prod(sizes) > MAX_TABLE:
-        raise ValueError(f"{key} has {math.prod(sizes)} combinations, more than {MAX_TABLE}; use fewer columns")
+        raise ValueError(
+            f"{key} has {math.prod(sizes)} combinations, more than {MAX_TABLE}; use fewer columns"
+        )
     counts: dict[Codes, float] = {}
     for row in table.table:
         if len(row) != len(places) + 1:
@@ -77,7 +79,9 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownTotals
                 f"{key}: table has the row [{', '.join(row)}], which must be a value of each of {table.name}, then the count"
             )
         *texts, count = row
-        codes = [_code(configuration, a, text, key) for a, text in zip(attributes, texts, strict=True)]
+        codes = [
+            _code(configuration, a, text, key) for a, text in zip(attributes, texts, strict=True)
+        ]
         cell = tuple(codes[i] for i in order)
         if cell in counts:
             raise ValueError(f"{key}: table has [{', '.join(texts)}] twice; keep one")
@@ -94,7 +98,9 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownTotals
     )
 
 
-def _check_complete(counts: Mapping[Codes, float], attributes: Sequence[Attribute], key: str) -> None:
+def _check_complete(
+    counts: Mapping[Codes, float], attributes: Sequence[Attribute], key: str
+) -> None:
     """Refuse a table that does not list every combination of the attributes (ValueError)."""
     labels = [(*a.labels, "no value") if a.optional else a.labels for a in attributes]
     if len(counts) == math.prod(map(len, labels)):
@@ -145,7 +151,9 @@ def _count(text: str, table: KnownTable, key: str) -> float:
             f"{key}: table has the count {text!r}, which must be a number in [0, {_MOST}], without marks between thousands"
         )
     if table.sd is None and count % 1:
-        raise ValueError(f"{key}: table has the count {text}, which is not exact: say its sd, or write it whole")
+        raise ValueError(
+            f"{key}: table has the count {text}, which is not exact: say its sd, or write it whole"
+        )
     return float(count)
 
 
@@ -157,14 +165,18 @@ def check_earlier(configuration: Sections, earlier: Sequence[KnownRelease]) -> N
     if not earlier:
         return
     if configuration.marginals is None:
-        raise ValueError("known has an earlier release, which needs aggregate: {method: marginals}, as it was counted")
+        raise ValueError(
+            "known has an earlier release, which needs aggregate: {method: marginals}, as it was counted"
+        )
     if configuration.resize is not None or configuration.privacy.subject is not None:
         raise ValueError(
             "known has an earlier release, and records are chosen by chance (resize, or privacy.unit with a column): they are "
             "not those that were counted then; leave the earlier release out"
         )
     if len({entry.release.id for entry in earlier}) < len(earlier):
-        raise ValueError("known names an earlier release twice; its counts tell what they tell once")
+        raise ValueError(
+            "known names an earlier release twice; its counts tell what they tell once"
+        )
 
 
 def check_known(configuration: Sections, totals: Sequence[KnownTotals]) -> None:
@@ -180,7 +192,9 @@ def check_known(configuration: Sections, totals: Sequence[KnownTotals]) -> None:
         shared = [a for a in first.attributes if a in second.attributes]
         if first.margin(shared) != second.margin(shared):
             names = ", ".join(configuration.attributes[a].name for a in shared)
-            raise ValueError(f"known has {tables} whose sums over {names} differ; correct one, or give it an sd")
+            raise ValueError(
+                f"known has {tables} whose sums over {names} differ; correct one, or give it an sd"
+            )
     records = configuration.synthesize.records
     if exact and (records == "exhaust" or not configuration.synthesize.complete):
         raise ValueError(

@@ -8,7 +8,15 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -90,7 +98,9 @@ def to_number(value: Any) -> float:
         converted = float(value)
     except (ValueError, OverflowError):
         comma = isinstance(value, str) and "," in value
-        raise ValueError("must be a number" + (", with a point for decimals" if comma else "")) from None
+        raise ValueError(
+            "must be a number" + (", with a point for decimals" if comma else "")
+        ) from None
     if not math.isfinite(converted):
         raise ValueError("must be finite")
     return converted + 0.0  # a negative zero is 0
@@ -104,7 +114,9 @@ def to_whole(value: Any) -> int:
     return int(converted)
 
 
-def or_none(convert: Callable[[Any], float], fits: Callable[[float], bool], rule: str) -> BeforeValidator:
+def or_none(
+    convert: Callable[[Any], float], fits: Callable[[float], bool], rule: str
+) -> BeforeValidator:
     """Return a validator of a key that is `none` or a number that `fits`; the refusal says that it must `rule`."""
 
     def check(value: Any) -> float | str:
@@ -130,7 +142,9 @@ def _printed(text: str) -> str:
     return text
 
 
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_printed)]
+Words = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_printed)
+]
 """A name or a description for people, on one line."""
 Delta = Annotated[Number, Field(ge=0, lt=1)]
 OpenFraction = Annotated[Number, Field(gt=0, lt=1)]
@@ -165,7 +179,11 @@ class PaperPreset(FrozenModel):
     @model_validator(mode="before")
     @classmethod
     def _constants(cls, data: Any) -> Any:
-        return {**cls.paper, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
+        return (
+            {**cls.paper, **data}
+            if isinstance(data, dict) and data.get("preset") == "paper"
+            else data
+        )
 
 
 def listed(values: Sequence[str], most: int = 12) -> str:
@@ -176,7 +194,9 @@ def listed(values: Sequence[str], most: int = 12) -> str:
 
 def _answered(value: bool | None) -> bool | None:
     if value is False:
-        raise ValueError("must not be false, which answers nothing; write what is asked for, and delete confirm")
+        raise ValueError(
+            "must not be false, which answers nothing; write what is asked for, and delete confirm"
+        )
     return value
 
 

@@ -18,7 +18,17 @@ from marginweave.configuration.execution import Execution
 
 # Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 are not converted.
 TEXT_KEYS = (
-    *("values", "titles", "missing", "true_values", "false_values", "value", "separator", "format", "structure"),
+    *(
+        "values",
+        "titles",
+        "missing",
+        "true_values",
+        "false_values",
+        "value",
+        "separator",
+        "format",
+        "structure",
+    ),
     *("codes", "outside", "public", "dataset", "source", "input", "output"),
 )
 
@@ -81,13 +91,19 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     except yaml.MarkedYAMLError as error:
         raise InputError(_describe(error, name)) from None
     except yaml.YAMLError:
-        raise InputError(f"{name}: this is not YAML (a character that YAML does not allow)") from None
+        raise InputError(
+            f"{name}: this is not YAML (a character that YAML does not allow)"
+        ) from None
     except RecursionError:
         raise InputError(f"{name}: nested too deeply") from None
     if node is None:
         raise InputError(f"{name} is empty")
     if not isinstance(node, yaml.MappingNode):
-        draft = "" if as_text else ", as a configuration does. To draft one from a table: marginweave init TABLE"
+        draft = (
+            ""
+            if as_text
+            else ", as a configuration does. To draft one from a table: marginweave init TABLE"
+        )
         raise InputError(f"{name} holds no keys with values{draft}")
     return _Reader(name).mapping(node, as_text, (), keys_are_columns=False)
 
@@ -124,7 +140,14 @@ class _Reader:
     name: str
     converted: int = 0
 
-    def value(self, node: yaml.Node, as_text: bool, above: tuple[int, ...], *, keys_are_columns: bool = False) -> Any:
+    def value(
+        self,
+        node: yaml.Node,
+        as_text: bool,
+        above: tuple[int, ...],
+        *,
+        keys_are_columns: bool = False,
+    ) -> Any:
         """Return the value of a node; `above` has the identities of the nodes that contain it.
 
         `keys_are_columns` as in `mapping`.
@@ -143,7 +166,12 @@ class _Reader:
         return text if as_text or quoted else _scalar(text)
 
     def mapping(
-        self, node: yaml.MappingNode, as_text: bool, above: tuple[int, ...], *, keys_are_columns: bool
+        self,
+        node: yaml.MappingNode,
+        as_text: bool,
+        above: tuple[int, ...],
+        *,
+        keys_are_columns: bool,
     ) -> dict[str, Any]:
         """Return the keys and values of a mapping.
 
@@ -156,10 +184,13 @@ class _Reader:
             key = self._text(key_node)
             if key in values:
                 raise InputError(f"{self._line(key_node)}: the key {key!r} occurs twice")
-            has_texts = (key in TEXT_KEYS or key == "table") and not keys_are_columns  # `table` of known counts
+            # `table` of known counts
+            has_texts = (key in TEXT_KEYS or key == "table") and not keys_are_columns
             has_columns = key == "columns" and not keys_are_columns
             inner_above = (*above, id(node))
-            values[key] = self.value(value_node, as_text or has_texts, inner_above, keys_are_columns=has_columns)
+            values[key] = self.value(
+                value_node, as_text or has_texts, inner_above, keys_are_columns=has_columns
+            )
         return values
 
     def _text(self, node: yaml.Node) -> str:
@@ -203,7 +234,12 @@ def canonical_written(raw: Mapping[str, Any]) -> str:
         content["known"] = [_with_text_cells(entry) for entry in content["known"]]
     if isinstance(content.get("columns"), dict):
         content["columns"] = [[name, column] for name, column in content["columns"].items()]
-    return json.dumps({"format": FORMAT, "written": content}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(
+        {"format": FORMAT, "written": content},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
 
 
 def _with_text_cells(entry: Any) -> Any:

@@ -28,7 +28,13 @@ from marginweave.base.arrays import Counts, Flags
 from marginweave.base.parallel import Engine
 from marginweave.counts import kernels
 from marginweave.counts.candidates import CandidateSet, Columns, flat_keys
-from marginweave.counts.count_runs import CountRun, MemoryBudget, SortedCounts, SparseCounts, add_runs
+from marginweave.counts.count_runs import (
+    CountRun,
+    MemoryBudget,
+    SortedCounts,
+    SparseCounts,
+    add_runs,
+)
 from marginweave.counts.kernels import Choice, Contributions, Tile
 from marginweave.counts.layout import Blocks, Layout, Span, lay_out, spans
 from marginweave.mechanisms.randomness import NumberedWords
@@ -101,7 +107,9 @@ def bounded_counts(
         MachineError: the disk refuses what memory does not hold.
     """
     layout, parts = _divided(blocks, candidates, engine, memory)
-    job = _BoundedCounts(blocks, candidates, layout, bound, words, memory.sparse_cells // parts, memory)
+    job = _BoundedCounts(
+        blocks, candidates, layout, bound, words, memory.sparse_cells // parts, memory
+    )
     dense = np.zeros(len(layout.valid), np.int64)
     runs: list[CountRun] = []
     for counts, part_runs in engine.map(job, spans(blocks, parts)):

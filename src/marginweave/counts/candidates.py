@@ -249,7 +249,9 @@ class CandidateSet:
         def keys_of(columns: Columns, values: Integers) -> Integers:
             return flat_keys(values.T, [sizes[j] + 1 for j in columns])
 
-        survivors = {columns: keys_of(columns, level.values[rows]) for columns, rows in level.by_columns()}
+        survivors = {
+            columns: keys_of(columns, level.values[rows]) for columns, rows in level.by_columns()
+        }
         never: dict[Columns, list[list[int]]] = {}
         for combination in forbidden:
             if len(combination) == level.length + 1:

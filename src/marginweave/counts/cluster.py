@@ -117,7 +117,10 @@ def dask_engine(
     assert settings.dask is not None
     _silence()
     if settings.dask == LOCAL:
-        with _local_cluster(private) as cluster, _engine(cluster.scheduler_address, cluster.security) as engine:
+        with (
+            _local_cluster(private) as cluster,
+            _engine(cluster.scheduler_address, cluster.security) as engine,
+        ):
             yield engine
     else:
         security = Security(require_encryption=False)
@@ -195,7 +198,11 @@ def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
     )
     client: Any = _attempt(connect, StageError, f"the scheduler at {address} cannot be reached")
     try:
-        _attempt(partial(client.wait_for_workers, 1, timeout=_PATIENCE), StageError, "the scheduler has no worker")
+        _attempt(
+            partial(client.wait_for_workers, 1, timeout=_PATIENCE),
+            StageError,
+            "the scheduler has no worker",
+        )
         yield DaskEngine(client, max(1, sum(client.nthreads().values())))
     finally:
         # this may fail too if the scheduler is lost: finished results are already taken, and others raise their own error
@@ -221,7 +228,9 @@ def _taken(client: Client, future: Any) -> Any:
     try:
         result = _awaited(client, future)
     except KilledWorker:
-        result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
+        result = _Fault(
+            MachineError, "engine: workers died one after the other over the same part of the work"
+        )
     except Exception as error:
         result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
         # the client notices a moment after its connection is lost
@@ -244,7 +253,9 @@ def _awaited(client: Client, future: Any) -> Any:
         with suppress(TimeoutError):
             return future.result(timeout=_DESERTED if future.done() else _LOOK)
         deserted = 0.0 if client.nthreads() else deserted + _LOOK
-    return _Fault(MachineError, f"engine: the scheduler has had no worker for {_DESERTED:.0f} seconds")
+    return _Fault(
+        MachineError, f"engine: the scheduler has had no worker for {_DESERTED:.0f} seconds"
+    )
 
 
 def _hold(function: _Hidden[Callable[[T], R]]) -> _Hidden[Callable[[T], R]]:

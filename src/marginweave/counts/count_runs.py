@@ -76,7 +76,9 @@ class CountRun:
         return len(self.first) - 1
 
 
-def make_run(sets: Iterable[Iterable[SortedCounts]], memory: MemoryBudget | None = None) -> CountRun:
+def make_run(
+    sets: Iterable[Iterable[SortedCounts]], memory: MemoryBudget | None = None
+) -> CountRun:
     """Return the run of these pieces of each set: in memory, or in a file of the folder of `memory`.
 
     Raises:
@@ -97,7 +99,9 @@ def make_run(sets: Iterable[Iterable[SortedCounts]], memory: MemoryBudget | None
                     yield np.concatenate([cells, counts]).tobytes()
             first.append(number)
 
-    stored: Sequence[bytes] = list(packed()) if memory is None else set_aside(memory.folder, memory.key, packed())
+    stored: Sequence[bytes] = (
+        list(packed()) if memory is None else set_aside(memory.folder, memory.key, packed())
+    )
     return CountRun(stored, tuple(first), total)
 
 

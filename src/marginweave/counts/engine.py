@@ -44,7 +44,8 @@ def prepare_engine(
     """
     remove_scratch(private)
     settings = configuration.engine
-    if settings.elsewhere and configuration.marginals is None:  # marginals are counted on this machine
+    # marginals are counted on this machine
+    if settings.elsewhere and configuration.marginals is None:
         from marginweave.counts.cluster import check_workers, dask_engine
 
         with dask_engine(settings, certificates, private) as engine:

@@ -35,9 +35,13 @@ def all_cliques(
     DP: arithmetic on public sizes. Raises InputError unless 1 <= length <= number of attributes.
     """
     if not 1 <= length <= len(sizes):
-        raise InputError(f"length ({length}) must be at least 1 and at most the number of attributes ({len(sizes)})")
+        raise InputError(
+            f"length ({length}) must be at least 1 and at most the number of attributes ({len(sizes)})"
+        )
     cliques = itertools.combinations(range(len(sizes)), length)
-    return tuple(clique for clique in cliques if cell_limit is None or cells(clique, sizes) <= cell_limit)
+    return tuple(
+        clique for clique in cliques if cell_limit is None or cells(clique, sizes) <= cell_limit
+    )
 
 
 def count_marginals(

@@ -14,7 +14,9 @@ from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, code_t
 Labels = Sequence[Sequence[str]]
 
 
-def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, NDArray[np.int64]]:
+def count_values(
+    blocks: Iterable[EncodedTable], columns: Sequence[int]
+) -> dict[int, NDArray[np.int64]]:
     """Count the records with each value of the attributes `columns`, by attribute; private."""
     counts: dict[int, NDArray[np.int64]] = {}
     for table in blocks:

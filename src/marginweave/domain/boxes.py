@@ -167,7 +167,9 @@ def implied_pairs(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> tup
             if sizes[pair[0]] * sizes[pair[1]] > _MOST_CELLS:
                 continue
             allowed = inside[pair[0]].T @ inside[pair[1]] > 0
-            by_rules = mask_of_clique[pair].table() if pair in mask_of_clique else np.ones_like(allowed)
+            by_rules = (
+                mask_of_clique[pair].table() if pair in mask_of_clique else np.ones_like(allowed)
+            )
             if not np.array_equal(allowed, by_rules):
                 implied.append(Mask(attributes=pair, allowed=allowed))
     return tuple(implied)

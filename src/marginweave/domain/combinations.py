@@ -55,7 +55,9 @@ class Level:
         return replace(self, counts=counts).select(counts > 0)
 
     @classmethod
-    def join(cls, length: int, parts: Iterable[tuple[tuple[int, ...], Integers, Integers]]) -> Level:
+    def join(
+        cls, length: int, parts: Iterable[tuple[tuple[int, ...], Integers, Integers]]
+    ) -> Level:
         """Return the level of some sets of columns, each with its values, shape (n, length), and counts, in this order."""
         columns = [np.zeros((0, length), np.int64)]
         values = [np.zeros((0, length), np.int64)]

@@ -147,7 +147,9 @@ def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
     if list(attributes) != increasing or min(attributes, default=0) < 0:
         raise InputError(f"attributes {attributes} must be increasing column numbers")
     if len(shape) != len(attributes):
-        raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")
+        raise InputError(
+            f"counts of shape {shape} must have one axis for each of the attributes {attributes}"
+        )
 
 
 def allowed_cells(

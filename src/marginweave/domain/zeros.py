@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 
 from marginweave.base.arrays import Codes, Flags, Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.attributes import Attribute, Forbidden, ForbiddenCodes, forbidden_codes
+from marginweave.configuration.attributes import (
+    Attribute,
+    Forbidden,
+    ForbiddenCodes,
+    forbidden_codes,
+)
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
@@ -118,7 +123,9 @@ def synthetic_only(configuration: Configuration, labels: Labels) -> frozenset[Cl
         cliques.add(tuple(sorted(a for a, _ in box)))
     if cliques:
         sizes = domain_sizes(attributes, labels)
-        by_all_rules = _tables_of_pairs(sizes, rule_masks(configuration.forbidden, attributes, labels))
+        by_all_rules = _tables_of_pairs(
+            sizes, rule_masks(configuration.forbidden, attributes, labels)
+        )
         by_enforced = _tables_of_pairs(sizes, rule_masks(enforced, attributes, labels))
         for pair, table in by_all_rules.items():
             if pair not in by_enforced or (table != by_enforced[pair]).any():
@@ -332,12 +339,16 @@ class PossibleCells:
     @classmethod
     def of_records(cls, configuration: Configuration, labels: Labels) -> Self:
         """Return the cells that a synthetic record may be in."""
-        return cls(masks=structural_masks(configuration.with_undeclared(configuration.undeclared), labels))
+        return cls(
+            masks=structural_masks(configuration.with_undeclared(configuration.undeclared), labels)
+        )
 
     @classmethod
     def of(cls, configuration: Configuration, labels: Labels) -> Self:
         """Return the cells of drawn tables, in which a cell that is not as declared has a code."""
-        return cls(masks=counted_masks(configuration.with_undeclared(configuration.undeclared), labels))
+        return cls(
+            masks=counted_masks(configuration.with_undeclared(configuration.undeclared), labels)
+        )
 
     def contain(
         self,

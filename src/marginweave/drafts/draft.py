@@ -20,7 +20,9 @@ from marginweave.drafts.table_facts import TableFacts, usable_names
 from marginweave.sources.source import TableSource, source_columns
 
 
-def draft_configuration(source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()) -> str:
+def draft_configuration(
+    source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()
+) -> str:
     """Return the draft, as YAML, of a configuration for the table at `source`; `form.file` is its name in the draft.
 
     A column that the data `dictionary`, a file below `below`, describes has its codes, which are public, and its label.
@@ -37,7 +39,11 @@ def draft_configuration(source: str, form: SourceFile, dictionary: str | None = 
 
 
 def draft_table(
-    table: pa.Table, dataset: str, form: SourceFile, header: Sequence[str], dictionary: DataDictionary | None = None
+    table: pa.Table,
+    dataset: str,
+    form: SourceFile,
+    header: Sequence[str],
+    dictionary: DataDictionary | None = None,
 ) -> str:
     """Return the draft, as YAML, for a table in memory; columns of its `header` may have no name.
 

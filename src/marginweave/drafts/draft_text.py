@@ -64,9 +64,7 @@ def heading(dataset: str, source: SourceFile) -> str:
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     """Return the section `privacy` and the line `rows`, which both wait for a yes."""
     if subject is None:
-        unit = (
-            "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
-        )
+        unit = "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
     else:
         column = yaml_line(subject.column)
         unit = (
@@ -99,7 +97,9 @@ def column_line(name: str, draft: ColumnDraft) -> str:
 def yaml_line(value: Any, below: str = "") -> str:
     """Return a value as one line of YAML below the key `below`, such that it is read back as the same value."""
     if isinstance(value, Mapping):
-        pairs = [f"{yaml_line(name)}: {yaml_line(item, below=name)}" for name, item in value.items()]
+        pairs = [
+            f"{yaml_line(name)}: {yaml_line(item, below=name)}" for name, item in value.items()
+        ]
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, str):
         may_be_plain = below in TEXT_KEYS or value[:1].isalpha()

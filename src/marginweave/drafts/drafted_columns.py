@@ -32,21 +32,25 @@ _LOG_BINS = (12, 8, 6)
 _FREE_TEXT = 40  # texts longer than this on average are no values
 _EXACT = 2**53
 _MOST_DECIMALS = 9
-_BOOLEANS = (frozenset(("true", "false")), frozenset(("yes", "no")), frozenset(("t", "f")), frozenset(("y", "n")))
+_BOOLEANS = (
+    frozenset(("true", "false")),
+    frozenset(("yes", "no")),
+    frozenset(("t", "f")),
+    frozenset(("y", "n")),
+)
 _FEW_YEARS = 2
 _DECADES = 40 * 365 * DAY
 _ORDER = "day before month, or month before day?"
 _STANDS_IN = "what lies decades from all other dates is taken for missing"
 _STEPS = 20  # bounds are at least this many steps of their grid apart
-_ALMOST_ALL = 0.9  # where this share of the cells differs, no list of values has room for them, private or not
+# where this share of the cells differs, no list of values has room for them, private or not
+_ALMOST_ALL = 0.9
 _DIFFERENT = "nearly every cell is different, as ids are; it is dropped"
 _ODD = "a text is among the {}; is it no value?"
 _SIGNS = "most cells have a currency sign: remove it from the table, and draft again"
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
-_FLOATS = (
-    "floats cannot have a private domain: to buy the values, write the column as integers or texts, and draft again"
-)
+_FLOATS = "floats cannot have a private domain: to buy the values, write the column as integers or texts, and draft again"
 _SEPARATORS = (";", "|", ",")
 _CLASSIFICATION = re.compile(
     r"(?i)(^|[^a-z])(codes?|nace|isic|naics|isco|icd|industry|occupation|zip|postcode|plz|fips)([^a-z]|$)"
@@ -56,7 +60,9 @@ _IDENTIFIER = re.compile(
     r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|no|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$"
 )
 # A UUID or an address of e-mail.
-_IDENTIFIER_FORM = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.[^@\s]+")
+_IDENTIFIER_FORM = re.compile(
+    r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.[^@\s]+"
+)
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,9 @@ def _identifier(column: ColumnCells) -> ColumnDraft | None:
         return ColumnDraft("identifier", remark="it numbers the rows; it is dropped")
     if not _nearly_all_differ(column):
         return None
-    if _IDENTIFIER.search(column.name) or all(_IDENTIFIER_FORM.fullmatch(text) for text in column.present):
+    if _IDENTIFIER.search(column.name) or all(
+        _IDENTIFIER_FORM.fullmatch(text) for text in column.present
+    ):
         return ColumnDraft("identifier", remark=_DIFFERENT)
     return None
 
@@ -265,7 +273,8 @@ def _number(column: ColumnCells, form: NumberForm, missing: dict[str, Any]) -> C
         return None
     least = min(numbers)
     most = max(numbers)
-    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:  # the difference vanishes in Decimal precision
+    # the difference vanishes in Decimal precision
+    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:
         return None
     facts: dict[str, Any] = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
     if special:
@@ -341,11 +350,22 @@ def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
     for separator in _SEPARATORS:
         sets = [_split(text, separator) for text in present]
         most = max(map(len, sets))
-        values = set[str]().union(*sets) - RESERVED  # names of cells without a value are left out of a set
+        # names of cells without a value are left out of a set
+        values = set[str]().union(*sets) - RESERVED
         # A comma also occurs within names: it must save a long list to be taken for a separator.
         enough = MOST_VALUES if separator == "," else 2
-        if most > 1 and len(values) < len(present) and len(present) > enough and len(values) <= MOST_VALUES:
-            facts = {"separator": separator, "values": in_order(sorted(values)), "max_values": most, **missing}
+        if (
+            most > 1
+            and len(values) < len(present)
+            and len(present) > enough
+            and len(values) <= MOST_VALUES
+        ):
+            facts = {
+                "separator": separator,
+                "values": in_order(sorted(values)),
+                "max_values": most,
+                **missing,
+            }
             return ColumnDraft("set", facts)
     return None
 
@@ -359,11 +379,18 @@ def _category(column: ColumnCells, missing: dict[str, Any]) -> ColumnDraft:
     present = column.present
     are_long = sum(map(len, present)) > _FREE_TEXT * len(present)
     if are_long and any(" " in text for text in present):
-        return ColumnDraft("identifier", remark="free text: it is not released; group it before, or leave the line out")
+        return ColumnDraft(
+            "identifier",
+            remark="free text: it is not released; group it before, or leave the line out",
+        )
     remark = _resemblance(present)
     if not remark and _nearly_all_differ(column):
         return ColumnDraft("identifier", remark=_DIFFERENT)
-    facts = {"domain": "private"} if len(present) > MOST_VALUES else {"values": in_order(present), **missing}
+    facts = (
+        {"domain": "private"}
+        if len(present) > MOST_VALUES
+        else {"values": in_order(present), **missing}
+    )
     return ColumnDraft("category", facts, remark)
 
 
@@ -374,9 +401,7 @@ def _resemblance(present: Sequence[str]) -> str:
     for layout in (None, *FORMATS):
         if mostly(parse_instant(text, layout) is not None for text in present):
             form = f', format: "{layout}"' if layout else ""
-            return (
-                f"most cells look like dates: {{type: date{form}}}, bounds and bins; which of the others mean no value?"
-            )
+            return f"most cells look like dates: {{type: date{form}}}, bounds and bins; which of the others mean no value?"
     if len(present) <= MOST_VALUES:
         return ""
     numbers = sum(number(text) is not None for text in present)

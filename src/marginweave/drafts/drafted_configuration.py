@@ -93,7 +93,9 @@ def propose_configuration(
     names = facts.names
     subject = facts.subject
     if not facts.rows:
-        raise InputError("source has no rows below its header, and a draft is made by a look at them")
+        raise InputError(
+            "source has no rows below its header, and a draft is made by a look at them"
+        )
     columns = {name: propose_column(facts.column(name), source.numbers) for name in names}
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark=_SUBJECT)
@@ -165,8 +167,12 @@ def _labeled_column(
     declared = dict(draft.facts)
     special_codes = draft.facts.get("codes", {})
     if special_codes:
-        declared["codes"] = {code: titles.get(str(code), label) for code, label in special_codes.items()}
+        declared["codes"] = {
+            code: titles.get(str(code), label) for code, label in special_codes.items()
+        }
     declared |= words
     if special_codes or not codes:
         return replace(draft, facts=declared)
-    return replace(draft, facts=declared, remark=_UNDECLARED_CODES if draft.type in _RANGES else _UNFIT)
+    return replace(
+        draft, facts=declared, remark=_UNDECLARED_CODES if draft.type in _RANGES else _UNFIT
+    )

@@ -94,7 +94,9 @@ class ColumnLook(CellTally):
                     return notation
         if isinstance(column, DateColumn):
             for layout in FORMATS:
-                if layout != column.format and mostly(parse_instant(text, layout) is not None for text in texts):
+                if layout != column.format and mostly(
+                    parse_instant(text, layout) is not None for text in texts
+                ):
                     return layout
         return None
 
@@ -136,7 +138,9 @@ class Repetition:
     """
 
     missing: Sequence[str]
-    blocks: list[tuple[Integers, NDArray[np.uint32], NDArray[np.uint16]]] = field(default_factory=list)
+    blocks: list[tuple[Integers, NDArray[np.uint32], NDArray[np.uint16]]] = field(
+        default_factory=list
+    )
     """For each block its sorted digests: where each leading byte starts, then their lowest 32 bits, and the 16 bits above."""
 
     def add(self, values: pa.ChunkedArray) -> None:

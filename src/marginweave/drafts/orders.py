@@ -24,7 +24,8 @@ SCALES = (
 _LAST = frozenset(_TABLE["last"].casefold().split("|"))
 """Texts that have no place on a scale, such as "unknown"; they come after all others."""
 _FIRST_NUMBER = re.compile(
-    r"^\s*(?:[<>≤≥]=?|under|below|less than|over|above|up to|unter|über|bis|ab)?\s*(\d+(?:\.\d+)?)", re.IGNORECASE
+    r"^\s*(?:[<>≤≥]=?|under|below|less than|over|above|up to|unter|über|bis|ab)?\s*(\d+(?:\.\d+)?)",
+    re.IGNORECASE,
 )
 _BELOW = re.compile(r"^\s*(?:<|≤|under|below|less|up to|unter|bis)", re.IGNORECASE)
 

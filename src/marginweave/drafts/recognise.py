@@ -75,7 +75,11 @@ def _recognise_text(source: str, form: SourceFile, *, encoding: bool) -> SourceF
     except UnicodeError:
         raise InputError(f"source ({source}) is not written in {form.encoding}") from None
     likely = recognise_delimiter(text, is_complete=is_complete)
-    if form.delimiter is not None or likely is None or DELIMITERS[likely] == delimiter_of(source, form):
+    if (
+        form.delimiter is not None
+        or likely is None
+        or DELIMITERS[likely] == delimiter_of(source, form)
+    ):
         return form
     return form.model_copy(update={"delimiter": likely})
 
@@ -104,7 +108,9 @@ def _recognise_numbers(source: str, form: SourceFile) -> SourceFile:
     return form.model_copy(update={"decimal": best.decimal, "thousands": best.thousands})
 
 
-def _drop_misfits(candidates: dict[tuple[str, NumberForm], set[str]], name: str, texts: pa.Array) -> None:
+def _drop_misfits(
+    candidates: dict[tuple[str, NumberForm], set[str]], name: str, texts: pa.Array
+) -> None:
     """Note the texts of a column that are no numbers in each form; drop the forms in which they are two or more."""
     forms = [numbers for column, numbers in candidates if column == name]
     for numbers in forms:

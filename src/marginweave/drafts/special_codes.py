@@ -13,7 +13,9 @@ _FORM = re.compile(r"-?(9+(\.9+)?|9+[5-8]|7+|8+)|-[1-9]")
 _FAR = 4  # between a code and the sizes lies at least a quarter of their range
 
 
-def special_codes(numbers: Mapping[Decimal, int], limits: tuple[Decimal, Decimal] | None = None) -> dict[Decimal, int]:
+def special_codes(
+    numbers: Mapping[Decimal, int], limits: tuple[Decimal, Decimal] | None = None
+) -> dict[Decimal, int]:
     """Return the numbers, with their cells, that have the form of a code and lie far outside `limits`, if any repeats.
 
     Without `limits` these are the least and the largest of the numbers that have no such form. A number below 0 is far from

@@ -19,10 +19,32 @@ from marginweave.configuration.columns.base import RESERVED
 from marginweave.configuration.values import ValueMatcher, number
 from marginweave.drafts.subjects import Subject, subject_of
 
-GAPS = RESERVED | {"", "na", "n/a", "#n/a", "n.a.", "nan", "null", "?", ".", "-", "--", "k.a.", "k. a."}
+GAPS = RESERVED | {
+    "",
+    "na",
+    "n/a",
+    "#n/a",
+    "n.a.",
+    "nan",
+    "null",
+    "?",
+    ".",
+    "-",
+    "--",
+    "k.a.",
+    "k. a.",
+}
 """Texts that mean "no value", in lower case."""
 CURRENCY = re.compile(r"[+-]?[€$£¥] ?[+-]?[0-9].*|[+-]?[0-9].*[€$£¥]")
-FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
+FORMATS = (
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d.%m.%Y",
+    "%Y/%m/%d",
+    "%d/%m/%Y %H:%M",
+    "%m/%d/%Y %H:%M",
+    "%d.%m.%Y %H:%M",
+)
 """Formats of dates besides ISO 8601, which is tried first and needs no format."""
 _NEGATIVE_ZERO = r"^-(0+([.,]0*)?)$"
 _LONGEST_NAME = 256
@@ -128,7 +150,9 @@ def usable_names(header: Iterable[str]) -> list[str]:
             continue
         if name in names:
             same = f"columns {names.index(name) + 1} and {place}"
-            raise InputError(f"source has the same name for {same}; rename one, or add a header if there is none")
+            raise InputError(
+                f"source has the same name for {same}; rename one, or add a header if there is none"
+            )
         if len(name) > _LONGEST_NAME or name != name.strip() or not name.isprintable():
             raise InputError(
                 f"source has a name for column {place} that is too long, begins or ends with a space, or cannot be printed"
@@ -143,7 +167,9 @@ def header_doubts(names: Iterable[str]) -> list[str]:
     """Return lines of warning where the header may be a row of data; they repeat no name, which may be a value."""
     if all(number(name) is None for name in names):
         return []
-    return ["The header has numbers as names. If its line is data, add a line of names above it, and draft again"]
+    return [
+        "The header has numbers as names. If its line is data, add a line of names above it, and draft again"
+    ]
 
 
 def mostly(conditions: Iterable[object]) -> bool:

@@ -135,13 +135,13 @@ class Usability:
 def _unusable_table(why: str, meant: str, in_python: str) -> UnusableTableError:
     """Return the error of an unusable table, with what to write where it is `meant`, and what to do in Python."""
     happened = f"validate: {why}. Nothing was charged."
-    return UnusableTableError(f"{happened} {_ADVICE.format(meant=meant)}", f"{happened} {in_python}")
+    return UnusableTableError(
+        f"{happened} {_ADVICE.format(meant=meant)}", f"{happened} {in_python}"
+    )
 
 
 _NO_ROWS = "the table has no rows"
-_ADVICE = (
-    "See what is wrong: marginweave check CONFIG. Where it is meant, {meant}run it with --yes and without `check: stop`"
-)
+_ADVICE = "See what is wrong: marginweave check CONFIG. Where it is meant, {meant}run it with --yes and without `check: stop`"
 _MEANT = "write `outside: null` to the column; or "
 _IN_PYTHON = (
     'Compare frame[NAME].value_counts() with config["columns"][NAME]. Correct one of them or, where it '

@@ -48,13 +48,17 @@ class _CopiedFiles:
         place = self.place(*name)
         return place, place.with_suffix(".copy")
 
-    def _payload(self, path: Path, release_id: str, *name: str, digest: str | None = None) -> bytes | None:
+    def _payload(
+        self, path: Path, release_id: str, *name: str, digest: str | None = None
+    ) -> bytes | None:
         """Return the payload of an undamaged file (with `digest`, if given).
 
         None if the file is missing or damaged, or is sealed for another address.
         """
         sealed = read_file(path)
-        opened = None if sealed is None else open_seal(self.key, (self.kind, release_id, *name), sealed)
+        opened = (
+            None if sealed is None else open_seal(self.key, (self.kind, release_id, *name), sealed)
+        )
         if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):
             return opened[0]
         return None
@@ -98,11 +102,22 @@ class DrawStore(_CopiedFiles):
         place, copy_place = self._copies(name, lease)
         sealed_size = size + TRAILER_BYTES
         if not redrawn and read_file(place) is not None:
-            raise StageError(f"{place} exists before its draw was charged; the lease of a draw must be new")
-        with staged_file(place, sealed_size) as staged, staged_file(copy_place, sealed_size) as staged_copy:
+            raise StageError(
+                f"{place} exists before its draw was charged; the lease of a draw must be new"
+            )
+        with (
+            staged_file(place, sealed_size) as staged,
+            staged_file(copy_place, sealed_size) as staged_copy,
+        ):
             yield staged, staged_copy
 
-    def stage(self, room: _Staged, address: tuple[str, str, str], payload: bytes, permitted: Callable[[], None]) -> str:
+    def stage(
+        self,
+        room: _Staged,
+        address: tuple[str, str, str],
+        payload: bytes,
+        permitted: Callable[[], None],
+    ) -> str:
         """Store a complete draw and its copy durably; return the keyed digest.
 
         `permitted` raises if the attempt may not commit: it is called right before each file gets its name. Bytes that are
@@ -169,7 +184,9 @@ class DrawSecret:
 
         The ledger keeps it. It reveals nothing without the seed, and so nothing to anybody after the seed is destroyed.
         """
-        key = HKDF(algorithm=SHA256(), length=SEED_BYTES, salt=None, info=b"marginweave/inputs").derive(self.seed)
+        key = HKDF(
+            algorithm=SHA256(), length=SEED_BYTES, salt=None, info=b"marginweave/inputs"
+        ).derive(self.seed)
         return hmac.digest(key, inputs.encode() + b"\0" + self.noise, hashlib.sha256).hex()
 
 

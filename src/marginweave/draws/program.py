@@ -13,7 +13,9 @@ from marginweave.released.program import Program
 
 _PACKAGES = ("marginweave", "marginweave.flows", "marginweave.schemas", "marginweave.tasks")
 # Files that a wheel installs (pyproject.toml, package-data); caches and an editor's backups are not code.
-_INSTALLED = frozenset({".py", ".typed", ".j2", ".html", ".md", ".css", ".js", ".json", ".yaml", ".csv"})
+_INSTALLED = frozenset(
+    {".py", ".typed", ".j2", ".html", ".md", ".css", ".js", ".json", ".yaml", ".csv"}
+)
 
 
 @cache

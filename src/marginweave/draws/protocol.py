@@ -138,9 +138,12 @@ def _charge_and_draw(
                 f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system"
             )
         address = (attempt.release, name, lease)
-        digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
+        digest = store.stage(
+            room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease)
+        )
     ledger.commit(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
-    committed = draw_record(ledger, attempt.release, name)  # read back: a commit that was only sent is not enough
+    # read back: a commit that was only sent is not enough
+    committed = draw_record(ledger, attempt.release, name)
     if committed.state != State.COMMITTED:
         raise forgotten_error(attempt.release, name)
     secrets.destroy(name)
@@ -162,7 +165,9 @@ def _returned_error(record: ReleaseRecord, name: str) -> BudgetError:
     """Return the refusal of a draw whose reservation expired; it says whether the release can be reserved again."""
     message = f"draw {name} of release {record.release} was given back before it was drawn"
     if BEGUN.isdisjoint(draw.state for draw in record.draws):
-        return BudgetError(f"{message}, and so was the whole release; the same command reserves the release again")
+        return BudgetError(
+            f"{message}, and so was the whole release; the same command reserves the release again"
+        )
     return BudgetError(
         f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release another name with "
         f"--run, and give up this one: marginweave purge {record.run} --unfinished"
@@ -192,7 +197,9 @@ def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attemp
             _adopt(ledger, store, draw, attempt.lease)
         elif draw.state == State.CHARGED_LOST:
             store.destroy(draw.name, draw.lease or "")
-    ended = {draw.name for draw in _release_of(ledger, attempt.release).draws if draw.state in _ENDED}
+    ended = {
+        draw.name for draw in _release_of(ledger, attempt.release).draws if draw.state in _ENDED
+    }
     for name in ended.intersection(secrets.present()):
         secrets.destroy(name)
     for folder in (store.folder.draws, store.folder.seeds):  # of earlier attempts that ended early
@@ -231,12 +238,17 @@ def _adopt(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -
     if payload is None:
         return False
     digest = store.mend(payload, draw.release, draw.name, begun_under)
-    ledger.commit(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
+    # a tainted draw is never staged
+    ledger.commit(draw.release, draw.name, lease, digest, tainted=False)
     return True
 
 
 def _begin(
-    ledger: DrawLedger, secrets: DrawSecrets, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw
+    ledger: DrawLedger,
+    secrets: DrawSecrets,
+    attempt: Attempt,
+    draw: DrawRecord,
+    prepared: PreparedDraw,
 ) -> DrawSecret:
     """Charge a reserved draw and return its secret, or that of a draw begun with the same inputs by the same program."""
     if draw.state == State.RESERVED:
@@ -248,12 +260,22 @@ def _begin(
     bound = None if secret is None else secret.bind(prepared.inputs)
     if draw.state == State.RESERVED:
         if secret is None or bound is None:
-            raise StageError(f"the seed of draw {draw.name} cannot be read back; nothing was charged for it yet")
-        facts = {"inputs": bound, "program": attempt.program.digest, "version": attempt.program.version}
+            raise StageError(
+                f"the seed of draw {draw.name} cannot be read back; nothing was charged for it yet"
+            )
+        facts = {
+            "inputs": bound,
+            "program": attempt.program.digest,
+            "version": attempt.program.version,
+        }
         ledger.begin(attempt.release, draw.name, attempt.lease, facts)
         return secret
     check_same_program(draw, attempt.program)
-    if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
+    if (
+        secret is None
+        or bound is None
+        or not hmac.compare_digest(bound, draw.facts.get("inputs", ""))
+    ):
         ledger.lose(attempt.release, draw.name, attempt.lease)
         raise lost_error(draw)
     return secret
@@ -273,7 +295,9 @@ def check_same_program(draw: DrawRecord, program: Program) -> None:
         )
 
 
-def _context(attempt: Attempt, draw: DrawRecord, number: int, prepared: PreparedDraw) -> tuple[str | int, ...]:
+def _context(
+    attempt: Attempt, draw: DrawRecord, number: int, prepared: PreparedDraw
+) -> tuple[str | int, ...]:
     """Return the context that determines the noise together with the seed: release, number, mechanism, parameters, inputs."""
     parameters: list[str | int] = []
     for name, value in sorted(prepared.used.items()):

@@ -60,7 +60,9 @@ class Tables(NamedTuple):
         )
 
 
-def _allowed_in_tables(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]) -> Flags:
+def _allowed_in_tables(
+    measurements: Sequence[Observation], masks: Sequence[StructuralZeros]
+) -> Flags:
     """Return whether masks allow each cell, for all tables end to end."""
     allowed = [allowed_cells(m.attributes, m.counts.shape, masks) for m in measurements]
     return np.concatenate([cells.ravel() for cells in allowed])
@@ -127,9 +129,11 @@ def _rows(
     shape = tables.shapes[shared.members[m]]
     places = np.zeros(shape[:-1].prod(), np.int32)
     done = 1
-    for axis, size in enumerate(shape[:-1]):  # each place of the axes so far is spread over the next axis
+    # each place of the axes so far is spread over the next axis
+    for axis, size in enumerate(shape[:-1]):
         for i in range(done - 1, -1, -1):
-            for j in range(size - 1, -1, -1):  # backwards, as all of these read place i, and i = 0 is overwritten last
+            # backwards, as all of these read place i, and i = 0 is overwritten last
+            for j in range(size - 1, -1, -1):
                 places[i * size + j] = places[i] + j * shared.strides[m, axis]
         done *= size
     return places

@@ -22,7 +22,15 @@ from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.base.progress import listener
 from marginweave.domain.masks import Clique, StructuralZeros
-from marginweave.estimate.averages import Shared, Tables, average, forbid, mean, project_tables, sums
+from marginweave.estimate.averages import (
+    Shared,
+    Tables,
+    average,
+    forbid,
+    mean,
+    project_tables,
+    sums,
+)
 from marginweave.estimate.rounding import project_simplex
 from marginweave.observations.means import estimate_total
 from marginweave.observations.tables import Observation
@@ -183,7 +191,9 @@ def _alternate(
             nearest.approach(tables, total)
 
 
-def _anchor_of_no_attributes(anchors: dict[int, Floats], shared: Sequence[Shared]) -> dict[int, Floats]:
+def _anchor_of_no_attributes(
+    anchors: dict[int, Floats], shared: Sequence[Shared]
+) -> dict[int, Floats]:
     """Return only the anchor of the set without attributes: the total."""
     places = [place for place in anchors if not shared[place].attributes]
     return {place: anchors[place] for place in places}
@@ -218,7 +228,9 @@ def _sizes(measurements: Sequence[Observation], masks: Sequence[StructuralZeros]
     for attributes, shape in shaped:
         for attribute, size in zip(attributes, shape, strict=True):
             if sizes.setdefault(attribute, size) != size or size < 1:
-                raise InputError(f"attribute {attribute} must have the same size in every marginal and mask")
+                raise InputError(
+                    f"attribute {attribute} must have the same size in every marginal and mask"
+                )
     return sizes
 
 

@@ -47,7 +47,9 @@ def earlier_files(configuration: Configuration, read: Read) -> Iterator[tuple[st
             content = read(name)
             expected = earlier.release.files[file]
             if content is None or hashlib.sha256(content).hexdigest() != expected:
-                raise StageError(f"{name} is missing, or is not the file of run {earlier.release.run} that is declared")
+                raise StageError(
+                    f"{name} is missing, or is not the file of run {earlier.release.run} that is declared"
+                )
             yield name, content
 
 
@@ -74,7 +76,8 @@ def with_earlier(
     single = [m for m in tables if len(m.attributes) == 1]
     larger = [m for m in tables if len(m.attributes) != 1]
     one_way = pool(marginals.one_way, single)
-    compression = drawn_compression_of(replace(marginals, pooled=one_way), resolved)  # shares by pooled counts
+    # shares by pooled counts
+    compression = drawn_compression_of(replace(marginals, pooled=one_way), resolved)
     pooled_larger = pool(marginals.larger, larger, compression)
     return replace(marginals, pooled=(*one_way, *pooled_larger))
 
@@ -112,7 +115,9 @@ def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
         if place >= len(marginals.pooled):
             break
         pooled = marginals.pooled[place]
-        variance = drawn.deviation**2 + count_noise(drawn.noise).rounding_variance - pooled.deviation**2
+        variance = (
+            drawn.deviation**2 + count_noise(drawn.noise).rounding_variance - pooled.deviation**2
+        )
         if pooled.counts.shape != drawn.counts.shape or variance <= _SAME * drawn.deviation**2:
             continue
         farthest = float(np.abs(drawn.counts - pooled.counts).max()) / math.sqrt(variance)
@@ -253,7 +258,9 @@ def read_measurements(
         attributes = tuple(place[name] for name in fact.attributes)
         shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
         if len(cells) != np.prod(shape):
-            raise InputError("measurements must have every cell of every marginal that privacy.json names")
+            raise InputError(
+                "measurements must have every cell of every marginal that privacy.json names"
+            )
         return Observation(
             attributes=attributes,
             counts=cells.reshape(shape),

@@ -353,7 +353,8 @@ def _cell_intervals(
     """Return intervals of combinations of `columns` by the counts of one marginal."""
     table, summed = project(holder, columns)
     codes = list(values.T)
-    is_single = np.ones(len(values), np.bool_)  # whether no value of a combination was merged with others
+    # whether no value of a combination was merged with others
+    is_single = np.ones(len(values), np.bool_)
     if len(columns) > 1:
         for axis, a in enumerate(columns):
             merged_codes = compression.codes[a]

@@ -107,7 +107,9 @@ def _is_inside(measurement: Observation, tables: Sequence[Observation]) -> bool:
     return any({*measurement.attributes} <= {*table.attributes} for table in tables)
 
 
-def _table_of_same_columns(table: Observation, measured: Sequence[Observation]) -> Observation | None:
+def _table_of_same_columns(
+    table: Observation, measured: Sequence[Observation]
+) -> Observation | None:
     """Return the first measurement of the table's columns, in full detail, that has no suppressed cells."""
     for m in measured:
         if m.attributes == table.attributes and type(m) is Observation and not m.levels:

@@ -302,7 +302,8 @@ class _LevelCounts:
         level = Level.join(length, tables)
         counts = level.counts.copy()
         for part in shorter:
-            part_counts = np.append(part.counts, 0)  # row -1, of a part that is not there, has count 0
+            # row -1, of a part that is not there, has count 0
+            part_counts = np.append(part.counts, 0)
             for rows, places in _places(level, part.length, covered):
                 columns = level.columns[rows][:, places]
                 values = level.values[rows][:, places]

@@ -20,7 +20,8 @@ def apportion(
     Systematic sampling (Madow 1949): one uniform u, floor(C_i + u) - floor(C_i-1 + u) for the running sum C; the
     expectation is exact. DP: post-processing.
     """
-    relative = shares / shares.max()  # the sum of the smallest floating-point numbers has no finite reciprocal
+    # the sum of the smallest floating-point numbers has no finite reciprocal
+    relative = shares / shares.max()
     scale = number / relative.sum()
     running_sum = np.cumsum(relative) * scale
     last = np.flatnonzero(shares)[-1]
@@ -98,7 +99,8 @@ def to_simplex(
     if values.size == 0 or total <= 0:
         values[:] = 0.0
         return
-    values -= values.max()  # changes nothing but the rounding: the largest entry always stays positive
+    # changes nothing but the rounding: the largest entry always stays positive
+    values -= values.max()
     remaining = values.size + 1
     threshold = -np.inf
     while True:
@@ -140,5 +142,7 @@ def nearest_column(
             remaining = max(total - counts[~never].sum(), 0.0)
             shares = likely[never]
             shares_sum = shares.sum()
-            counts[never] = remaining * shares / shares_sum if shares_sum > 0 else remaining / len(shares)
+            counts[never] = (
+                remaining * shares / shares_sum if shares_sum > 0 else remaining / len(shares)
+            )
     return project_simplex(counts, total)

@@ -21,7 +21,12 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, combinations_of, forbidden_codes
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record, tied_parts
+from marginweave.configuration.rules.record_search import (
+    ContradictionError,
+    UndecidedError,
+    find_record,
+    tied_parts,
+)
 from marginweave.configuration.totals import KnownTotals
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import released_attributes
@@ -36,7 +41,8 @@ MOST_OF_MORE = 1 << 13
 The program for two is one of transport, and took 3 s of one core. For three tables that close a circle it is not: 4,096
 combinations took 21 s, 8,000 took 43 s, and about half of that in `plan`.
 """
-_OPTIONS: Any = {"mip_rel_gap": 0.05, "node_limit": 1000}  # no time limit: the same records on every machine
+# no time limit: the same records on every machine
+_OPTIONS: Any = {"mip_rel_gap": 0.05, "node_limit": 1000}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +102,8 @@ class ExactPart:
         for places in self.rules:
             if not {*places} <= {*self.attributes}:
                 crossing.update(places)
-        if crossing:  # only the attributes that these rules name decide, so each of their combinations is checked once
+        # only the attributes that these rules name decide, so each of their combinations is checked once
+        if crossing:
             named = [axis for axis, a in enumerate(self.attributes) if a in crossing]
             cells = np.flatnonzero(flat)
             codes = np.stack(np.unravel_index(cells, self.sizes))
@@ -119,7 +126,9 @@ class ExactPart:
                 absent_axes = [axis for axis in range(allowed.ndim) if axis not in axes]
                 allowed &= np.expand_dims(mask, absent_axes)
         for totals in self.tables:
-            absent_axes = [axis for axis, a in enumerate(self.attributes) if a not in totals.attributes]
+            absent_axes = [
+                axis for axis, a in enumerate(self.attributes) if a not in totals.attributes
+            ]
             allowed &= np.expand_dims(dense(totals) > 0, absent_axes)
         return allowed
 
@@ -211,7 +220,9 @@ class ExactPart:
         """Return the message that no solution exists."""
         rules = " and the rules of structure" if self.rules else ""
         tables = f"the exact tables of {self.name}{rules}"
-        return f"known: no whole numbers of records keep {tables}; correct a table, or give it an sd"
+        return (
+            f"known: no whole numbers of records keep {tables}; correct a table, or give it an sd"
+        )
 
 
 def _are_listed(codes: Clique, lists: Sequence[Sequence[int]]) -> bool:
@@ -227,7 +238,9 @@ def dense(totals: KnownTotals) -> Floats:
     return counts
 
 
-def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -> tuple[ExactPart, ...]:
+def exact_parts(
+    configuration: Configuration, labels: Sequence[Sequence[str]]
+) -> tuple[ExactPart, ...]:
     """Return the exact tables of a configuration over a domain, grouped by what ties them.
 
     DP: arithmetic on public tables and public or released labels.
@@ -241,7 +254,8 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
         for rule in combinations_of(forbidden_codes(configuration.forbidden, labels)):
             places, codes = zip(*rule, strict=True)
             rules[places].add(codes)
-    of_sets = defaultdict[str, list[int]](list)  # attributes of a set: a record has a limited number of its values
+    # attributes of a set: a record has a limited number of its values
+    of_sets = defaultdict[str, list[int]](list)
     for j, attribute in enumerate(configuration.attributes):
         if attribute.of_set:
             of_sets[attribute.column].append(j)

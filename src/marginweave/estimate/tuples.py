@@ -124,7 +124,8 @@ def tuple_marginals(
     """
     total = float(max(aggregates.record_count, 1))
     wide_masks = [mask for mask in masks if len(mask.attributes) > 1]
-    estimates: dict[Clique, Floats] = {(): np.array(total)}  # of sets that are one attribute shorter
+    # of sets that are one attribute shorter
+    estimates: dict[Clique, Floats] = {(): np.array(total)}
     marginals: list[Observation] = []
     for tables in _tables(aggregates, sizes, wide_masks):
         parts = estimates
@@ -141,7 +142,9 @@ def tuple_marginals(
                 estimate = _estimate(table, possible, implied, facets, total)
                 estimates[clique] = estimate
                 counts = _without_suppressed(estimate, clique, masks)
-                marginals.append(Observation(attributes=clique, counts=counts, deviation=table.deviation))
+                marginals.append(
+                    Observation(attributes=clique, counts=counts, deviation=table.deviation)
+                )
     return tuple(marginals)
 
 
@@ -155,7 +158,9 @@ def _facets(clique: Clique, parts: Mapping[Clique, Floats]) -> list[Facet]:
     return facets
 
 
-def tuple_observations(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredObservation, ...]:
+def tuple_observations(
+    aggregates: Aggregates, sizes: Sequence[int]
+) -> tuple[CensoredObservation, ...]:
     """Return what the released combinations say of single columns, and of `InformativeTables`, without any estimate.
 
     Every single column is included, also where no value of its private domain was released and nothing is known of it.

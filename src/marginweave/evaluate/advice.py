@@ -52,7 +52,9 @@ def known_apart(
             continue
         # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
         cells = bound.noise / expected_noise(bound.deviation, 1)
-        explained = bound.noise + _NORM_DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
+        explained = (
+            bound.noise + _NORM_DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
+        )
         if bound.distance > explained:
             apart = math.sqrt(bound.distance**2 - bound.noise**2)
             shares[bound.attributes] = min(1.0, apart / (2 * max(1.0, counts.record_count)))
@@ -84,7 +86,9 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
     longest = [row for row in sets if len(row.attributes) == longest_length]
     large = len(beyond.large)
     if large:
-        yield verdict_sentence("advice.one-too-large" if large == 1 else "advice.too-large", pairs=large)
+        yield verdict_sentence(
+            "advice.one-too-large" if large == 1 else "advice.too-large", pairs=large
+        )
     unmeasured = 0
     for row in sets:
         if row.error is None and sorted_names(row.attributes) not in beyond.large:

@@ -16,7 +16,14 @@ import numpy as np
 from marginweave.base.arrays import Integers
 from marginweave.estimate.marginals import Spread
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
+from marginweave.evaluate.cells import (
+    Cells,
+    Comparison,
+    FloatArray,
+    Records,
+    Released,
+    counted_sets,
+)
 from marginweave.evaluate.tallies import Attributes
 from marginweave.observations.combinations import Aggregates
 from marginweave.released.evaluation import BucketMeans, CountBucket, ErrorParts, LengthMetrics
@@ -152,7 +159,9 @@ def count_buckets(sums: Iterable[FloatArray]) -> tuple[CountBucket, ...]:
 def bucket_means(buckets: tuple[CountBucket, ...]) -> BucketMeans:
     """Return SDS's means over bins: sums over bins that have combinations, divided by the number of all bins."""
     losses = [1 - bucket.preservation for bucket in buckets if bucket.preservation is not None]
-    errors = [bucket.proportional_error for bucket in buckets if bucket.proportional_error is not None]
+    errors = [
+        bucket.proportional_error for bucket in buckets if bucket.proportional_error is not None
+    ]
     return BucketMeans(
         sds_combination_loss=math.fsum(losses) / len(buckets),
         sds_proportional_error=math.fsum(errors) / len(buckets),
@@ -204,7 +213,9 @@ def known_distance(cells: Cells, reference_records: int, records: int) -> float 
     return shares_apart(p, q) if len(p) else None
 
 
-def known_shares(cells: Cells, reference_records: int, records: int) -> tuple[FloatArray, FloatArray]:
+def known_shares(
+    cells: Cells, reference_records: int, records: int
+) -> tuple[FloatArray, FloatArray]:
     """Return S / N and Y / n of the cells {S > 0} without missing values, in order.
 
     N and n are the numbers of records, or the sum of the counts where that is more: because of noise, or because records with

@@ -71,8 +71,12 @@ def association(
     within_noise = sum(measures.is_within_noise for measures in measured.values())
     return Association(
         cramers_v=_matrices(names, places, {pair: m.cramers_v for pair, m in measured.items()}),
-        mutual_information=_matrices(names, places, {pair: m.mutual_information for pair, m in measured.items()}),
-        spearman=_matrices(names, ordered_places, {pair: m.spearman for pair, m in measured.items()}),
+        mutual_information=_matrices(
+            names, places, {pair: m.mutual_information for pair, m in measured.items()}
+        ),
+        spearman=_matrices(
+            names, ordered_places, {pair: m.spearman for pair, m in measured.items()}
+        ),
         within_noise=within_noise if sigmas or dependent else None,
     )
 
@@ -157,7 +161,9 @@ def cramers_v(rows: Integers, columns: Integers, counts: FloatArray) -> float | 
     return math.sqrt(max(0.0, square))
 
 
-def normalized_mutual_information(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
+def normalized_mutual_information(
+    rows: Integers, columns: Integers, counts: FloatArray
+) -> float | None:
     """Return I(X; Y) / sqrt(H(X) H(Y)), in [0, 1]; 0 where an attribute is constant, None for an empty table.
 
     A. Strehl, J. Ghosh, Cluster Ensembles, JMLR 3 (2002). Arguments as for `cramers_v`. DP: as private as the counts.
@@ -197,7 +203,9 @@ def _occupied(
     return rows[occupied], columns[occupied], counts[occupied]
 
 
-def _probabilities(rows: Integers, columns: Integers, counts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _probabilities(
+    rows: Integers, columns: Integers, counts: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the shares of the cells, of the values of the rows, and of those of the columns."""
     p: FloatArray = counts / counts.sum()
     row_shares = np.bincount(rows, weights=p).astype(np.float64)

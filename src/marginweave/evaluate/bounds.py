@@ -64,7 +64,9 @@ def distance_bound(distance: float, sigma: float, cells: int, *, level: float = 
     return distance + sigma * (norm + tail * math.sqrt(2 * cells))
 
 
-def marginal_bounds(marginals: Marginals, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
+def marginal_bounds(
+    marginals: Marginals, records: Records, configuration: Configuration
+) -> tuple[MarginalBound, ...]:
     """Return a bound for every measured set of attributes and every pair inside one, missing as a value.
 
     All complete measurements with Gaussian noise that hold r are combined by inverse variance: M~_r = sum_i w_i M~_i,
@@ -97,10 +99,14 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
         if is_single:
             holders.append(one_way[attributes[0]])
 
-        normal = [holder for holder in holders if holder.complete and count_noise(holder.noise).is_normal]
+        normal = [
+            holder for holder in holders if holder.complete and count_noise(holder.noise).is_normal
+        ]
         used = normal or holders
         noisy, sigma = _combined(used, attributes)
-        merged_codes = [np.arange(len(noisy))] if is_single else [compression.codes[a] for a in attributes]
+        merged_codes = (
+            [np.arange(len(noisy))] if is_single else [compression.codes[a] for a in attributes]
+        )
         counts, outside = _count_cells(numbering, tally, merged_codes, noisy.shape)
         differences = noisy.ravel() - counts * weight
         distance = float(np.abs(differences).sum())
@@ -149,7 +155,9 @@ class _ReleasedSet:
     candidates: int | None
 
 
-def combination_bounds(drawn: Aggregates, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
+def combination_bounds(
+    drawn: Aggregates, records: Records, configuration: Configuration
+) -> tuple[MarginalBound, ...]:
     """Return a bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
     Suppressed combinations are not known, and no part of either sum. Which cells were released depends on their noise, so the
@@ -168,7 +176,9 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
     for level, noise in zip(drawn.levels, drawn.noise, strict=True):
         sigma = math.sqrt(noise.deviation**2 + 1 / 12)
         sets = list(_released_sets(drawn, level, configuration))
-        numberings = [number_set(released.attributes, drawn.domain.sizes, sides) for released in sets]
+        numberings = [
+            number_set(released.attributes, drawn.domain.sizes, sides) for released in sets
+        ]
         tallies = records.each(numberings)
         for released, numbering, tally in zip(sets, numberings, tallies, strict=True):
             counts = level.counts[released.rows]
@@ -209,7 +219,9 @@ def _suppressed_records(
     return min(lacking, (released.candidates - len(counts)) * float(noise.threshold))
 
 
-def _combined(holders: Sequence[Observation], attributes: Clique) -> tuple[NDArray[np.float64], float]:
+def _combined(
+    holders: Sequence[Observation], attributes: Clique
+) -> tuple[NDArray[np.float64], float]:
     """Return the inverse-variance mean of the counts of some attributes in several marginals, and its s."""
     tables: list[NDArray[np.int64]] = []
     precisions: list[float] = []
@@ -223,7 +235,9 @@ def _combined(holders: Sequence[Observation], attributes: Clique) -> tuple[NDArr
     return total / sum(precisions), sum(precisions) ** -0.5
 
 
-def _released_sets(drawn: Aggregates, level: Level, configuration: Configuration) -> Iterator[_ReleasedSet]:
+def _released_sets(
+    drawn: Aggregates, level: Level, configuration: Configuration
+) -> Iterator[_ReleasedSet]:
     """Yield each set of columns of a level."""
     sizes = drawn.domain.sizes
     if level.length == 1:
@@ -296,7 +310,9 @@ def most_cut_records(
         raise InputError("percentile must be bought to bound what it cuts")
     beta = (1 - LEVEL) / 2
     fraction = percentile_fraction(configuration.percentile)
-    sensitivity = score_sensitivity(configuration.percentile, configuration.stability) / fraction.denominator
+    sensitivity = (
+        score_sensitivity(configuration.percentile, configuration.stability) / fraction.denominator
+    )
     missed = 2 * sensitivity / epsilon * math.log(configuration.contribution_cap(length) / beta)
     records = aggregates.record_count + 0.5 - float(ndtri(beta)) * aggregates.record_deviation
     return math.floor(float(1 - fraction) * records + missed)
@@ -313,10 +329,17 @@ def _bias(
     unknown = _rows_left_out(configuration)
     if unknown is not None:
         return BoundingBias(length=k, records=None, confidence=None, words=str(unknown))
-    if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
-        return BoundingBias(length=k, records=0, confidence=1.0, words=str(report_sentence("bias.none")))
+    if (
+        configuration.marginals is not None
+        or noise.contribution_bound >= configuration.contribution_cap(k)
+    ):
+        return BoundingBias(
+            length=k, records=0, confidence=1.0, words=str(report_sentence("bias.none"))
+        )
     records = most_cut_records(configuration, epsilons[k], aggregates, k)
-    sentence = report_sentence("bias.at-most", records=records, level=LEVEL, most=noise.contribution_bound, length=k)
+    sentence = report_sentence(
+        "bias.at-most", records=records, level=LEVEL, most=noise.contribution_bound, length=k
+    )
     return BoundingBias(length=k, records=records, confidence=LEVEL, words=str(sentence))
 
 

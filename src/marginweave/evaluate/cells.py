@@ -68,7 +68,9 @@ class Records:
         self._records = 0
         for table in blocks:
             if len(table) != len(domain.names):
-                raise InputError(f"records must have {len(domain.names)} attributes, as the domain has")
+                raise InputError(
+                    f"records must have {len(domain.names)} attributes, as the domain has"
+                )
             widths = [len(list(value_slots(codes))) for codes in table]
             self._records += len(table[0])
         ends = np.cumsum(widths).tolist()
@@ -222,7 +224,9 @@ def number_set(attributes: Attributes, sizes: Sequence[int], sides: Sequence[Sid
     bound = radices[0]
     for place in range(1, len(radices)):
         if bound * radices[place] >= LIMIT:
-            before = Numbering(attributes=attributes[:place], radices=radices[:place], ranks=dict(ranks))
+            before = Numbering(
+                attributes=attributes[:place], radices=radices[:place], ranks=dict(ranks)
+            )
             beginnings = [side.beginnings(attributes, before) for side in sides]
             ranks[place] = np.unique(np.concatenate(beginnings))
             bound = len(ranks[place])

@@ -102,7 +102,9 @@ def set_errors(
     return errors
 
 
-def _model_bounds(bounds: Iterable[MarginalBound], drawn: Mapping[int, float]) -> list[MarginalBound]:
+def _model_bounds(
+    bounds: Iterable[MarginalBound], drawn: Mapping[int, float]
+) -> list[MarginalBound]:
     """Return the sets with the distance of the model; `drawn` is that of the records from it, in records (L1), by length."""
     modelled: list[MarginalBound] = []
     for bound in bounds:

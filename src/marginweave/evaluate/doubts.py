@@ -11,7 +11,13 @@ from scipy.special import chdtri
 
 from marginweave.base.arrays import Codes, Floats
 from marginweave.configuration.attributes import Attribute
-from marginweave.configuration.columns import OTHER, Column, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.configuration.columns import (
+    OTHER,
+    Column,
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+)
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
@@ -102,15 +108,21 @@ def column_facts(
         column = configuration.columns[attribute.column]
         facts = ColumnFacts(name=name)
         if name not in explained:
-            looks_drawn = _looks_drawn(values, attribute, column, deviation, is_paired=name in paired)
+            looks_drawn = _looks_drawn(
+                values, attribute, column, deviation, is_paired=name in paired
+            )
             facts = replace(facts, looks_drawn=looks_drawn)
         if isinstance(column, NumberColumn):
             facts = replace(facts, mean=mean_doubt(column, codes, values, deviation))
         count_of_code = dict(zip(codes.tolist(), values.tolist(), strict=True))
         if attribute.private:
-            facts = _add_hidden(facts, attribute, counts, count_of_code, deviation, unreleased.get(name))
+            facts = _add_hidden(
+                facts, attribute, counts, count_of_code, deviation, unreleased.get(name)
+            )
         elif name not in conditional:  # where a column does not apply, nothing is lost
-            missing_share = _missing_share(attribute, counts, configuration, count_of_code, deviation)
+            missing_share = _missing_share(
+                attribute, counts, configuration, count_of_code, deviation
+            )
             other_share = _other_share(attribute, counts, configuration, count_of_code, deviation)
             facts = replace(facts, missing_share=missing_share, other_share=other_share)
         result.append(facts)
@@ -176,7 +188,9 @@ def _missing_share(
     the threshold may have had that many records. Cells that are not as declared are reported separately.
     """
     noise = counts.noise[0]
-    is_unbounded = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
+    is_unbounded = counts.measured is not None or noise.contribution_bound >= len(
+        configuration.attributes
+    )
     if not attribute.optional or attribute.undeclared or not is_unbounded:
         return 0.0
     records = max(1.0, float(counts.record_count))
@@ -226,7 +240,9 @@ def _add_hidden(
         noise_sd = deviation * math.sqrt(len(count_of_code) + 1)
     else:
         absent, noise_sd = unreleased
-    ends = share_ends(absent, _DEVIATIONS * noise_sd, records, _DEVIATIONS * counts.record_deviation)
+    ends = share_ends(
+        absent, _DEVIATIONS * noise_sd, records, _DEVIATIONS * counts.record_deviation
+    )
     return replace(
         facts,
         hidden=min(1.0, max(0.0, absent / records)),
@@ -235,7 +251,9 @@ def _add_hidden(
     )
 
 
-def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> Sentence | None:
+def mean_doubt(
+    column: NumberColumn, codes: Codes, counts: Floats, deviation: float
+) -> Sentence | None:
     """Return why the mean of a column is not to be trusted: noise, most records in one wide bin, or open bins; else None.
 
     Open bins matter where they hold more than noise explains.
@@ -251,9 +269,8 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     if open_bins is not None:
         return open_bins
 
-    ends = np.clip(
-        np.array(column.number_limits), column.edges[0], column.edges[-1]
-    )  # an open bin is as wide as its neighbor
+    # an open bin is as wide as its neighbor
+    ends = np.clip(np.array(column.number_limits), column.edges[0], column.edges[-1])
     middles = ends[bins].mean(axis=1)
     mean = float(bin_counts @ middles) / records
     half_width = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
@@ -296,7 +313,9 @@ def doubts(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
         elif column.hidden_ends[0] > _MUCH_HIDDEN:
             yield _hidden_sentence(column)
         elif column.other_share > _MUCH:
-            yield verdict_sentence("column.other", name=column.name, share=Share(column.other_share))
+            yield verdict_sentence(
+                "column.other", name=column.name, share=Share(column.other_share)
+            )
 
 
 def _hidden_sentence(column: ColumnFacts) -> Sentence:
@@ -317,6 +336,8 @@ def questions(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
         if _SOME_HIDDEN < column.hidden_ends[0] <= _MUCH_HIDDEN and not column.is_nothing:
             yield _hidden_sentence(column)
         if column.missing_share > _MUCH:
-            yield verdict_sentence("column.gaps", name=column.name, share=Share(column.missing_share))
+            yield verdict_sentence(
+                "column.gaps", name=column.name, share=Share(column.missing_share)
+            )
         if column.looks_drawn:
             yield verdict_sentence("column.even", name=column.name)

@@ -74,7 +74,9 @@ def encoded_rows(
     if subject is None or not subject.join:
         tables = (clean_table(table, configuration) for table in raw)
     else:
-        tables = (block.table for block in prepare_blocks(raw, configuration, os.urandom(32), folder))
+        tables = (
+            block.table for block in prepare_blocks(raw, configuration, os.urandom(32), folder)
+        )
     for table in tables:
         if numbers is not None:
             numbers.add(table)

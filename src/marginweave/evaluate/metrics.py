@@ -10,7 +10,14 @@ from typing import NamedTuple
 from marginweave.domain.labels import Domain
 from marginweave.evaluate import agreement
 from marginweave.evaluate.association import association
-from marginweave.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
+from marginweave.evaluate.cells import (
+    Cells,
+    Comparison,
+    FloatArray,
+    Records,
+    Released,
+    counted_sets,
+)
 from marginweave.evaluate.tallies import Attributes, Codes
 from marginweave.observations.combinations import Aggregates
 from marginweave.released.evaluation import (
@@ -83,7 +90,16 @@ def evaluate_release(
             )
             distances.append(distance)
     sigmas = _pair_sigmas(aggregates) if dependent is None else {}
-    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=sigmas, dependent=dependent or {})
+    return _agreement(
+        comparison,
+        domain,
+        measured,
+        distances,
+        ordered,
+        rules,
+        sigmas=sigmas,
+        dependent=dependent or {},
+    )
 
 
 def evaluate_internal(
@@ -119,15 +135,21 @@ def evaluate_internal(
     )
     places = range(len(domain.names))
     lengths = [length for length in (1, 2, 3) if length <= len(places)]
-    measured = _measure_lengths(comparison, [list(combinations(places, length)) for length in lengths])
+    measured = _measure_lengths(
+        comparison, [list(combinations(places, length)) for length in lengths]
+    )
     distance_of_set: dict[Attributes, float] = {}
     distances: list[MarginalDistance] = []
     for attributes, measures in _all(measured).items():
         tvd = measures.with_missing
         if tvd is not None:
             distance_of_set[attributes] = tvd
-            distances.append(MarginalDistance(attributes=_names(domain, attributes), tvd=tvd, noise=None))
-    agreement_of_records = _agreement(comparison, domain, measured, distances, ordered, rules, sigmas={}, dependent={})
+            distances.append(
+                MarginalDistance(attributes=_names(domain, attributes), tvd=tvd, noise=None)
+            )
+    agreement_of_records = _agreement(
+        comparison, domain, measured, distances, ordered, rules, sigmas={}, dependent={}
+    )
     return InternalEvaluation(
         **dict(agreement_of_records),
         distances=_distances(comparison, distance_of_set),
@@ -136,7 +158,9 @@ def evaluate_internal(
     )
 
 
-def _k_marginal_score(places: Sequence[int], distance_of_set: Mapping[Attributes, float]) -> float | None:
+def _k_marginal_score(
+    places: Sequence[int], distance_of_set: Mapping[Attributes, float]
+) -> float | None:
     """Return NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000."""
     sample = agreement.sampled_sets(places, 3, _SCORED)
     scored = [distance_of_set[attributes] for attributes in sample if attributes in distance_of_set]
@@ -203,7 +227,9 @@ def _agreement(
         by_count=buckets,
         by_count_means=agreement.bucket_means(buckets),
         marginals=tuple(sorted(distances, key=lambda distance: -distance.tvd)[:_WORST]),
-        association=association(comparison, domain.names, ordered, pairs, sigmas=sigmas, dependent=dependent),
+        association=association(
+            comparison, domain.names, ordered, pairs, sigmas=sigmas, dependent=dependent
+        ),
         rules=rules,
     )
 
@@ -216,17 +242,25 @@ def _length_metrics(measured: list[_Measures]) -> Iterator[LengthMetrics]:
                 length,
                 [measures.sums for measures in sets.values()],
                 [measures.complete for measures in sets.values() if measures.complete is not None],
-                [measures.with_missing for measures in sets.values() if measures.with_missing is not None],
+                [
+                    measures.with_missing
+                    for measures in sets.values()
+                    if measures.with_missing is not None
+                ],
             )
 
 
-def _distances(comparison: Comparison, distance_of_set: dict[Attributes, float]) -> tuple[MeanDistance, ...]:
+def _distances(
+    comparison: Comparison, distance_of_set: dict[Attributes, float]
+) -> tuple[MeanDistance, ...]:
     """Return the mean distances of the lengths that were counted in full, then of a sample of longer sets."""
     single = [j for j in range(len(comparison.sizes)) if comparison.is_single(j)]
     counted = max((len(attributes) for attributes in distance_of_set), default=0)
     by_length: dict[int, list[float]] = {}
     for length in range(1, counted + 1):
-        by_length[length] = [tvd for attributes, tvd in distance_of_set.items() if len(attributes) == length]
+        by_length[length] = [
+            tvd for attributes, tvd in distance_of_set.items() if len(attributes) == length
+        ]
     for length in _LONGER:
         if counted < length <= len(single):
             sample = agreement.sampled_sets(single, length, _SAMPLED)

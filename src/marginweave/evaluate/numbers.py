@@ -19,7 +19,12 @@ from marginweave.mechanisms.catalogue import count_noise
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.tables import Marginals
 from marginweave.records.decode import column_codes, column_counts, label_counts
-from marginweave.released.numbers import ExactStatistic, ExactSummary, NumberStatistic, NumberSummary
+from marginweave.released.numbers import (
+    ExactStatistic,
+    ExactSummary,
+    NumberStatistic,
+    NumberSummary,
+)
 
 Statistics: TypeAlias = tuple[float | None, ...]
 """The mean, and the quantiles of `PROBABILITIES`; None for a column without values."""
@@ -93,7 +98,9 @@ class NumberTallies:
     by_column: dict[str, NumberTally] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_column = {name: NumberTally.of(column) for name, column in number_columns(self.configuration)}
+        self.by_column = {
+            name: NumberTally.of(column) for name, column in number_columns(self.configuration)
+        }
 
     def add(self, table: pa.Table) -> None:
         """Count a block of clean or decoded records."""
@@ -149,7 +156,9 @@ def number_summaries(
         ):
             low, high = interval
             statistics.append(
-                NumberStatistic(quantile=quantile, released=value, low=low, high=high, synthetic=record_value)
+                NumberStatistic(
+                    quantile=quantile, released=value, low=low, high=high, synthetic=record_value
+                )
             )
         summaries.append(NumberSummary(column=name, statistics=tuple(statistics)))
     return tuple(summaries)

@@ -83,7 +83,9 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[NamedRule
             yield "never missing", name, missing.to_numpy(zero_copy_only=False)
 
 
-def _between_columns(clean: pa.Table, configuration: Configuration, structure: Structure) -> Iterator[NamedRule]:
+def _between_columns(
+    clean: pa.Table, configuration: Configuration, structure: Structure
+) -> Iterator[NamedRule]:
     """Yield the rules between columns as `_broken` does."""
     if structure.forbidden:
         boxes = configuration.excluded_by(Structure(forbidden=structure.forbidden))
@@ -95,7 +97,9 @@ def _between_columns(clean: pa.Table, configuration: Configuration, structure: S
         yield "ordered", ", ".join(order.columns), _out_of_order(clean, Structure(ordered=(order,)))
 
 
-def _excluded(clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]) -> Broken:
+def _excluded(
+    clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]
+) -> Broken:
     """Return which records have one of the forbidden combinations."""
     attributes = configuration.attributes
     labels: list[tuple[str, ...]] = [()] * len(attributes)

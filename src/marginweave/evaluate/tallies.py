@@ -139,7 +139,9 @@ def merged(first: Tally, second: Tally) -> tuple[Integers, Integers]:  # pragma:
     j = 0
     size = 0
     while i < len(first_keys) or j < len(second_keys):
-        is_first = j == len(second_keys) or (i < len(first_keys) and first_keys[i] <= second_keys[j])
+        is_first = j == len(second_keys) or (
+            i < len(first_keys) and first_keys[i] <= second_keys[j]
+        )
         key = first_keys[i] if is_first else second_keys[j]
         if i < len(first_keys) and first_keys[i] == key:
             counts[0, size] = first.counts[i]

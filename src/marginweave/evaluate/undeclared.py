@@ -67,7 +67,11 @@ def undeclared_sentence(
     """Return the sentence on the cells of a column that are not as declared; `titles` has what it calls the column."""
     title = titles.get(cells.name, cells.name)
     share = cells.sentence(counts.record_count, counts.record_deviation, title)
-    key = "undeclared.by-rule" if cells.name in configuration.missing_by_rule else "undeclared.sentence"
+    key = (
+        "undeclared.by-rule"
+        if cells.name in configuration.missing_by_rule
+        else "undeclared.sentence"
+    )
     return verdict_sentence(key, share=share)
 
 

@@ -35,14 +35,25 @@ from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import ChosenMisfit
 from marginweave.released.evaluation import ErrorParts, MarginalBound, Measure
-from marginweave.released.verdict import Grade, LengthVerdict, Publication, SetVerdict, Verdict, grade
+from marginweave.released.verdict import (
+    Grade,
+    LengthVerdict,
+    Publication,
+    SetVerdict,
+    Verdict,
+    grade,
+)
 from marginweave.texts.sentences import Sentence, verdict_sentence
 
 _SHOWN = 4
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
 _NOTHING = BeyondNoise()
 _NAMED_LENGTH = 3  # sets of more columns have no name, such as pairs and triples have
-_GRADE_KEYS: Mapping[Grade, str] = {"good": "grade.good", "with care": "grade.with-care", "not": "grade.not"}
+_GRADE_KEYS: Mapping[Grade, str] = {
+    "good": "grade.good",
+    "with care": "grade.with-care",
+    "not": "grade.not",
+}
 # The distance of a pair that was not chosen, as a share of the distance beyond noise of the sets that rounds chose last. Where
 # a smaller share of all pairs than `_MANY` was chosen it is less, by the square root of the share: the few strongest of many
 # pairs say little about the others. Where the last sets were as far as the first, the others are taken to be as far; where
@@ -112,8 +123,14 @@ def release_verdict(
     )
     result = _add_configuration_sentences(result, counts, configuration, apart, facts)
     if unchosen:
-        result = _add_choice_sentence(result, len(unchosen), configuration, has_measured_pair=2 in deviations)
-    reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
+        result = _add_choice_sentence(
+            result, len(unchosen), configuration, has_measured_pair=2 in deviations
+        )
+    reasons = (
+        dict.fromkeys(large, "too many cells")
+        | dict.fromkeys(unchosen, "not chosen")
+        | dict.fromkeys(measured)
+    )
     sets = tuple(_add_reason(row, reasons, configuration) for row in result.sets)
     return result.model_copy(update={"sets": sets})
 
@@ -164,7 +181,9 @@ def _add_configuration_sentences(
 ) -> Verdict:
     """Return the verdict with sentences on what the configuration changed, on `known_apart` counts and on earlier releases."""
     titles = configuration.titled_names
-    can_choose = configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
+    can_choose = (
+        configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
+    )
     if can_choose and verdict.advice:
         say_rows = verdict_sentence("advice.say-rows")
         verdict = verdict.model_copy(update={"advice": (*verdict.advice, str(say_rows))})
@@ -173,10 +192,16 @@ def _add_configuration_sentences(
     says = (*_changed_row_sentences(configuration), *apart_sentences(apart, titles))
     known_advice = [verdict_sentence("known.advice")] if apart else []
     verdict = with_sentences_before(verdict, says=says, advice=known_advice)
-    return _add_contradiction(verdict, facts.contradicted, configuration) if facts.contradicted else verdict
+    return (
+        _add_contradiction(verdict, facts.contradicted, configuration)
+        if facts.contradicted
+        else verdict
+    )
 
 
-def _passed_over_distance(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
+def _passed_over_distance(
+    bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts
+) -> float:
     """Return the distance of pairs that rounds had no share left for, from that of the sets chosen last (`_PASSED_OVER`)."""
     if facts.misfit is None:
         return 0.0
@@ -205,7 +230,9 @@ def _add_choice_sentence(
     return with_sentences_before(verdict, says=[none_chosen], advice=[measure_some])
 
 
-def _add_contradiction(verdict: Verdict, columns: Sequence[str], configuration: Configuration) -> Verdict:
+def _add_contradiction(
+    verdict: Verdict, columns: Sequence[str], configuration: Configuration
+) -> Verdict:
     """Return the verdict of a release that uses an earlier one of other rows: it is not for publication."""
     titles = configuration.titled_names
     says = verdict_sentence("earlier.contradicted", names=listed_titles(columns, titles))
@@ -214,9 +241,13 @@ def _add_contradiction(verdict: Verdict, columns: Sequence[str], configuration: 
     return warned.model_copy(update={"publication": "not for publication"})
 
 
-def _add_reason(row: SetVerdict, reasons: Mapping[Names, str | None], configuration: Configuration) -> SetVerdict:
+def _add_reason(
+    row: SetVerdict, reasons: Mapping[Names, str | None], configuration: Configuration
+) -> SetVerdict:
     """Return the row with the reason why its set has no counts: that of `reasons` by its sorted names, or the usual one."""
-    is_counted = configuration.marginals is None and len(row.attributes) <= configuration.reporting_length
+    is_counted = (
+        configuration.marginals is None and len(row.attributes) <= configuration.reporting_length
+    )
     usual = "nothing released" if is_counted else "not asked for"
     return row.model_copy(update={"unmeasured": reasons.get(sorted_names(row.attributes), usual)})
 
@@ -253,13 +284,19 @@ def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
     return deviations
 
 
-def _large_pairs(configuration: Configuration, counts: Aggregates, compression: Compression | None) -> Iterator[Names]:
+def _large_pairs(
+    configuration: Configuration, counts: Aggregates, compression: Compression | None
+) -> Iterator[Names]:
     """Yield the pairs with more cells than `max_cells`, by sorted names.
 
     Cells are those of merged values where rounds choose, and of the released domain where all pairs are measured.
     """
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
-    if compression is None or not isinstance(cliques, AdaptiveCliques | AllCliques) or cliques.max_cells is None:
+    if (
+        compression is None
+        or not isinstance(cliques, AdaptiveCliques | AllCliques)
+        or cliques.max_cells is None
+    ):
         return
     if isinstance(cliques, AdaptiveCliques):
         sizes = compression.sizes
@@ -324,7 +361,11 @@ def verdict(
     if (doubt_sentences or means) and publication == "good":
         publication = "with care"
     not_for = [*_small_groups(lengths, records), *means]
-    says = (*doubt_sentences, *question_sentences, *_grade_sentences(lengths, sets, not_for, titles))
+    says = (
+        *doubt_sentences,
+        *question_sentences,
+        *_grade_sentences(lengths, sets, not_for, titles),
+    )
     return Verdict(
         publication=publication,
         says=tuple(map(str, says)),
@@ -353,7 +394,11 @@ def _length_verdict(errors: Sets, length: int, deviations: Sigmas) -> LengthVerd
     least = None
     if deviations.get(length):
         # a group of more columns is part of one of fewer, so the largest noise of any shorter length counts
-        medians = [statistics.median(sigmas) for size, sigmas in deviations.items() if size <= length and sigmas]
+        medians = [
+            statistics.median(sigmas)
+            for size, sigmas in deviations.items()
+            if size <= length and sigmas
+        ]
         least = math.ceil(4 * max(medians))
     return LengthVerdict(
         length=length,
@@ -364,7 +409,9 @@ def _length_verdict(errors: Sets, length: int, deviations: Sigmas) -> LengthVerd
     )
 
 
-def _publication(sets: Sequence[SetVerdict], lengths: Sequence[LengthVerdict], records: float) -> Publication:
+def _publication(
+    sets: Sequence[SetVerdict], lengths: Sequence[LengthVerdict], records: float
+) -> Publication:
     """Return the publication grade.
 
     It is "not for publication" where at least half of the columns are noise. It is "good" where all columns, and at least half
@@ -421,11 +468,15 @@ def _length_parts(
     total = row.good + row.with_care + row.bad
     unmeasured = sum(verdict.error is None for verdict in sets)
     if set_grade == "not" and unmeasured:
-        yield verdict_sentence("part.unmeasured", number=unmeasured, total=total, sets=_sets(row.length))
+        yield verdict_sentence(
+            "part.unmeasured", number=unmeasured, total=total, sets=_sets(row.length)
+        )
     number = {"good": row.good, "with care": row.with_care - unmeasured, "not": row.bad}[set_grade]
     if number <= 0:
         return
-    graded = [verdict for verdict in sets if verdict.grade == set_grade and verdict.error is not None]
+    graded = [
+        verdict for verdict in sets if verdict.grade == set_grade and verdict.error is not None
+    ]
     if set_grade == "good" or not graded:
         yield verdict_sentence("part.sets", sets=_sets(row.length), number=number, total=total)
         return
@@ -446,4 +497,6 @@ def _title(row: SetVerdict, titles: Mapping[str, str]) -> str:
 
 def _sets(length: int) -> Sentence:
     """Return what sets of a number of columns are called."""
-    return verdict_sentence(f"sets.{length}" if length <= _NAMED_LENGTH else "sets.longer", length=length)
+    return verdict_sentence(
+        f"sets.{length}" if length <= _NAMED_LENGTH else "sets.longer", length=length
+    )

@@ -86,7 +86,9 @@ def account_forecast(request: Request, schedule: Times | None = None) -> Account
     return _asked(configuration, ledger, progress, schedule)
 
 
-def _unasked(request: Request, answer: str | Sentence, schedule: Times | None, key: str) -> list[Sentence]:
+def _unasked(
+    request: Request, answer: str | Sentence, schedule: Times | None, key: str
+) -> list[Sentence]:
     """Return the answer where there is no account to ask; `key` is that of the sentence on a schedule."""
     sentences = [plan_sentence("ledger.line", answer=answer)]
     if request.earlier:
@@ -114,11 +116,15 @@ def _asked(
     if policy is not None and math.isfinite(policy.after):  # else an account without delta
         sentences.append(_policy_answer(dataset, policy))
     if schedule is not None:
-        sentences += schedule_forecast(total, accounts.period_spent(dataset, moment), plan, schedule, moment)
+        sentences += schedule_forecast(
+            total, accounts.period_spent(dataset, moment), plan, schedule, moment
+        )
     if progress:
         return AccountForecast(sentences)
     fits = refusal is None and (policy is None or policy.fits)
-    return AccountForecast(sentences, fits=fits, more_that_fit=fitting - 1 if refusal is None else None)
+    return AccountForecast(
+        sentences, fits=fits, more_that_fit=fitting - 1 if refusal is None else None
+    )
 
 
 def _answer(total: AccountTotal, after: float, verdict: Sentence) -> Sentence:
@@ -142,20 +148,28 @@ def _fits(fitting: int) -> Sentence:
     return plan_sentence("ledger.fits-alone")
 
 
-def account_refusal(configuration: Configuration, total: AccountTotal, fits: bool) -> Sentence | None:
+def account_refusal(
+    configuration: Configuration, total: AccountTotal, fits: bool
+) -> Sentence | None:
     """Return why an account will refuse one more release of a configuration; None where it will not.
 
     `fits`: its box has room.
     """
     account = total.account
     plan = plan_budget(configuration).prices
-    refusal = unit_refusal(plan.unit, plan.neighbors, account) or noise_refusal(plan.cost, account, total.spent)
+    refusal = unit_refusal(plan.unit, plan.neighbors, account) or noise_refusal(
+        plan.cost, account, total.spent
+    )
     if refusal is not None:
         return plan_sentence("ledger.refused-why", why=refusal.message)
     if fits:
         return None
     largest = largest_epsilon(configuration, account, total.spent)
-    return plan_sentence("ledger.refused-epsilon", epsilon=largest) if largest else plan_sentence("ledger.refused")
+    return (
+        plan_sentence("ledger.refused-epsilon", epsilon=largest)
+        if largest
+        else plan_sentence("ledger.refused")
+    )
 
 
 def _policy_answer(dataset: str, forecast: PeriodForecast) -> Sentence:
@@ -210,7 +224,12 @@ def schedule_forecast(
 
 
 def outlook(
-    account: Account, spent: Spent, of_period: Spent, plan: ChargedPlan, after: _TimesAfter, moment: datetime
+    account: Account,
+    spent: Spent,
+    of_period: Spent,
+    plan: ChargedPlan,
+    after: _TimesAfter,
+    moment: datetime,
 ) -> Outlook:
     """Return the runs of `plan` at the times `after` `moment`, until the account admits no more; it has `spent` already.
 
@@ -226,8 +245,14 @@ def outlook(
         most = runs_a_period(policy, Spent(), plan, MOST_RUNS)
         if not most:
             first = next(after(moment), None)
-            return Outlook(next=first, postponed=first, needed=period_epsilon(policy, Spent().with_charge(*charge)))
-        times = _under_policy(policy, runs_a_period(policy, of_period, plan, MOST_RUNS), most, after, moment)
+            return Outlook(
+                next=first,
+                postponed=first,
+                needed=period_epsilon(policy, Spent().with_charge(*charge)),
+            )
+        times = _under_policy(
+            policy, runs_a_period(policy, of_period, plan, MOST_RUNS), most, after, moment
+        )
     fitting, spent_then = releases_that_fit(account, spent, charge, MOST_RUNS)
     future = Outlook()
     for time, has_room in takewhile(lambda run: run[0] <= moment + _FORESIGHT, times):
@@ -245,18 +270,27 @@ def outlook(
     return future
 
 
-def releases_that_fit(account: Account, spent: Spent, charge: tuple[Cost, BasicAmount], most: int) -> tuple[int, Spent]:
+def releases_that_fit(
+    account: Account, spent: Spent, charge: tuple[Cost, BasicAmount], most: int
+) -> tuple[int, Spent]:
     """Return how many releases of `charge` an account that has `spent` admits, `most` at most; and what is spent then."""
-    sums = list(accumulate(repeat(charge, most), lambda total, charged: total.with_charge(*charged), initial=spent))
+    sums = list(
+        accumulate(
+            repeat(charge, most), lambda total, charged: total.with_charge(*charged), initial=spent
+        )
+    )
+    # totals grow
     number = bisect_left(
         sums, True, hi=most, key=lambda total: not total_with(account, total, *charge)[1]
-    )  # totals grow
+    )
     return number, sums[number]
 
 
 def count_of(number: int, fitting: int) -> Sentence:
     """Return a number of releases that follows from how many fit, which are counted to `SEVERAL`: then there may be more."""
-    return plan_sentence("ledger.at-least" if fitting == SEVERAL else "ledger.number", number=number)
+    return plan_sentence(
+        "ledger.at-least" if fitting == SEVERAL else "ledger.number", number=number
+    )
 
 
 def _under_policy(

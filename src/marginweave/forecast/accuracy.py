@@ -24,7 +24,11 @@ from marginweave.texts.sentences import Sentence, Share
 def method_forecast(configuration: Configuration) -> list[Sentence]:
     """Return what is counted, what `auto` gives up, and what makes the records."""
     usual = defaults.automatic_aggregate(configuration)
-    sentences = [plan_sentence("counting.line", counted=_counted(configuration), choice=_choice(configuration, usual))]
+    sentences = [
+        plan_sentence(
+            "counting.line", counted=_counted(configuration), choice=_choice(configuration, usual)
+        )
+    ]
     if configuration.aggregate == usual:
         sentences += _given_up(configuration, usual)
     return [*sentences, _records(configuration)]
@@ -72,7 +76,9 @@ def _given_up(configuration: Configuration, usual: Counting) -> Iterator[Sentenc
             yield plan_sentence("given-up.private-set", column=attribute.name)
     if isinstance(usual, MarginalSettings) and configuration.private_columns:
         columns = listed(configuration.private_columns)
-        yield plan_sentence("given-up.private-domains", columns=columns, share=Share(usual.values_share))
+        yield plan_sentence(
+            "given-up.private-domains", columns=columns, share=Share(usual.values_share)
+        )
 
 
 def _counted(configuration: Configuration) -> str | Sentence:
@@ -119,8 +125,16 @@ def _in_bins(configuration: Configuration, counted: str | Sentence) -> str | Sen
                 for place, place_bins in places
                 if times[place]
             ]
-            columns.append(str(plan_sentence("counting.bins-of", column=names[column], bins=", ".join(numbers))))
-    return plan_sentence("counting.bins", counted=counted, columns="; ".join(columns)) if columns else counted
+            columns.append(
+                str(
+                    plan_sentence("counting.bins-of", column=names[column], bins=", ".join(numbers))
+                )
+            )
+    return (
+        plan_sentence("counting.bins", counted=counted, columns="; ".join(columns))
+        if columns
+        else counted
+    )
 
 
 def _records(configuration: Configuration) -> Sentence:
@@ -182,6 +196,8 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, Relati
         assert issubclass(draw.mechanism, CountNoise)
         factor = 100 * draw.mechanism.mean_error / rows
         typical = [sigma * factor for sigma in draw.forecast(configuration).sigmas]
-        of_mean = [error / share for error, share in zip(typical, shares, strict=True)] if shares else []
+        of_mean = (
+            [error / share for error, share in zip(typical, shares, strict=True)] if shares else []
+        )
         errors[draw.name] = RelativeErrors(ErrorSpan.over(typical), ErrorSpan.over(of_mean))
     return errors

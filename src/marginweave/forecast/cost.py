@@ -29,7 +29,8 @@ _IMPORTED = 0.45  # gigabytes of these
 _FIT = 1.55e-5  # of 2,400 components, by cells
 _FIT_TABLE = 3e-3  # of 2,400 components, by tables
 _MOST_SIGMAS = 9.0  # of the mean cell: beyond, a fit takes no longer
-_TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
+# of 2,400 components, by cells of columns that rules tie together and sets of these columns
+_TIED = 4e-4
 _TUPLES = 1.5  # a fit to counts that were clipped takes this many times as long
 _CONSISTENCY = 5e-6  # by cells
 _RULES = 4.0  # rules take this many times as long, as they need more turns
@@ -81,7 +82,9 @@ class Table(NamedTuple):
     sigma: float
 
 
-def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, cores: int) -> RunCost | None:
+def run_cost(
+    configuration: Configuration, tables: Sequence[Table], rows: int, cores: int
+) -> RunCost | None:
     """Return what a run costs that measures these tables; None where nothing was measured of its synthesizer."""
     settings = configuration.synthesize
     columns = len(configuration.attributes)
@@ -97,14 +100,21 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         parallel = fitted * settings.components * settings.fits / 2400 + _SWAP * rows * columns**2
         serial += _CONSISTENCY * cells * (_RULES if tied else 1.0)
         if configuration.marginals is not None:
-            serial += _NOISE_TABLE * len({table.sigma for table in tables}) + _MARGINAL * len(tables)
+            serial += _NOISE_TABLE * len({table.sigma for table in tables}) + _MARGINAL * len(
+                tables
+            )
             adaptive = configuration.marginals.adaptive
             rounds = 0 if adaptive is None else adaptive.rounds
             serial += _ROUND * rounds * columns**2
-        memory += 3e-7 * cells + 2e-3 * columns + 1e-4 * sum(combinations for combinations, _ in tied)
+        memory += (
+            3e-7 * cells + 2e-3 * columns + 1e-4 * sum(combinations for combinations, _ in tied)
+        )
     elif isinstance(settings, SynthesisSettings):
         length = 2 if configuration.marginals is not None else configuration.reporting_length
-        parallel = rows * (_GROW * columns * 3.0 ** max(0, length - 3) + _GROW_CODE * sum(public_sizes(configuration)))
+        parallel = rows * (
+            _GROW * columns * 3.0 ** max(0, length - 3)
+            + _GROW_CODE * sum(public_sizes(configuration))
+        )
         memory += 5e-7 * min(cells, _MOST_TUPLES)
     else:
         return None
@@ -118,7 +128,9 @@ def _ties(configuration: Configuration) -> Ties:
     attributes = configuration.attributes
     labels = [attribute.labels for attribute in attributes]
     masks = structural_masks(configuration, labels)
-    masks_of_columns = [mask for mask in masks if isinstance(mask, Mask) and len(mask.attributes) > 1]
+    masks_of_columns = [
+        mask for mask in masks if isinstance(mask, Mask) and len(mask.attributes) > 1
+    ]
     return tie(domain_sizes(attributes, labels), masks_of_columns)
 
 
@@ -130,7 +142,10 @@ def _tied_cells(configuration: Configuration) -> Iterator[tuple[int, int]]:
     for block in _ties(configuration).blocks:
         width = len(block.attributes)
         if width > 1:
-            yield len(block.cells), sum(math.comb(width, length) for length in range(1, longest + 1))
+            yield (
+                len(block.cells),
+                sum(math.comb(width, length) for length in range(1, longest + 1)),
+            )
 
 
 _MANY_CELLS = 1024
@@ -141,7 +156,11 @@ def tied_columns(configuration: Configuration) -> list[str]:
     if not configuration.forbidden or not isinstance(configuration.synthesize, MixtureSynthesis):
         return []
     ties = _ties(configuration)
-    wide = [block for block in ties.blocks if len(block.attributes) > 1 and len(block.cells) > _MANY_CELLS]
+    wide = [
+        block
+        for block in ties.blocks
+        if len(block.attributes) > 1 and len(block.cells) > _MANY_CELLS
+    ]
     places: set[int] = set()
     for block in wide:
         places.update(block.attributes)

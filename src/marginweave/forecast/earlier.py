@@ -25,7 +25,9 @@ def earlier_forecast(request: Request) -> list[Sentence]:
         drawn_columns = sorted(drawn_again(request.configuration))
         if drawn_columns:
             sentences.append(plan_sentence("earlier.not-used", columns=listed(drawn_columns)))
-        singles = {m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1}
+        singles = {
+            m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1
+        }
         if singles:
             drawn, combined = _mean_deviations(request.configuration, singles)
             sentences.append(plan_sentence("earlier.together", drawn=drawn, together=combined))
@@ -35,7 +37,9 @@ def earlier_forecast(request: Request) -> list[Sentence]:
 def _sets_of(marginals: Sequence[MarginalStatement]) -> Iterator[Sentence]:
     """Yield the number of sets of each length and their noise, the shortest first."""
     for length in sorted({len(marginal.attributes) for marginal in marginals}):
-        deviations = [marginal.deviation for marginal in marginals if len(marginal.attributes) == length]
+        deviations = [
+            marginal.deviation for marginal in marginals if len(marginal.attributes) == length
+        ]
         number = len(deviations)
         if length == 1:
             key = "earlier.column" if number == 1 else "earlier.columns"
@@ -45,12 +49,16 @@ def _sets_of(marginals: Sequence[MarginalStatement]) -> Iterator[Sentence]:
         yield plan_sentence(key, number=number, length=length, sd=sd)
 
 
-def _mean_deviations(configuration: Configuration, earlier: Mapping[str, float]) -> tuple[float, float]:
+def _mean_deviations(
+    configuration: Configuration, earlier: Mapping[str, float]
+) -> tuple[float, float]:
     """Return the mean sigma of the single columns that were measured earlier, as drawn and together.
 
     Together it is (1/s^2 + 1/t^2)^(-1/2).
     """
     planned = plan_budget(configuration).draw(OneWayMarginals).sigmas(configuration)
-    drawn = {a.name: float(sigma) for a, sigma in zip(configuration.attributes, planned, strict=True)}
+    drawn = {
+        a.name: float(sigma) for a, sigma in zip(configuration.attributes, planned, strict=True)
+    }
     combined = [1 / math.hypot(1 / drawn[name], 1 / sigma) for name, sigma in earlier.items()]
     return sum(drawn[name] for name in earlier) / len(earlier), sum(combined) / len(earlier)

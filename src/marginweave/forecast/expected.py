@@ -82,7 +82,9 @@ class Errors(NamedTuple):
     @property
     def sentence(self) -> Sentence:
         """Both errors with their ranges."""
-        return plan_sentence("expected.errors", pairs=self.pairs.sentence, triples=self.triples.sentence)
+        return plan_sentence(
+            "expected.errors", pairs=self.pairs.sentence, triples=self.triples.sentence
+        )
 
 
 def percent(error: float) -> Sentence:
@@ -107,7 +109,9 @@ def is_measured(configuration: Configuration) -> bool:
     attributes = configuration.attributes
     if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis):
         return False
-    plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
+    plain = MixtureSynthesis(
+        records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed
+    )
     is_plain = synthesize == plain and automatic_method(usual, attributes).method == "mixture"
     has_sets = any(attribute.of_set or attribute.is_set for attribute in attributes)
     return (
@@ -122,7 +126,12 @@ def unmeasured(configuration: Configuration, rows: int) -> str:
     """Return why nothing is forecast of this number of rows; empty where something is."""
     if not is_measured(configuration):
         return "it was measured only where aggregate and synthesize are left to auto, no column is private or a set"
-    return beyond(public_sizes(configuration), count_noise_alone(configuration), rows, configuration.privacy.epsilon)
+    return beyond(
+        public_sizes(configuration),
+        count_noise_alone(configuration),
+        rows,
+        configuration.privacy.epsilon,
+    )
 
 
 def beyond(sizes: Sequence[int], noise: float, rows: int, epsilon: float) -> str:
@@ -137,7 +146,10 @@ def beyond(sizes: Sequence[int], noise: float, rows: int, epsilon: float) -> str
         "epsilon": (epsilon, EPSILONS),
         "columns": (len(sizes), COLUMNS),
         "values in the median column": (statistics.median(sizes), VALUES),
-        "% by which noise alone puts the mean column off": (100 * noise_error(sizes, noise, rows), percentages),
+        "% by which noise alone puts the mean column off": (
+            100 * noise_error(sizes, noise, rows),
+            percentages,
+        ),
     }
     for name, (value, (low, high)) in facts.items():
         if not low <= value <= high:
@@ -159,7 +171,12 @@ def count_noise_alone(configuration: Configuration) -> float:
     """Return the noise of a count that has the whole share left for counts: sensitivity / mu."""
     privacy = configuration.privacy
     pairs = math.comb(len(configuration.attributes), 2)
-    return pair_noise(configuration) * privacy.epsilon / math.sqrt(pairs) / gdp_mu(privacy.epsilon, privacy.delta)
+    return (
+        pair_noise(configuration)
+        * privacy.epsilon
+        / math.sqrt(pairs)
+        / gdp_mu(privacy.epsilon, privacy.delta)
+    )
 
 
 def columns_error(configuration: Configuration, rows: int) -> float:

@@ -74,7 +74,11 @@ def noise_forecast(configuration: Configuration) -> list[Sentence]:
         return [_gaussian_noise(configuration)]
     plain = plan.cost.plain
     key = "noise.pure-delta" if plain.delta else "noise.pure"
-    return [plan_sentence(key, mechanism=noise.title, epsilon=float(plain.epsilon), delta=float(plain.delta))]
+    return [
+        plan_sentence(
+            key, mechanism=noise.title, epsilon=float(plain.epsilon), delta=float(plain.delta)
+        )
+    ]
 
 
 def _gaussian_noise(configuration: Configuration) -> Sentence:
@@ -83,7 +87,9 @@ def _gaussian_noise(configuration: Configuration) -> Sentence:
     if cells is None:
         return plan_sentence("noise.gaussian-unknown")
     if sum(cells) > DiscreteLaplace.most_cells:
-        return plan_sentence("noise.gaussian-many", cells=sum(cells), most=DiscreteLaplace.most_cells)
+        return plan_sentence(
+            "noise.gaussian-many", cells=sum(cells), most=DiscreteLaplace.most_cells
+        )
     return plan_sentence("noise.gaussian-smaller")
 
 
@@ -95,13 +101,18 @@ def combinations_forecast(configuration: Configuration) -> list[Sentence]:
     if configuration.marginals is not None or configuration.private_columns:
         return []
     plan = plan_budget(configuration)
-    return [_combinations(configuration, plan, length) for length in range(1, configuration.reporting_length + 1)]
+    return [
+        _combinations(configuration, plan, length)
+        for length in range(1, configuration.reporting_length + 1)
+    ]
 
 
 def _combinations(configuration: Configuration, plan: Plan, length: int) -> Sentence:
     """Return how many candidates of a length there can be, and how many of them noise alone would publish."""
     settings = configuration.tuples
-    candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
+    candidates = most_combinations(
+        (len(attribute.labels) for attribute in configuration.attributes), length
+    )
     sd = plan.draw(TupleLevel, length).sigma(configuration)
     threshold = level_threshold(settings, length, sd, 1, 1)
     # candidates Phi((1/2 - threshold) / sd)
@@ -190,7 +201,9 @@ def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
     columns = configuration.private_bounds
     if columns:
         names = ", ".join(map(repr, columns))
-        yield plan_sentence("preparation.bounds", columns=names, share=Share(configuration.bounds_share))
+        yield plan_sentence(
+            "preparation.bounds", columns=names, share=Share(configuration.bounds_share)
+        )
     if plan_budget(configuration).of(RowsBeyondCap):
         yield plan_sentence("preparation.rows-beyond", share=Share(SHARE))
     if configuration.resize is not None:
@@ -210,7 +223,9 @@ def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
 
 def _resize(configuration: Configuration, resize: ResizeSettings) -> Sentence:
     """Return how a table is resized, and what that costs."""
-    copies = plan_sentence("preparation.copy" if resize.copies == 1 else "preparation.copies", copies=resize.copies)
+    copies = plan_sentence(
+        "preparation.copy" if resize.copies == 1 else "preparation.copies", copies=resize.copies
+    )
     return plan_sentence(
         "preparation.resize",
         records=resize.records,
@@ -250,7 +265,11 @@ def observer_forecast(configuration: Configuration) -> list[Sentence]:
     else:
         guess = plan_sentence("observer.row" if privacy.subject is None else "observer.rows")
     other_chances = [
-        str(plan_sentence("observer.other", epsilon=epsilon, chance=observer_chance(configuration, epsilon)))
+        str(
+            plan_sentence(
+                "observer.other", epsilon=epsilon, chance=observer_chance(configuration, epsilon)
+            )
+        )
         for epsilon in EPSILONS
         if epsilon != privacy.epsilon
     ]

@@ -39,7 +39,10 @@ class PlannedRelease:
 
     @classmethod
     def of(
-        cls, configuration: Configuration, find: Callable[[], Request], schedule: Times | None = None
+        cls,
+        configuration: Configuration,
+        find: Callable[[], Request],
+        schedule: Times | None = None,
     ) -> PlannedRelease:
         """Return the plan of a configuration, of which `find` makes a request, and how long its account lasts on a schedule."""
         rows, epsilon = forecast(configuration)
@@ -47,7 +50,12 @@ class PlannedRelease:
         draws = {row.name: _cells(row, errors) for row in rows}
         numbers = {row.name: {"share": row.share, **row.numbers} for row in rows}
         return cls(
-            configuration=configuration, find=find, schedule=schedule, draws=draws, numbers=numbers, epsilon=epsilon
+            configuration=configuration,
+            find=find,
+            schedule=schedule,
+            draws=draws,
+            numbers=numbers,
+            epsilon=epsilon,
         )
 
     @cached_property
@@ -73,7 +81,11 @@ class PlannedRelease:
     @property
     def ending(self) -> str:
         """Epsilon of all draws together."""
-        return str(plan_sentence("draws.ending", epsilon=self.epsilon, delta=self.configuration.privacy.delta))
+        return str(
+            plan_sentence(
+                "draws.ending", epsilon=self.epsilon, delta=self.configuration.privacy.delta
+            )
+        )
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -151,10 +163,20 @@ class PlannedRelease:
 
         columns = tied_columns(self.configuration)
         key = "sizes.time-ties" if columns else "sizes.time"
-        return plan_sentence(key, cores=available_cores(), server=SERVER, columns=", ".join(columns))
+        return plan_sentence(
+            key, cores=available_cores(), server=SERVER, columns=", ".join(columns)
+        )
 
     def __repr__(self) -> str:
-        return "\n".join([self.heading, *aligned(draw_rows({"": self})), self.ending, *self.notes, *self.good_for])
+        return "\n".join(
+            [
+                self.heading,
+                *aligned(draw_rows({"": self})),
+                self.ending,
+                *self.notes,
+                *self.good_for,
+            ]
+        )
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -183,7 +205,9 @@ def _cells(row: DrawForecast, errors: Mapping[str, RelativeErrors] | None) -> di
     if errors is not None:
         relative = errors.get(row.name, RelativeErrors(None, None))
         cells["of all rows"] = "" if relative.of_rows is None else str(relative.of_rows.sentence)
-        cells["of a mean count"] = "" if relative.of_mean is None else str(relative.of_mean.sentence)
+        cells["of a mean count"] = (
+            "" if relative.of_mean is None else str(relative.of_mean.sentence)
+        )
     cells["least count"] = row.threshold
     return cells
 
@@ -198,7 +222,13 @@ def draw_rows(plans: Mapping[str, PlannedRelease]) -> list[list[str]]:
             if column not in columns and any(cells.get(column) for cells in all_cells):
                 columns.append(column)
     sides = ("",) if len(plans) > 1 else ()
-    table = [[str(plan_sentence("draws.draw")), *sides, *(str(plan_sentence(_HEADS[column])) for column in columns)]]
+    table = [
+        [
+            str(plan_sentence("draws.draw")),
+            *sides,
+            *(str(plan_sentence(_HEADS[column])) for column in columns),
+        ]
+    ]
     for name in dict.fromkeys(draws):
         for side, plan in plans.items():
             if name in plan.draws:

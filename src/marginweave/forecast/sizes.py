@@ -75,11 +75,17 @@ def declared_forecast(configuration: Configuration) -> Sentence | None:
     differing = []
     for rows in SIZES:
         # `resize` already fixes the number of rows that `auto` goes by: `rows` would change nothing.
-        sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
+        sized = (
+            configuration
+            if configuration.resize
+            else parse_configuration({**written, "rows": rows})
+        )
         if sized.aggregate != configuration.aggregate:
             counted = defaults.counts_words(sized.aggregate, columns)
             differing.append(str(plan_sentence("sizes.with-rows", rows=rows, counted=counted)))
-    return plan_sentence("sizes.say-rows-other" if differing else "sizes.say-rows", others="; ".join(differing))
+    return plan_sentence(
+        "sizes.say-rows-other" if differing else "sizes.say-rows", others="; ".join(differing)
+    )
 
 
 def bins_forecast(configuration: Configuration) -> list[Sentence]:
@@ -128,14 +134,20 @@ def _pairs(configuration: Configuration, distances: Mapping[Clique, float]) -> S
     return plan_sentence("size.chosen", most=marginals.adaptive.most_chosen(columns), pairs=pairs)
 
 
-def _noisy_pairs(configuration: Configuration, distances: Mapping[Clique, float]) -> Sentence | None:
+def _noisy_pairs(
+    configuration: Configuration, distances: Mapping[Clique, float]
+) -> Sentence | None:
     """Return the pairs whose distance is graded as noise, the largest distance first; None where there are none."""
-    pairs = sorted((part for part in distances if len(part) == 2), key=lambda part: -distances[part])
+    pairs = sorted(
+        (part for part in distances if len(part) == 2), key=lambda part: -distances[part]
+    )
     noisy = [part for part in pairs if grade(distances[part]) == "not"]
     if not noisy:
         return None
     attributes = configuration.attributes
-    names = [f"{attributes[first].name} x {attributes[second].name}" for first, second in noisy[:_NAMED]]
+    names = [
+        f"{attributes[first].name} x {attributes[second].name}" for first, second in noisy[:_NAMED]
+    ]
     key = "size.noisy" if len(noisy) <= _NAMED else "size.noisy-first"
     return plan_sentence(key, noisy=len(noisy), pairs=len(pairs), names=", ".join(names))
 
@@ -149,7 +161,9 @@ def planned_tables(configuration: Configuration, plan: Plan) -> list[Table]:
     """
     settings = configuration.marginals
     sizes = counted_sizes(configuration)
-    tables = [Table(cells(clique, sizes), sigma) for clique, sigma, _ in _queries(configuration, plan)]
+    tables = [
+        Table(cells(clique, sizes), sigma) for clique, sigma, _ in _queries(configuration, plan)
+    ]
     pairs = list(itertools.combinations(public_sizes(configuration), 2))
     for share in plan.of(RoundMarginals):
         assert settings is not None
@@ -214,7 +228,10 @@ def _queries(configuration: Configuration, plan: Plan) -> Iterator[tuple[Clique,
     columns = range(len(configuration.attributes))
     for level in plan.of(TupleLevel):
         sigma = float(level.sigma(configuration))
-        yield from ((part, sigma, RoundedGaussian.mean_error) for part in itertools.combinations(columns, level.length))
+        yield from (
+            (part, sigma, RoundedGaussian.mean_error)
+            for part in itertools.combinations(columns, level.length)
+        )
     for draw in plan.of(WholeMarginals):
         error = draw.count_noise(configuration).mean_error
         sigmas = zip(draw.cliques(configuration), draw.sigmas(configuration), strict=True)

@@ -37,10 +37,15 @@ from marginweave.mechanisms.catalogue import sigmas_reached
 from marginweave.texts.sentences import Sentence
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)"
-_DISTANCE = re.compile(rf"(pairs|triples)\s+(?:within\s+{_NUMBER}\s*%|tvd\s+{_NUMBER})", re.ASCII | re.IGNORECASE)
+_DISTANCE = re.compile(
+    rf"(pairs|triples)\s+(?:within\s+{_NUMBER}\s*%|tvd\s+{_NUMBER})", re.ASCII | re.IGNORECASE
+)
 _GROUP = re.compile(r"groups\s+of\s+(\d{1,9})\s+within\s+(\d{1,9})", re.ASCII | re.IGNORECASE)
 _FORMS = "write 'pairs within 5 %', 'triples TVD .08' or 'groups of 100 within 20'"
-TWO_DIGITS = (*(float(f"{digits}e{power}") for power in (-3, -2, -1) for digits in range(10, 100)), MOST_EPSILON)
+TWO_DIGITS = (
+    *(float(f"{digits}e{power}") for power in (-3, -2, -1) for digits in range(10, 100)),
+    MOST_EPSILON,
+)
 """The epsilons that are looked at, from .01 on."""
 _GROUP_LEVEL = 0.95  # in 19 of 20 releases
 
@@ -66,14 +71,18 @@ def parse_target(text: str) -> ErrorTarget:
     if distance:
         most = float(distance[2]) / 100 if distance[2] else float(distance[3])
         if not 0 < most < 1:
-            raise InputError(f"--target ({text}) must be a distance above 0 and below 100 %: a TVD is never above 1")
+            raise InputError(
+                f"--target ({text}) must be a distance above 0 and below 100 %: a TVD is never above 1"
+            )
         return ErrorTarget(columns=2 if distance[1].lower() == "pairs" else 3, most=most)
     records = _GROUP.fullmatch(text.strip())
     if records:
         group = int(records[1])
         most = int(records[2])
         if not 0 < most < group:
-            raise InputError(f"--target ({text}) must allow an error above 0 and below the size of the group")
+            raise InputError(
+                f"--target ({text}) must allow an error above 0 and below the size of the group"
+            )
         return ErrorTarget(columns=1, most=most, group=group)
     raise InputError(f"--target ({text}) is not understood; {_FORMS}")
 
@@ -95,10 +104,18 @@ def looked_at(configuration: Configuration, target: ErrorTarget) -> tuple[float,
     def distance(epsilon: float) -> float:
         return -columns_error(with_epsilon(configuration, epsilon), rows)
 
-    return tuple(epsilons[bisect_left(epsilons, -most, key=distance) : bisect_right(epsilons, -least, key=distance)])
+    return tuple(
+        epsilons[
+            bisect_left(epsilons, -most, key=distance) : bisect_right(
+                epsilons, -least, key=distance
+            )
+        ]
+    )
 
 
-def smallest_epsilon(configuration: Configuration, target: ErrorTarget, *, is_sure: bool = False) -> float | None:
+def smallest_epsilon(
+    configuration: Configuration, target: ErrorTarget, *, is_sure: bool = False
+) -> float | None:
     """Return the smallest epsilon of two digits that reaches the target; None where none that is looked at does.
 
     With `is_sure` it is that by which nine of ten tables reached it.
@@ -148,14 +165,18 @@ def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterat
     if smallest is None:
         largest = with_epsilon(configuration, epsilons[-1])
         expected = _expected(largest, target)
-        yield plan_sentence("target.not-reached", target=str(target), epsilon=epsilons[-1], said=expected)
+        yield plan_sentence(
+            "target.not-reached", target=str(target), epsilon=epsilons[-1], said=expected
+        )
         yield _remedies(largest, target)
     else:
         is_least = not target.group and smallest == epsilons[0]
         key = "target.reached-at-least" if is_least else "target.reached"
         expected = _expected(with_epsilon(configuration, smallest), target)
         yield plan_sentence(key, target=str(target), epsilon=smallest, said=expected)
-        yield plan_sentence("target.observer", epsilon=smallest, chance=observer_chance(configuration, smallest))
+        yield plan_sentence(
+            "target.observer", epsilon=smallest, chance=observer_chance(configuration, smallest)
+        )
         if not target.group:
             yield _surely(configuration, target)
     yield plan_sentence("target.configuration", said=_expected(configuration, target))
@@ -175,7 +196,9 @@ def _expected(configuration: Configuration, target: ErrorTarget) -> Sentence:
     """Return what is expected of the target's error at the epsilon of a configuration."""
     epsilon = configuration.privacy.epsilon
     if target.group:
-        return plan_sentence("target.group", epsilon=epsilon, error=group_error(configuration, target.group))
+        return plan_sentence(
+            "target.group", epsilon=epsilon, error=group_error(configuration, target.group)
+        )
     errors = expected_errors(configuration, known_rows(configuration))
     if errors is None:
         return plan_sentence("target.not-measured", epsilon=epsilon)
@@ -186,7 +209,9 @@ def _refuse_unknown(configuration: Configuration, target: ErrorTarget) -> None:
     """Refuse where nothing can be said, with what to do; the epsilon is what is looked for."""
     if target.group:
         if configuration.marginals is None or configuration.private_columns:
-            raise InputError("--target of groups is known only where marginals are counted and no domain is private")
+            raise InputError(
+                "--target of groups is known only where marginals are counted and no domain is private"
+            )
         return
     rows = known_rows(configuration)
     if rows is None:
@@ -216,7 +241,11 @@ def _remedies(most: Configuration, target: ErrorTarget) -> Sentence:
     def error(sizes: Sequence[int], rows: int) -> float:
         return by_law(LAWS[target.columns], noise_error(sizes, noise, rows), sizes, rows).error
 
-    tried = [number for number in range(rows, ROWS[1] + 1, _ROWS_STEP) if not beyond(sizes, noise, number, epsilon)]
+    tried = [
+        number
+        for number in range(rows, ROWS[1] + 1, _ROWS_STEP)
+        if not beyond(sizes, noise, number, epsilon)
+    ]
     enough = next((number for number in tried if error(sizes, number) <= target.most), None)
     if enough is None:
         remedies = [plan_sentence("remedy.no-rows", rows=tried[-1])]

@@ -41,7 +41,9 @@ _NOT_READ = ("identifier", "constant")
 class Privacy(dict[str, Any]):
     """The section `privacy`: (epsilon, delta) of the whole release, and whose privacy it is, "row" or `person(…)`."""
 
-    def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **keys: Any) -> None:
+    def __init__(
+        self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **keys: Any
+    ) -> None:
         super().__init__(epsilon=epsilon, delta=delta, unit=unit, **keys)
         _checked(self, PrivacySettings)
 
@@ -55,7 +57,9 @@ def person(column: str, max_records: int | None = None, **keys: Any) -> dict[str
     return _checked({"column": column, **most, **keys}, SubjectUnit)
 
 
-def category(values: Iterable[Any] | Mapping[str, str] | None = None, **keys: Any) -> dict[str, Any]:
+def category(
+    values: Iterable[Any] | Mapping[str, str] | None = None, **keys: Any
+) -> dict[str, Any]:
     """Return a column with the public `values`; without them the values are bought from the budget (a private domain).
 
     `values` may name a code list, as in `{"file": "codes.csv", "value": "code", "label": "title"}`.
@@ -69,7 +73,9 @@ def category(values: Iterable[Any] | Mapping[str, str] | None = None, **keys: An
     return _checked(column, Category)
 
 
-def number(low: float | None = None, high: float | None = None, *, bins: Any, **keys: Any) -> dict[str, Any]:
+def number(
+    low: float | None = None, high: float | None = None, *, bins: Any, **keys: Any
+) -> dict[str, Any]:
     """Return a column of numbers from `low` to `high`, counted in `bins`.
 
     `bins` is their number, their edges, or another form of the configuration reference. `keys` are further keys.
@@ -79,7 +85,9 @@ def number(low: float | None = None, high: float | None = None, *, bins: Any, **
     return _checked(column, NumberColumn)
 
 
-def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **keys: Any) -> dict[str, Any]:
+def date(
+    first: str | datetime.date, last: str | datetime.date, *, bins: Any, **keys: Any
+) -> dict[str, Any]:
     """Return a column of dates from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges.
 
     `keys` are further keys of the column.
@@ -125,7 +133,9 @@ class Configuration(Shown, dict[str, Any]):
     _remarks: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
-    def draft(cls, data: Any, dataset: str | None = None, home: str | Path | None = None) -> Configuration:
+    def draft(
+        cls, data: Any, dataset: str | None = None, home: str | Path | None = None
+    ) -> Configuration:
         """Return a draft from a look at a table, as `marginweave init` makes it, and record the look in the home.
 
         Args:
@@ -152,7 +162,9 @@ class Configuration(Shown, dict[str, Any]):
                 raise refusal(error) from None
             text = draft_configuration(source, recognise(source, form, encoding=True))
         elif dataset is None:
-            raise InputError('a frame has no name; give the name of its account, as in draft(frame, dataset="visits")')
+            raise InputError(
+                'a frame has no name; give the name of its account, as in draft(frame, dataset="visits")'
+            )
         else:
             from marginweave.runs.frames import as_table
 
@@ -162,7 +174,10 @@ class Configuration(Shown, dict[str, Any]):
             index_names = [str(name) for name in getattr(index, "names", ()) if name is not None]
             if index_names:
                 left_out = ", ".join(index_names)
-                warn(f"the index ({left_out}) is left out; draft(frame.reset_index()) keeps it", stacklevel=2)
+                warn(
+                    f"the index ({left_out}) is left out; draft(frame.reset_index()) keeps it",
+                    stacklevel=2,
+                )
             text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
         drafted = cls(parse_yaml(text))
         if dataset is not None:
@@ -170,7 +185,9 @@ class Configuration(Shown, dict[str, Any]):
         if not isinstance(data, str | Path):
             drafted._refuse_types(data)
         drafted._remarks = _remarks_in(text, drafted["columns"])
-        record_look(home_directory(home), "init", drafted["dataset"], source, canonical_written(drafted))
+        record_look(
+            home_directory(home), "init", drafted["dataset"], source, canonical_written(drafted)
+        )
         return drafted
 
     def _refuse_types(self, frame: Any) -> None:
@@ -179,7 +196,11 @@ class Configuration(Shown, dict[str, Any]):
 
         columns = self["columns"]
         unit = self["privacy"]["unit"]
-        kinds = {name: column["type"] for name, column in columns.items() if column["type"] not in _NOT_READ}
+        kinds = {
+            name: column["type"]
+            for name, column in columns.items()
+            if column["type"] not in _NOT_READ
+        }
         spelled = {name for name in kinds if columns[name].get("domain") == "private"}
         if isinstance(unit, Mapping):
             kinds[unit["column"]] = "identifier"
@@ -213,7 +234,9 @@ class Configuration(Shown, dict[str, Any]):
         for key, value in {"source": FRAME, **self}.items():
             if key == "columns" and isinstance(value, Mapping):
                 lines.append("columns:")
-                lines += [f"  {yaml_line(name)}: {yaml_line(column)}" for name, column in value.items()]
+                lines += [
+                    f"  {yaml_line(name)}: {yaml_line(column)}" for name, column in value.items()
+                ]
             else:
                 lines.append(f"{key}: {yaml_line(value, below=key)}")
         text = "\n".join(lines) + "\n"

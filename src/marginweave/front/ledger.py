@@ -49,7 +49,9 @@ class Ledger(Shown):
         environment = dict(os.environ)
         if location is not None:
             is_url = "://" in str(location)
-            environment[LEDGER_VARIABLE] = str(location) if is_url else str(Path(location).absolute())
+            environment[LEDGER_VARIABLE] = (
+                str(location) if is_url else str(Path(location).absolute())
+            )
         place = ledger_location(environment)
         witness = Witness(home_directory(home))
         return cls(OpenLedger.open(place, witness=witness))
@@ -77,7 +79,16 @@ class Ledger(Shown):
                     account.neighbors,
                 )
             )
-        names = ["dataset", "epsilon_spent", "epsilon_left", "epsilon_cap", "delta", "releases", "unit", "neighbors"]
+        names = [
+            "dataset",
+            "epsilon_spent",
+            "epsilon_left",
+            "epsilon_cap",
+            "delta",
+            "releases",
+            "unit",
+            "neighbors",
+        ]
         return pd.DataFrame(rows, columns=names).set_index("dataset")
 
     def spent(self, dataset: str) -> pd.DataFrame:
@@ -94,7 +105,15 @@ class Ledger(Shown):
             guarantee = (float(record.epsilon), float(record.delta))
             charge = (float(record.charged.mu2), float(record.charged.plain.epsilon))
             rows.append((record.run, record.created, *guarantee, *charge, len(record.draws)))
-        names = ["run", "created", "epsilon", "delta", "mu2_charged", "plain_epsilon_charged", "draws"]
+        names = [
+            "run",
+            "created",
+            "epsilon",
+            "delta",
+            "mu2_charged",
+            "plain_epsilon_charged",
+            "draws",
+        ]
         return pd.DataFrame(rows, columns=names).set_index("run")
 
     def fits(self, *configurations: Mapping[str, Any] | Configuration) -> pd.DataFrame:
@@ -116,7 +135,11 @@ class Ledger(Shown):
         rows = {}
         for configuration in configurations:
             must_be("configuration", configuration, (Mapping, Configuration), example)
-            resolved = configuration if isinstance(configuration, Configuration) else configuration_of(configuration)
+            resolved = (
+                configuration
+                if isinstance(configuration, Configuration)
+                else configuration_of(configuration)
+            )
             dataset = resolved.dataset
             prices = plan_budget(resolved).prices
             epsilon_after, has_room = accounts.forecast(dataset, prices)

@@ -42,7 +42,9 @@ def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: 
     return read_answers(release_folder(home, named), say)
 
 
-def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as_drawn: bool = True) -> Answers:
+def read_answers(
+    place: Path, say: Callable[[str], None] = lambda _: None, *, as_drawn: bool = True
+) -> Answers:
     """Return the object that answers questions about the release in the folder `place`. DP: post-processing.
 
     `say` gets notes for the user, such as on long computations. With `as_drawn` tables are as they were drawn, so that sums
@@ -94,7 +96,9 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         sampled=not_a_sample(configuration),
         model=model,
         rules=AnswerRules(rules=counted_masks(counted, domain.labels), sizes=codes.sizes),
-        undeclared={cells.attribute: cells.share for cells in statement.undeclared or () if cells.found},
+        undeclared={
+            cells.attribute: cells.share for cells in statement.undeclared or () if cells.found
+        },
     )
 
 
@@ -114,7 +118,9 @@ def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) 
     )
 
 
-def _names_of_sets(measured: Iterable[Observation], configuration: Configuration) -> list[tuple[str, ...]]:
+def _names_of_sets(
+    measured: Iterable[Observation], configuration: Configuration
+) -> list[tuple[str, ...]]:
     """Return the names of the attributes of each measured set."""
     names = [attribute.name for attribute in configuration.attributes]
     return [tuple(map(names.__getitem__, table.attributes)) for table in measured]

@@ -17,7 +17,9 @@ from marginweave.inference.sets import FEWEST_SETS
 from marginweave.inference.several_sets import combined
 
 
-def combine_results(results: Iterable[Any], level: float) -> tuple[tuple[str, ...], Estimates, Floats]:
+def combine_results(
+    results: Iterable[Any], level: float
+) -> tuple[tuple[str, ...], Estimates, Floats]:
     """Return names, estimates with their covariance, and half the widths of intervals. DP: post-processing.
 
     Raises:
@@ -30,7 +32,9 @@ def combine_results(results: Iterable[Any], level: float) -> tuple[tuple[str, ..
             f"combine takes the results of at least {FEWEST_SETS} tables, and got {len(read)}; 20 are usual"
         )
     if len({(result.names, result.estimates.shape) for result in read}) > 1:
-        raise InputError("the results are not of the same coefficients; a table may lack a value that another one has")
+        raise InputError(
+            "the results are not of the same coefficients; a table may lack a value that another one has"
+        )
     estimates = np.stack([result.estimates for result in read])
     covariances = np.stack([result.covariance for result in read])
     if not (np.isfinite(estimates).all() and np.isfinite(covariances).all()):
@@ -78,11 +82,15 @@ def _read(result: Any) -> _Result:
 
 def _names(params: Any, spread: Any, number: int) -> tuple[str, ...]:
     """Return the names of coefficients, or their places where neither estimates nor variances name them."""
-    indexes = [table.index for table in (params, spread) if isinstance(table, pd.Series | pd.DataFrame)]
+    indexes = [
+        table.index for table in (params, spread) if isinstance(table, pd.Series | pd.DataFrame)
+    ]
     if len(indexes) == 2:
         first, second = indexes
         if first.nlevels == second.nlevels and not first.equals(second):
-            raise InputError("the variances of a result have other names than its estimates, or another order")
+            raise InputError(
+                "the variances of a result have other names than its estimates, or another order"
+            )
     for index in reversed(indexes):
         if len(index) == number:
             return tuple(map(str, index))

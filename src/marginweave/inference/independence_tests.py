@@ -23,6 +23,7 @@ from marginweave.inference.modelled import resized_error
 from marginweave.mechanisms.catalogue import count_noise
 
 _JOINED = "A value is missing where the rows of a person disagree: that alone makes columns depend on each other."
+_UNDECLARED = "Cells that are not as declared count as one more value of {columns}."
 _MERGED = "Values that were measured together count as one."
 _RULED = "Rules exclude some combinations of these columns, so they depend by the rules alone."
 NAIVE = (
@@ -47,11 +48,50 @@ class Independence:
     says: str
 
 
-def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefix: str = "") -> Independence:
+def answer_independence(
+    answers: Answers, columns: Sequence[str], of: str, prefix: str = ""
+) -> Independence:
     """Return the test of two columns; options of a command have a prefix. DP: post-processing.
 
     Raises:
         InputError: as `marginweave.inference.independence`.
+    """
+    squares = _squares_of(answers, of, prefix)
+    places = _places(answers, columns)
+    try:
+        parts, counts, variance = _pair_counts(answers, squares, places)
+    except NotMeasuredError:
+        raise InputError(f"{listed([*columns])} are in no measured set together") from None
+    rows = answers.codes.configuration.stability.records
+    first, second = np.indices(counts.shape).reshape(2, -1)
+    kurtoses = [count_noise(name).kurtosis for name in squares.measured.tails]
+    sampling = rows if of == "population" else 0.0
+    kurtosis = max([3.0, *kurtoses])
+    sigma = math.sqrt(variance)
+    test = dependence(
+        first, second, counts.ravel(), sigma, signed=True, sampling=sampling, kurtosis=kurtosis
+    )
+    if not test.freedom:
+        raise InputError(
+            f"{listed([*columns])} were measured with less than two values each, or with no record"
+        )
+    about = answers.codes.about("population" if of == "population" else "table", places)
+    sentences = [*_sentences(test, about, rows), *_notes(answers, places, parts), NAIVE]
+    return Independence(
+        columns=(columns[0], columns[1]),
+        of=about,
+        chi_square=test.distance,
+        degrees_of_freedom=test.freedom,
+        p=test.p,
+        says=" ".join(sentences),
+    )
+
+
+def _squares_of(answers: Answers, of: str, prefix: str) -> LeastSquares:
+    """Return the measured counts that a test may be of.
+
+    Raises:
+        InputError: the release has none, or is of a resized table that says nothing about a population.
     """
     if of not in ("population", "table"):
         raise InputError(f"{prefix}of ({of}) must be population or table")
@@ -59,41 +99,31 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         raise InputError(
             "combinations were published where they reached a threshold, which no test of independence takes: release marginals"
         )
-    configuration = answers.codes.configuration
-    if of == "population" and configuration.resize is not None:
+    if of == "population" and answers.codes.configuration.resize is not None:
         raise resized_error(prefix)
-    places = _places(answers, columns)
-    try:
-        parts, counts, variance = _pair_counts(answers, answers.squares, places)
-    except NotMeasuredError:
-        raise InputError(f"{listed([*columns])} are in no measured set together") from None
-    rows = configuration.stability.records
-    first, second = np.indices(counts.shape).reshape(2, -1)
-    kurtoses = [count_noise(name).kurtosis for name in answers.squares.measured.tails]
-    sampling = rows if of == "population" else 0.0
-    kurtosis = max([3.0, *kurtoses])
-    sigma = math.sqrt(variance)
-    test = dependence(first, second, counts.ravel(), sigma, signed=True, sampling=sampling, kurtosis=kurtosis)
-    if not test.freedom:
-        raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
+    return answers.squares
+
+
+def _notes(answers: Answers, places: Sequence[int], parts: Sequence[Part]) -> list[str]:
+    """Return the sentences about what the categories of this test are, where they are not just the columns' values."""
+    codes = answers.codes
+    attributes = [codes.configuration.attributes[place] for place in places]
+    undeclared = [
+        attribute.name
+        for attribute in attributes
+        if attribute.undeclared and not codes.ignores(attribute)
+    ]
     notes = {
-        _JOINED: configuration.privacy.joins,
+        _JOINED: codes.configuration.privacy.joins,
+        _UNDECLARED.format(columns=listed(undeclared)): bool(undeclared),
         _MERGED: any(part.size < len(part.blocks) for part in parts),
         _RULED: _are_excluded(answers, places),
     }
-    about = answers.codes.about("population" if of == "population" else "table", places)
-    return Independence(
-        columns=(columns[0], columns[1]),
-        of=about,
-        chi_square=test.distance,
-        degrees_of_freedom=test.freedom,
-        p=test.p,
-        says=" ".join([*_sentences(test, about, rows), *(note for note, holds in notes.items() if holds), NAIVE]),
-    )
+    return [note for note, holds in notes.items() if holds]
 
 
 def _pair_counts(
-    answers: MarginalAnswers, squares: LeastSquares, places: Sequence[int]
+    answers: Answers, squares: LeastSquares, places: Sequence[int]
 ) -> tuple[list[Part], Floats, float]:
     """Return the parts of a pair of columns, their counts without codes that hold noise alone, and the variance of a count."""
     parts, counts, variance = squares.pooled(places)
@@ -103,19 +133,21 @@ def _pair_counts(
     return parts, counts, variance
 
 
-def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:
+def _places(answers: Answers, columns: Sequence[str]) -> list[int]:
     """Return the attributes of two columns that were counted by themselves. Raises InputError."""
     attributes = answers.codes.configuration.attributes
     place_of = {attribute.name: place for place, attribute in enumerate(attributes)}
     lacking = [column for column in columns if column not in place_of]
     if lacking:
-        raise InputError(f"{lacking[0]!r} was not counted by itself; there are {listed([*place_of])}")
+        raise InputError(
+            f"{lacking[0]!r} was not counted by itself; there are {listed([*place_of])}"
+        )
     if len(columns) != 2 or columns[0] == columns[1]:
         raise InputError("it takes two columns")
     return [place_of[column] for column in columns]
 
 
-def _are_excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
+def _are_excluded(answers: Answers, places: Sequence[int]) -> bool:
     """Return whether rules exclude some combinations of the values of both columns in what was counted."""
     codes = answers.codes
     for box in forbidden_codes(enforced_rules(codes.configuration), codes.domain.labels):
@@ -130,9 +162,13 @@ def _sentences(test: Dependence, about: str, rows: int) -> list[str]:
     exact = f"chi-square {test.distance:.1f}, {test.freedom} degrees of freedom"
     result = f"Test of independence that knows the noise: {p} ({exact})"
     if about == "table":
-        sentences = [f"{result}, of the rows themselves: whether their association is more than noise."]
+        sentences = [
+            f"{result}, of the rows themselves: whether their association is more than noise."
+        ]
     elif about == "resized table":
-        sentences = [f"{result}, of the records of the resized table: whether their association is more than noise."]
+        sentences = [
+            f"{result}, of the records of the resized table: whether their association is more than noise."
+        ]
     elif about == JOINED_POPULATION:
         sentences = [
             f"{result}, of the population that the persons are a simple random sample of, one joined record each."

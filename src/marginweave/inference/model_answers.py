@@ -31,7 +31,9 @@ from marginweave.publish.reader import PublishedRelease
 from marginweave.records.release import EstimationInput, estimation_input
 
 
-def open_model(place: Path, measured: PartTables, say: Callable[[str], None]) -> ModelAnswers | None:
+def open_model(
+    place: Path, measured: PartTables, say: Callable[[str], None]
+) -> ModelAnswers | None:
     """Return the object that answers from the model of the release in the folder `place`; None without a model.
 
     The first time that their spread is needed, models are drawn. They are stored in a folder next to the release, where that
@@ -86,7 +88,9 @@ def ignored_records(published: PublishedRelease) -> dict[int, float]:
     are in privacy.json, the noise by the upper end.
     """
     records: dict[int, float] = {}
-    cells_of_name = {cells.name: cells for cells in published.aggregates.domain.undeclared if not cells.kept}
+    cells_of_name = {
+        cells.name: cells for cells in published.aggregates.domain.undeclared if not cells.kept
+    }
     for place, attribute in enumerate(published.configuration.attributes):
         if attribute.name in cells_of_name:
             cells = cells_of_name[attribute.name]
@@ -123,7 +127,9 @@ def _drawn(
         arrays, meta = unpack_arrays(content)
         if meta["of"] == digest:
             return list(_unpacked(model, arrays)), meta["misfit"]
-    say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {store.parent}")
+    say(
+        f"drawing {DRAWS} models for what was not measured: once, then they are kept in {store.parent}"
+    )
     generator = np.random.default_rng(settings.seed)  # post-processing
     measurements, _ = estimation.measured()
     models = draw_models(model, measurements, DRAWS, generator)
@@ -131,7 +137,9 @@ def _drawn(
     for number in range(1, DRAWS + 1):
         with progress_as(f"model {number} of {DRAWS}"):
             drawn.append(next(models))
-    tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator, last_chosen(published))
+    tau = misfit(
+        measurements, model, Stack.of(model, drawn), settings, generator, last_chosen(published)
+    )
     arrays = _packed(model, drawn)
     with suppress(MachineError):
         with at_place(store.parent, "created"):

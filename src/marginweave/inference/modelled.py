@@ -72,7 +72,9 @@ class Modelled:
         place_of = self.columns
         lacking = [column for column in columns if column not in list(place_of)]
         if lacking:
-            raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*place_of])}")
+            raise InputError(
+                f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*place_of])}"
+            )
         places = [place_of[column] for column in columns]
         if len(set(places)) < len(places):
             raise InputError("a column is named twice; name each once")
@@ -82,7 +84,9 @@ class Modelled:
         return places
 
     def _recorded_words(self, recorded_set: Clique) -> str:
-        names = [self.answers.codes.configuration.attributes[place].column for place in recorded_set]
+        names = [
+            self.answers.codes.configuration.attributes[place].column for place in recorded_set
+        ]
         if len(names) == 1:
             return (
                 f"{names[0]!r} was counted with values that were not released, and the model has none of them (impute); leave "
@@ -139,7 +143,9 @@ class Modelled:
         hidden = len(pairs) - _SHOWN
         if hidden > 0:
             words += f", and {hidden} pairs more"
-        return InputError(f"in no measured set together: {words}; leave columns out. Nearest sets: {sets}")
+        return InputError(
+            f"in no measured set together: {words}; leave columns out. Nearest sets: {sets}"
+        )
 
 
 def setting(name: str, value: str, prefix: str) -> str:
@@ -151,7 +157,9 @@ def resized_error(prefix: str) -> InputError:
     """Return the error for a question about the population where the rows were resampled."""
     population = setting("of", "population", prefix)
     table = setting("of", "table", prefix)
-    return InputError(f"{population} is not possible: the rows were resampled (resize); ask {table}")
+    return InputError(
+        f"{population} is not possible: the rows were resampled (resize); ask {table}"
+    )
 
 
 def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Modelled:
@@ -167,7 +175,9 @@ def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Model
     answers = read_answers(place, as_drawn=False)
     published = PublishedRelease.read(place)
     if published.mixture is None or not isinstance(answers, MarginalAnswers):
-        raise InputError(f"{place} has no model.parquet, which {purpose}: release marginals with method mixture")
+        raise InputError(
+            f"{place} has no model.parquet, which {purpose}: release marginals with method mixture"
+        )
     configuration = published.configuration
     if of == "population" and configuration.resize is not None:
         raise resized_error(prefix)

@@ -166,7 +166,9 @@ class Calibrated:
             InputError: columns depend on each other, or y follows from them, or noise took all records away.
         """
         if self.start <= 0:
-            raise InputError("the noisy number of records is not positive, so that there is no regression of them")
+            raise InputError(
+                "the noisy number of records is not positive, so that there is no regression of them"
+            )
         model_b = self._model_solution(kind)
         b, transfer, remaining = self._take_steps(model_b, kind)
 
@@ -190,7 +192,9 @@ class Calibrated:
         identity = np.eye(self.x.shape[1])
         extrapolation = remaining @ np.linalg.inv(identity - remaining)
         model_error = extrapolation @ (model_b - b)
-        covariance += extrapolation @ covariance @ extrapolation.T + np.outer(model_error, model_error)
+        covariance += extrapolation @ covariance @ extrapolation.T + np.outer(
+            model_error, model_error
+        )
         noise, column = self._noise()
         coefficients = self._in_units(Estimates(values=b, covariance=covariance))
         return Fit(coefficients=coefficients, noise=noise, column=column)
@@ -198,7 +202,9 @@ class Calibrated:
     def _take_steps(self, model_b: Floats, kind: Kind) -> tuple[Floats, Floats, Floats]:
         """Go `STEPS` steps from the model's solution; return b, P and L."""
         _, slopes = self._mean(model_b, kind)
-        inverse: Floats = np.asarray(np.linalg.inv(self.start * (self.x.T * slopes) @ self.x), np.float64)
+        inverse: Floats = np.asarray(
+            np.linalg.inv(self.start * (self.x.T * slopes) @ self.x), np.float64
+        )
         transfer: Floats = np.zeros_like(inverse)
         remaining: Floats = np.eye(self.x.shape[1])
         b = model_b

@@ -100,7 +100,11 @@ class Release:
         return self._frame("synthetic.parquet")
 
     def sample(
-        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **unknown: object
+        self,
+        n: int | None = None,
+        seed: int | None = None,
+        where: Mapping[str, Any] | None = None,
+        **unknown: object,
     ) -> pd.DataFrame:
         """Return `n` synthetic records, in the types of the source: post-processing, free of charge.
 
@@ -120,11 +124,15 @@ class Release:
                 column, leaves no record, or the release has no fitted mixture.
         """
         if unknown:
-            raise InputError(f"sample takes n, seed and where, and no {min(unknown)}; write sample(1000, seed=7)")
+            raise InputError(
+                f"sample takes n, seed and where, and no {min(unknown)}; write sample(1000, seed=7)"
+            )
         if where is not None and not where:
             raise InputError("where has no condition; leave it out for records of the whole table")
         if n is None and where:
-            raise InputError("n must be given with where: how many records are to meet the conditions?")
+            raise InputError(
+                "n must be given with where: how many records are to meet the conditions?"
+            )
         records = whole_number("n", n, 0, MAX_RECORDS)
         public_seed = whole_number("seed", seed, 0, 2**63 - 1)
         import pyarrow as pa
@@ -181,13 +189,17 @@ class Release:
             InputError: no column or more than three, or there is no answer for them.
         """
         if not 1 <= len(columns) <= 3:
-            raise InputError(f"table shows one to three columns, and not {len(columns)}; use query with by for more")
+            raise InputError(
+                f"table shows one to three columns, and not {len(columns)}; use query with by for more"
+            )
         import pandas as pd
 
         from marginweave.answers.answer import group_columns
 
         answers = self.query(by=columns, level=level)
-        answers = answers.set_index(list(group_columns(dict.fromkeys(columns, "")))).rename_axis(list(columns))
+        answers = answers.set_index(list(group_columns(dict.fromkeys(columns, "")))).rename_axis(
+            list(columns)
+        )
         attributes: dict[Hashable | None, Any] = {}
         for name in ("of", "flag"):
             attributes[name] = list(dict.fromkeys(filter(None, answers[name])))
@@ -198,7 +210,9 @@ class Release:
         if len(columns) == 1:
             counts.attrs = attributes
             return counts
-        values_of_columns = [list(dict.fromkeys(values)) for values in zip(*counts.index, strict=True)]
+        values_of_columns = [
+            list(dict.fromkeys(values)) for values in zip(*counts.index, strict=True)
+        ]
         parts: dict[tuple[str, str], pd.Series[Any]] = {}
         for value in values_of_columns[1]:
             counts_of_value = counts.xs(value, level=columns[1])
@@ -208,7 +222,9 @@ class Release:
         if len(columns) == 2:
             lines = values_of_columns[0]
         else:
-            lines = [(first, third) for third in values_of_columns[2] for first in values_of_columns[0]]
+            lines = [
+                (first, third) for third in values_of_columns[2] for first in values_of_columns[0]
+            ]
         wide = wide.reindex(lines)
         wide.attrs = attributes
         return wide
@@ -235,7 +251,9 @@ class Release:
         try:
             return parse((self.place / name).read_bytes())
         except (OSError, ValueError):
-            raise InputError(f"{self.place} has no readable {name}; is it the whole folder of a release?") from None
+            raise InputError(
+                f"{self.place} has no readable {name}; is it the whole folder of a release?"
+            ) from None
 
     def _frame(self, name: str) -> pd.DataFrame:
         import pyarrow as pa
@@ -267,8 +285,12 @@ class Release:
     def _repr_html_(self) -> str:
         from html import escape
 
-        rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._facts.items())
-        return f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._facts.items()
+        )
+        return (
+            f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"
+        )
 
 
 def whole_number(name: str, value: Any, least: int, most: int) -> int | None:

@@ -35,7 +35,9 @@ class Regression:
     level: float
 
 
-def answer_regression(place: Path, question: Regression) -> tuple[tuple[str, ...], Estimates, Floats]:
+def answer_regression(
+    place: Path, question: Regression
+) -> tuple[tuple[str, ...], Estimates, Floats]:
     """Return names, coefficients, and half the widths of their intervals. DP: post-processing.
 
     Raises:
@@ -124,10 +126,14 @@ def _scores(
         )
     lacking = [label for label in labels if label not in numbers]
     if lacking:
-        raise InputError(f"{column!r} has values without a number; say in `values` what they count: {listed(lacking)}")
+        raise InputError(
+            f"{column!r} has values without a number; say in `values` what they count: {listed(lacking)}"
+        )
     scores = np.array([[float(numbers[label]) for label in labels]])
     if is_target and question.kind == "logistic" and not np.isin(scores, (0, 1)).all():
-        raise InputError(f"a logistic regression needs values of {column!r} that count 0 or 1; say so in `values`")
+        raise InputError(
+            f"a logistic regression needs values of {column!r} that count 0 or 1; say so in `values`"
+        )
     return [column], scores
 
 
@@ -173,11 +179,18 @@ def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
     if within > MOST_MERGED * around:
         is_merged = np.bincount(merged)[merged] > 1
         labels = opened.labels(place)
-        merged_labels = [label for label, is_one in zip(labels, is_merged.tolist(), strict=True) if is_one]
+        merged_labels = [
+            label for label, is_one in zip(labels, is_merged.tolist(), strict=True) if is_one
+        ]
         raise InputError(
             f"{within / around:.0%} of the variance of {column!r} lies between values that were measured together "
             f"({listed(merged_labels)}), which are not known beside other columns; have them count the same in `values`, or "
             "leave the column out"
         )
     weights = model_weights[:, opened.part(place).blocks]
-    return Term(place=place, weights=weights, model_weights=model_weights, ignored=opened.ignored.get(place, 0.0))
+    return Term(
+        place=place,
+        weights=weights,
+        model_weights=model_weights,
+        ignored=opened.ignored.get(place, 0.0),
+    )

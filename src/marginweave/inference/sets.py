@@ -61,7 +61,9 @@ def _frames(
     generator: np.random.Generator,  # post-processing
 ) -> Iterator[pd.DataFrame]:
     """Yield the frame of each table of records, which have codes of the model."""
-    values_of_columns = [_values(opened, place, column) for place, column in zip(places, columns, strict=True)]
+    values_of_columns = [
+        _values(opened, place, column) for place, column in zip(places, columns, strict=True)
+    ]
     for records in drawn:
         frame: dict[str, np.ndarray] = {}
         for j, (place, column) in enumerate(zip(places, columns, strict=True)):

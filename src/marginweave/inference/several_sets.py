@@ -67,7 +67,9 @@ class DrawnTables:
         model = times / times.sum()
         pairs = itertools.combinations(range(len(columns)), 2)
         pair_margins = [_pair(squares, distinct, model, columns, places) for places in pairs]
-        single_margins = [_single(squares, distinct, part, place) for place, part in enumerate(columns)]
+        single_margins = [
+            _single(squares, distinct, part, place) for place, part in enumerate(columns)
+        ]
         margins = (*pair_margins, *single_margins)  # `_targets` needs single columns last
         rows = max(round(squares.total[0]), 1)
         return cls(records=distinct, model=model, margins=margins, rows=rows)
@@ -99,7 +101,9 @@ class DrawnTables:
                     block_deviations = np.bincount(margin.of_records, deviations, len(targets[i]))
                     targets[i] = targets[i] + block_deviations
             drawn_weights = self._fitted(targets, np.maximum(weights, _LEAST))
-            yield self.records[generator.choice(len(drawn_weights), LARGER * self.rows, p=drawn_weights)]
+            yield self.records[
+                generator.choice(len(drawn_weights), LARGER * self.rows, p=drawn_weights)
+            ]
 
     def _targets(self, generator: np.random.Generator | None) -> list[Floats]:  # post-processing
         """Return the counts of the blocks of each margin as measured, with fresh noise if there is a generator."""
@@ -185,21 +189,26 @@ def _pair(
         variances = variances.T
 
     rows, width = residuals.shape
-    remaining = (1 - 1 / rows) * (1 - 1 / width)  # the share of the variance of a cell that centering leaves
+    # the share of the variance of a cell that centering leaves
+    remaining = (1 - 1 / rows) * (1 - 1 / width)
     deviation = np.sqrt(variances[0, 0] / remaining) if remaining else np.zeros(())
     cells = np.ravel_multi_index(tuple(records[:, place] for place in places), residuals.shape)
     expected = np.bincount(cells, model, residuals.size) * squares.total[0]
     is_clear = expected > deviation
     numbers = np.where(is_clear, np.cumsum(is_clear), 0)
     blocks = np.unique(numbers, return_inverse=True)[1]
-    return Margin(places=places, blocks=blocks, of_records=blocks[cells], estimates=residuals, noise=deviation)
+    return Margin(
+        places=places, blocks=blocks, of_records=blocks[cells], estimates=residuals, noise=deviation
+    )
 
 
 def _codes(model_part: Part, measured_part: Part) -> Integers:
     """Return, for each block of the model's part, the block that a measured table has of the same codes."""
     measured_blocks = measured_part.blocks[None].astype(np.float64)
     blocks: Integers = model_part.values(measured_blocks)[0].astype(np.int64)
-    if model_part.size != measured_part.size or not np.array_equal(blocks[model_part.blocks], measured_part.blocks):
+    if model_part.size != measured_part.size or not np.array_equal(
+        blocks[model_part.blocks], measured_part.blocks
+    ):
         raise NotMeasuredError(merged=True)
     return blocks
 

@@ -42,7 +42,9 @@ class Accounts:
             present = self.session.sums(journal).accounts.get(account.dataset)
             if present is None:
                 body = account_body(account)
-                journal.add_account(Event(kind=EventKind.OPENED, actor=actor, account=account.dataset, body=body))
+                journal.add_account(
+                    Event(kind=EventKind.OPENED, actor=actor, account=account.dataset, body=body)
+                )
             elif account_body(present) != account_body(replace(account, box=present.box)):
                 raise BudgetError(
                     f"account {account.dataset} is open with {_facts(present)}; `marginweave ledger cap` changes a cap and the "
@@ -83,12 +85,17 @@ class Accounts:
                 body["weak_delta"] = weak_delta
             if chosen != account.policy:
                 body["policy"] = policy_body(chosen)
-            journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, account=dataset, body=body))
+            journal.append(
+                Event(kind=EventKind.CAP_CHANGED, actor=actor, account=dataset, body=body)
+            )
 
     def totals(self) -> tuple[AccountTotal, ...]:
         """Return the totals of all accounts, in order of opening."""
         sums = self.session.sums()
-        totals = [account_total(account, sums.spent_of(dataset)) for dataset, account in sums.accounts.items()]
+        totals = [
+            account_total(account, sums.spent_of(dataset))
+            for dataset, account in sums.accounts.items()
+        ]
         return tuple(totals)
 
     def total(self, dataset: str) -> AccountTotal:
@@ -132,7 +139,9 @@ class Accounts:
         account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
         return total_with(account, sums.spent_of(dataset), plan.cost, plan.statement)
 
-    def period_forecast(self, dataset: str, plan: ChargedPlan, moment: datetime) -> PeriodForecast | None:
+    def period_forecast(
+        self, dataset: str, plan: ChargedPlan, moment: datetime
+    ) -> PeriodForecast | None:
         """Return the forecast of the account's policy for one more release of `plan` at `moment`; None without a policy.
 
         Raises:
@@ -141,10 +150,14 @@ class Accounts:
         with self.session.reading() as journal:
             sums = self.session.sums(journal)
             account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
-            return period_forecast(account, sums.period_spent(account, moment, journal), plan, moment)
+            return period_forecast(
+                account, sums.period_spent(account, moment, journal), plan, moment
+            )
 
 
-def account_in(accounts: Mapping[str, Account], dataset: str, command: str | None = None) -> Account:
+def account_in(
+    accounts: Mapping[str, Account], dataset: str, command: str | None = None
+) -> Account:
     """Return the account of `dataset`.
 
     Raises:
@@ -154,7 +167,9 @@ def account_in(accounts: Mapping[str, Account], dataset: str, command: str | Non
     if dataset not in accounts:
         close = difflib.get_close_matches(dataset, accounts, n=1)
         meant = f"did you mean {close[0]}? If not, open it" if close else "open it"
-        raise BudgetError(f"the ledger has no account {dataset}; {meant}: {command or opening_command(dataset)}")
+        raise BudgetError(
+            f"the ledger has no account {dataset}; {meant}: {command or opening_command(dataset)}"
+        )
     return accounts[dataset]
 
 

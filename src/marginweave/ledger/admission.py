@@ -80,7 +80,9 @@ def check_identity(request: ReleaseRequest, record: ReleaseRecord) -> None:
     Raises:
         InputError: dataset, plan or source differ; the message says which.
     """
-    same_source = request.source is None or request.source.matches(record.release, record.source_digest)
+    same_source = request.source is None or request.source.matches(
+        record.release, record.source_digest
+    )
     for fact, same in (
         ("dataset", request.dataset == record.dataset),
         ("plan", request.plan_digest == record.plan_digest),
@@ -114,7 +116,10 @@ def refusal(
 def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     """Return why a release of this unit and relation is refused, or None if they are those of the account."""
     advice = "; any other needs a separate account: ledger open NAME --for CONFIG"
-    for field, requested, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
+    for field, requested, present in (
+        ("unit", unit, account.unit),
+        ("neighbors", neighbors, account.neighbors),
+    ):
         if requested != present:
             message = f"{field} ({requested}) must be {present}, as account {account.dataset} was opened{advice}"
             return Refusal(field, message)
@@ -130,7 +135,8 @@ def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
     name = f"account {account.dataset}"
     if not account.delta and (cost.mu2 or cost.delta or cost.plain.delta):
         return Refusal(
-            "cap", f"{name} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and {LAPLACE}"
+            "cap",
+            f"{name} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and {LAPLACE}",
         )
     if not account.delta or account.box.mu2 or not cost.mu2 or spent.ever_reserved == 0:
         return None
@@ -141,7 +147,9 @@ def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
     )
 
 
-def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, moment: datetime) -> None:
+def record_refusal(
+    journal: Journal, request: ReleaseRequest, refused: Refusal, moment: datetime
+) -> None:
     """Append the REFUSED row of a release, unless the same was refused before and nothing has changed since."""
     body = {
         **cap_body(request.plan.epsilon, request.plan.delta),
@@ -155,7 +163,9 @@ def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, 
     before = journal.account_rows([request.dataset], [EventKind.REFUSED], after=since)
     if any(json.loads(row["body"]) == body for row in before):
         return
-    refused_row = Event(kind=EventKind.REFUSED, actor=request.actor, account=request.dataset, body=body)
+    refused_row = Event(
+        kind=EventKind.REFUSED, actor=request.actor, account=request.dataset, body=body
+    )
     journal.append(replace(refused_row, created=moment))
 
 
@@ -182,7 +192,11 @@ def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime)
         "draws": [draw.facts for draw in plan.charges],
     }
     row = Event(
-        kind=EventKind.RESERVED, actor=request.actor, created=moment, account=request.dataset, release=request.release
+        kind=EventKind.RESERVED,
+        actor=request.actor,
+        created=moment,
+        account=request.dataset,
+        release=request.release,
     )
     draw_rows = [replace(row, draw=draw.name, cost=draw.cost) for draw in plan.charges]
     return [replace(row, body=body), *draw_rows]
@@ -198,7 +212,9 @@ def rounded_down(value: float | Decimal) -> str:
     return _rounded(value, _DOWN)
 
 
-def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, journal: Journal) -> Refusal | None:
+def _source_refusal(
+    source: SourceDigest | None, account: Account, sums: Sums, journal: Journal
+) -> Refusal | None:
     """Return why a source that was released under another account is refused, or None.
 
     The reservations of all other accounts are read, and none of them may be missing.
@@ -241,7 +257,9 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
     return Refusal("cap", message)
 
 
-def _smaller_release(epsilon: float, request: ReleaseRequest, account: Account, spent: Spent) -> str:
+def _smaller_release(
+    epsilon: float, request: ReleaseRequest, account: Account, spent: Spent
+) -> str:
     """Return the sentence about the largest `epsilon` that fits the account, 0 for none."""
     if epsilon:
         return f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
@@ -259,17 +277,31 @@ def _overrun(cost: Cost, account: Account, spent: Spent) -> str:
         return f"{name} admits nothing under its cap of {cap}: its first release was admitted by its own statement"
     if is_closed(account, spent):
         return f"{name} admits nothing before its cap of {cap} is set again: more is charged than its parts hold"
-    names = ("noise, in percent of its budget:", "delta for thresholds", "allowance of epsilon", "allowance of delta")
+    names = (
+        "noise, in percent of its budget:",
+        "delta for thresholds",
+        "allowance of epsilon",
+        "allowance of delta",
+    )
     percent_of_mu2 = (box.mu2 or cost.mu2 or 1, 100)  # few know mu^2
     scales = (percent_of_mu2, (1, 1), (1, 1), (1, 1))
-    amounts = (box.amounts, coordinates(spent.cost), coordinates(cost), coordinates(spent.cost + cost))
+    amounts = (
+        box.amounts,
+        coordinates(spent.cost),
+        coordinates(cost),
+        coordinates(spent.cost + cost),
+    )
     overruns = []
-    for amount_name, (unit, times), limit, used, requested, total in zip(names, scales, *amounts, strict=True):
+    for amount_name, (unit, times), limit, used, requested, total in zip(
+        names, scales, *amounts, strict=True
+    ):
         if total > limit:
             remaining = _short(times * max(Decimal(0), limit - used) / unit, _DOWN)
             budget = _short(times * limit / unit, _DOWN)
             needed = _short(times * requested / unit, _UP)
-            overruns.append(f"{amount_name} {remaining} of {budget} left, and {needed} is asked for")
+            overruns.append(
+                f"{amount_name} {remaining} of {budget} left, and {needed} is asked for"
+            )
     return f"{name} ({cap}) does not hold this release: {'; '.join(overruns)}"
 
 
@@ -278,7 +310,9 @@ def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> Basi
     if spent.ever_reserved == 0:
         statement = request.plan.statement
         cap = account.cap
-        return BasicAmount(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
+        return BasicAmount(
+            epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta)
+        )
     costs = [spent.cost + request.cost]
     if spent.cost_by_statement is not None:
         costs.append(spent.cost_by_statement)
@@ -317,7 +351,9 @@ def _least_epsilon(account: Account, delta: Decimal, costs: Iterable[Cost]) -> D
     return _UP.create_decimal(high).normalize()
 
 
-def _policy_refusal(request: ReleaseRequest, account: Account, spent: Spent, moment: datetime) -> Refusal | None:
+def _policy_refusal(
+    request: ReleaseRequest, account: Account, spent: Spent, moment: datetime
+) -> Refusal | None:
     """Return why the policy of the account's periods does not admit the release at `moment`, or None."""
     statement = request.plan.statement
     forecast = period_forecast(account, spent, request.plan, moment)
@@ -333,7 +369,10 @@ def _policy_refusal(request: ReleaseRequest, account: Account, spent: Spent, mom
     epsilon = max(_UP.create_decimal(statement.epsilon), policy.epsilon)
     delta = max(_UP.create_decimal(statement.delta), policy.delta)
     change = f"{raising_command(account.dataset, account.cap)} --per {policy.per}={epsilon:f},{float(delta)!r}"
-    return Refusal("policy", f"{message}, more than it allows in any {policy.per}; to change the policy: {change}")
+    return Refusal(
+        "policy",
+        f"{message}, more than it allows in any {policy.per}; to change the policy: {change}",
+    )
 
 
 def _short(value: Decimal, context: Context) -> str:

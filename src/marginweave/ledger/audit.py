@@ -69,7 +69,9 @@ class AuditedLedger:
         return Anchor(format=1, seq=self.rows[-1]["seq"], hash=self.rows[-1]["row_hash"])
 
 
-def audit_ledger(location: LedgerLocation, key: LedgerKey, anchor: Anchor | None = None) -> AuditedLedger:
+def audit_ledger(
+    location: LedgerLocation, key: LedgerKey, anchor: Anchor | None = None
+) -> AuditedLedger:
     """Check every row of the ledger: its place, its seal if `key` has its secret, its content, and every cap.
 
     Raises:
@@ -109,7 +111,9 @@ def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]
             check_format(connection, location)
             has_format = True
             _check_database(connection)
-            accounts = {str(row.dataset): row.opened for row in connection.execute(select(ACCOUNTS))}
+            accounts = {
+                str(row.dataset): row.opened for row in connection.execute(select(ACCOUNTS))
+            }
             rows = connection.execute(select(EVENTS).order_by(EVENTS.c.seq)).mappings()
             return accounts, [dict(row) for row in rows]
     except BudgetError as error:
@@ -122,11 +126,14 @@ def _check_database(connection: Connection) -> None:
     """Refuse damage that no row shows: indices that disagree with their table, and guards that were removed."""
     if connection.dialect.name == "sqlite":
         driver = connection.connection.driver_connection
-        if isinstance(driver, sqlite3.Connection):  # a row with bytes that are not UTF-8 must be read, too
+        # a row with bytes that are not UTF-8 must be read, too
+        if isinstance(driver, sqlite3.Connection):
             driver.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
         result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         if result != "ok":
-            raise AuditError("the ledger's file is damaged: its tables and indices do not fit together")
+            raise AuditError(
+                "the ledger's file is damaged: its tables and indices do not fit together"
+            )
     fault = guards_fault(connection)
     if fault is not None:
         raise AuditError(fault)
@@ -176,4 +183,6 @@ def _check_anchor(rows: Sequence[Mapping[str, Any]], anchor: Anchor) -> None:
             "backup was restored"
         )
     if rows[anchor.seq - 1]["row_hash"] != anchor.hash:
-        raise AuditError(f"row {anchor.seq} of the ledger is not the one that was anchored: it has another history")
+        raise AuditError(
+            f"row {anchor.seq} of the ledger is not the one that was anchored: it has another history"
+        )

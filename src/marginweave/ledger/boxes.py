@@ -92,7 +92,9 @@ def _box_with_unaccounted(unaccounted: BasicAmount, account: Account, cap: Basic
         before = account.box.allowance
         epsilon = max(before.epsilon - unaccounted.epsilon, Decimal(0))
         delta = max(before.delta - unaccounted.delta, Decimal(0))
-        allowance = BasicAmount(epsilon=min(epsilon, available.epsilon), delta=min(delta, available.delta))
+        allowance = BasicAmount(
+            epsilon=min(epsilon, available.epsilon), delta=min(delta, available.delta)
+        )
         thresholds = EXACT.multiply(available.delta, _THRESHOLDS)
         box = _filled(available, thresholds, allowance)
     return replace(box, allowance=box.allowance + unaccounted)
@@ -142,7 +144,9 @@ def account_total(account: Account, spent: Spent) -> AccountTotal:
     return AccountTotal(account=account, epsilon=epsilon, composition=composition, spent=spent)
 
 
-def total_with(account: Account, spent: Spent, cost: Cost, statement: BasicAmount) -> tuple[float, bool]:
+def total_with(
+    account: Account, spent: Spent, cost: Cost, statement: BasicAmount
+) -> tuple[float, bool]:
     """Return epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
     fits = admitted(account, spent, cost, statement) is not None
     spent_after = spent.with_charge(cost, statement)
@@ -197,7 +201,9 @@ def account_sums(total: AccountTotal) -> AccountSums:
 
 def _filled(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Box:
     """Return the box with these amounts and the largest mu^2 that the rest of the cap converts to."""
-    return Box(mu2=_largest_mu2(cap, delta_add, allowance), delta_add=delta_add, allowance=allowance)
+    return Box(
+        mu2=_largest_mu2(cap, delta_add, allowance), delta_add=delta_add, allowance=allowance
+    )
 
 
 def _largest_mu2(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Decimal:

@@ -69,7 +69,9 @@ def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
+        connection.exec_driver_sql(
+            "BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN"
+        )
 
     return engine
 
@@ -114,7 +116,9 @@ def connected(
         FullDisk: there is no room, and none was set aside.
         BudgetError: it cannot be read or written (missing, busy, read-only).
     """
-    connection, begun = _begin_patiently(engine, location, writing=writing, patient=patient or writing)
+    connection, begun = _begin_patiently(
+        engine, location, writing=writing, patient=patient or writing
+    )
     with _translated_errors(engine, location), connection, begun:
         yield connection
 
@@ -132,7 +136,8 @@ def _begin_patiently(
             break
     try:
         return _begin(engine, location, writing=writing)
-    except FullDisk:  # there is no room for the two files: read without them, or give up the reserve
+    # there is no room for the two files: read without them, or give up the reserve
+    except FullDisk:
         if isinstance(location, Path) and not writing and not _log_bytes(location):
             return _begin(sqlite_engine(location, still=True), location, writing=False)
         reserve = reserve_for(location)
@@ -141,7 +146,9 @@ def _begin_patiently(
     return _begin(engine, location, writing=writing)
 
 
-def _begin(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[Connection, RootTransaction]:
+def _begin(
+    engine: Engine, location: LedgerLocation, *, writing: bool
+) -> tuple[Connection, RootTransaction]:
     """Connect and begin a transaction."""
     with _translated_errors(engine, location):
         connection = engine.connect().execution_options(writing=writing)
@@ -232,7 +239,9 @@ def database_uri(file: Path, *, still: bool = False) -> str:
     Raises:
         BudgetError: newer rows are in a log that cannot be read here.
     """
-    shared = all(os.access(file.with_name(file.name + suffix), os.R_OK) for suffix in ("-wal", "-shm"))
+    shared = all(
+        os.access(file.with_name(file.name + suffix), os.R_OK) for suffix in ("-wal", "-shm")
+    )
     readable = shared or os.access(file.parent, os.W_OK | os.X_OK)
     log_bytes = _log_bytes(file)
     if readable and not (still and not log_bytes):

@@ -22,7 +22,13 @@ from marginweave.base.formats import LEDGER_FORMAT
 from marginweave.ledger.connection import connected, postgres_engine, sqlite_engine
 from marginweave.ledger.journal import Journal
 from marginweave.ledger.keys import environment_key, key_file, load_key, make_key_file
-from marginweave.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command, owner_url
+from marginweave.ledger.location import (
+    LedgerLocation,
+    PostgresLocation,
+    check_local,
+    opening_command,
+    owner_url,
+)
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, FORMATS, METADATA, statements
 
 
@@ -31,7 +37,9 @@ def has_tables(connection: Connection) -> bool:
     return inspect(connection).has_table(EVENTS.name)
 
 
-def check_format(connection: Connection, location: LedgerLocation, command: str = opening_command()) -> None:
+def check_format(
+    connection: Connection, location: LedgerLocation, command: str = opening_command()
+) -> None:
     """Refuse tables that this version of the program does not know.
 
     Raises:
@@ -58,7 +66,9 @@ def make_tables(connection: Connection) -> None:
     connection.execute(insert(FORMATS).values(number=LEDGER_FORMAT))
 
 
-def create_tables(location: LedgerLocation, environment: Mapping[str, str], *, writer: str | None = None) -> None:
+def create_tables(
+    location: LedgerLocation, environment: Mapping[str, str], *, writer: str | None = None
+) -> None:
     """Make the tables in a database of PostgreSQL as their owner, where they are missing, and let a role append to them.
 
     Raises:
@@ -69,7 +79,9 @@ def create_tables(location: LedgerLocation, environment: Mapping[str, str], *, w
         raise InputError(
             f"the ledger {location} is a file, whose tables come with its first account: {opening_command()}"
         )
-    with connected(postgres_engine(owner_url(location, environment)), location, writing=True) as connection:
+    with connected(
+        postgres_engine(owner_url(location, environment)), location, writing=True
+    ) as connection:
         if not has_tables(connection):
             make_tables(connection)
         check_format(connection, location)
@@ -165,7 +177,9 @@ def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
             staged.unlink(missing_ok=True)
             make_key_file(staged)
             sync_folder(place.parent)
-        journal = Journal(connection=connection, key=load_key(replace(location, key_file=staged), {}))
+        journal = Journal(
+            connection=connection, key=load_key(replace(location, key_file=staged), {})
+        )
         if empty:
             journal.append(first)
         else:
@@ -204,7 +218,8 @@ def _make_empty_database(staged: Path) -> None:
 @contextmanager
 def _locked_folder(folder: Path) -> Iterator[None]:
     """Make the folder (0700) if it is missing, and hold a lock on it during the block."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a folder that was there keeps its mode: it is not ours
+    # a folder that was there keeps its mode: it is not ours
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

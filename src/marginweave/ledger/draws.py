@@ -40,13 +40,23 @@ class Draws:
             record = journal.release(release_id)
             if record.outputs or record.proposed:
                 state = "is published" if record.outputs else "was submitted for approval"
-                raise BudgetError(f"release {release_id} {state}; there is nothing left to draw or to finish")
+                raise BudgetError(
+                    f"release {release_id} {state}; there is nothing left to draw or to finish"
+                )
             if record.lease == lease:
                 return
-            leases = {row.lease for row in journal.release_events(release_id) if row.kind == EventKind.LEASED}
+            leases = {
+                row.lease
+                for row in journal.release_events(release_id)
+                if row.kind == EventKind.LEASED
+            }
             if lease in leases:
                 raise BudgetError(f"the lease of an attempt at release {release_id} must be new")
-            journal.append(Event(kind=EventKind.LEASED, account=record.dataset, release=release_id, lease=lease))
+            journal.append(
+                Event(
+                    kind=EventKind.LEASED, account=record.dataset, release=release_id, lease=lease
+                )
+            )
 
     def check_lease(self, release_id: str, lease: str) -> None:
         """Refuse an attempt whose lease another attempt has taken over.
@@ -57,7 +67,9 @@ class Draws:
         with self.session.reading() as journal:
             check_lease(journal.release(release_id), lease)
 
-    def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str] | None = None) -> None:
+    def begin(
+        self, release_id: str, name: str, lease: str, facts: Mapping[str, str] | None = None
+    ) -> None:
         """Record RESERVED → DRAWN, before any noise is made. Only one lease ever succeeds; its row has the `facts`.
 
         Raises:
@@ -147,9 +159,13 @@ def check_lease(record: ReleaseRecord, lease: str | None) -> None:
         BudgetError: no lease was taken, or another one since.
     """
     if record.lease is None:
-        raise BudgetError(f"release {record.release} has no lease; an attempt takes one before it draws")
+        raise BudgetError(
+            f"release {record.release} has no lease; an attempt takes one before it draws"
+        )
     if record.lease != lease:
-        raise BudgetError(f"another attempt has taken over release {record.release}; this one must not continue")
+        raise BudgetError(
+            f"another attempt has taken over release {record.release}; this one must not continue"
+        )
 
 
 def _move(
@@ -192,5 +208,7 @@ def _move(
     if newest == replace(entry, created=newest.created):
         return
     if (draw.state, target) not in TRANSITIONS:
-        raise BudgetError(f"draw {name} of release {release_id} is {draw.state}; it cannot become {target}")
+        raise BudgetError(
+            f"draw {name} of release {release_id} is {draw.state}; it cannot become {target}"
+        )
     journal.append(entry)

@@ -23,7 +23,9 @@ _NEIGHBORS = {
     "add-remove": "Two tables are neighbors if one is the other without one {unit}.",
     "replace-one": "Two tables are neighbors if one is the other with one {unit} replaced by another.",
 }
-_NOT_KNOWN = "Exact tables that the output follows, where there are any, are in privacy.json (invariants)."
+_NOT_KNOWN = (
+    "Exact tables that the output follows, where there are any, are in privacy.json (invariants)."
+)
 COMPOSITION = (
     "Gaussian differential privacy: mu^2 of all draws adds; deltas of thresholds add. Zero-concentrated differential "
     "privacy (rho adds) is kept beside it. What is known in plain (epsilon, delta) only is added to either. Later draws may "
@@ -47,7 +49,9 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return buffer.getvalue().encode()
 
 
-def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: str) -> dict[str, Any]:
+def registry_record(
+    record: ReleaseRecord, assumptions: Sequence[str], version: str
+) -> dict[str, Any]:
     """Return one published release in the shape of the registry. DP: nothing but what was public before the data was seen.
 
     Epsilon and delta are the planned ones, by which the release was admitted. The number of records is left out: the ledger
@@ -95,9 +99,15 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
     lost = sum(draw.state == State.CHARGED_LOST for draw in record.draws)
     details = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
     if lost:
-        details += f"; among it {lost} draw(s) that were charged and lost in a crash, and are in no file"
+        details += (
+            f"; among it {lost} draw(s) that were charged and lost in a crash, and are in no file"
+        )
     unit = unit_noun(record.unit)
-    size = "" if record.neighbors == "add-remove" else f"Under replace-one the number of {unit}s is not protected. "
+    size = (
+        ""
+        if record.neighbors == "add-remove"
+        else f"Under replace-one the number of {unit}s is not protected. "
+    )
     column = record.unit.removeprefix(SUBJECT_PREFIX)
     protected = "row" if unit == "row" else f"subject: all rows with one value of column {column!r}"
     return {

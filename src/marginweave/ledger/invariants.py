@@ -74,7 +74,11 @@ def file_not_begun(folder: RunFolder, record: ReleaseRecord) -> Path | None:
 
     A draw gets its name after its DRAWN row is durable, so there is one only under a ledger that has lost rows.
     """
-    begun = {f"{draw.name}.{draw.lease}.draw" for draw in record.draws if draw.lease and draw.state in BEGUN}
+    begun = {
+        f"{draw.name}.{draw.lease}.draw"
+        for draw in record.draws
+        if draw.lease and draw.state in BEGUN
+    }
     for path in draw_files(folder):
         if path.name not in begun:
             return path
@@ -134,7 +138,9 @@ def _unpublished(run: RunAndRelease) -> str | None:
 def _unsubmitted(run: RunAndRelease) -> str | None:
     """Return "proposed" if the run awaits a decision, or was rejected, and the ledger has no submission."""
     needs_submission = run.manifest.state in {RunState.AWAITING, RunState.REJECTED}
-    return "proposed" if needs_submission and (run.record is None or not run.record.proposed) else None
+    return (
+        "proposed" if needs_submission and (run.record is None or not run.record.proposed) else None
+    )
 
 
 _TABLE: Mapping[HomeInvariant, Callable[[RunAndRelease], str | None]] = {

@@ -14,7 +14,16 @@ from marginweave.base.errors import BudgetError, FullDisk, LostConnection
 from marginweave.ledger.connection import PAUSES, connected, reserve_for
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
-from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
+from marginweave.ledger.tables import (
+    ACCOUNTS,
+    EVENTS,
+    GENESIS,
+    Position,
+    check_chain,
+    check_row,
+    event_of,
+    seal,
+)
 from marginweave.ledger.verified import VerifiedRelease
 
 Row = dict[str, Any]  # the columns of EVENTS by name
@@ -41,7 +50,8 @@ class Journal:
     connection: Connection
     key: LedgerKey
     verified: dict[str, VerifiedRelease] = field(default_factory=dict)
-    written: list[tuple[Table, list[Row]]] = field(default_factory=list)  # in this transaction, in order
+    # in this transaction, in order
+    written: list[tuple[Table, list[Row]]] = field(default_factory=list)
 
     def release(self, release: str) -> ReleaseRecord:
         """Return the release of this id.
@@ -143,7 +153,9 @@ class Journal:
         """Return the number of the newest checkpoint, unchecked; 0 if there is none."""
         return self.connection.scalar(_NEWEST_CHECKPOINT) or 0
 
-    def account_rows(self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0) -> list[Row]:
+    def account_rows(
+        self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
+    ) -> list[Row]:
         """Return the rows of these kinds about these accounts and their releases, but no draw, each checked by its seal.
 
         Raises:
@@ -182,7 +194,9 @@ class Journal:
         """
         row = self._newest()
         if row is None:
-            raise BudgetError("the ledger is empty: it has lost its rows, or no account was ever opened")
+            raise BudgetError(
+                "the ledger is empty: it has lost its rows, or no account was ever opened"
+            )
         return row
 
     def append(self, *entries: Event) -> None:
@@ -281,7 +295,9 @@ def transaction(
     ended: Journal | None = None
     try:
         with connected(engine, location, writing=writing, patient=True) as connection:
-            journal = Journal(connection=connection, key=key, verified={} if verified is None else verified)
+            journal = Journal(
+                connection=connection, key=key, verified={} if verified is None else verified
+            )
             yield journal
             ended = journal
     except (LostConnection, FullDisk) as error:
@@ -295,7 +311,9 @@ def transaction(
             _write_once(engine, location, ended, error)
 
 
-def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
+def _write_once(
+    engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError
+) -> None:
     """Write the rows of `journal`, unless its commit, whose answer was `lost`, has written them.
 
     Sealed rows have the hash of the row before them. If that row is still the newest, nothing was written since, every rule

@@ -13,7 +13,12 @@ from functools import cached_property
 from pathlib import Path
 
 from marginweave.base.errors import BudgetError, InputError, MarginweaveError
-from marginweave.ledger.location import KEY_FILE_VARIABLE, LedgerLocation, PostgresLocation, opening_command
+from marginweave.ledger.location import (
+    KEY_FILE_VARIABLE,
+    LedgerLocation,
+    PostgresLocation,
+    opening_command,
+)
 
 KEY_VARIABLE = "MARGINWEAVE_LEDGER_KEY"
 KEY_BYTES = 32
@@ -105,13 +110,13 @@ def environment_key(environment: Mapping[str, str]) -> LedgerKey | None:
         InputError: it is not hexadecimal, or shorter than 32 bytes.
     """
     text = environment.get(KEY_VARIABLE, "")
-    malformed = (
-        f"{KEY_VARIABLE} must be at least {2 * KEY_BYTES} hexadecimal digits: the key itself, not the path of its file"
-    )
+    malformed = f"{KEY_VARIABLE} must be at least {2 * KEY_BYTES} hexadecimal digits: the key itself, not the path of its file"
     return _key(text, InputError(malformed)) if text else None
 
 
-def load_key(location: LedgerLocation, environment: Mapping[str, str], command: str = opening_command()) -> LedgerKey:
+def load_key(
+    location: LedgerLocation, environment: Mapping[str, str], command: str = opening_command()
+) -> LedgerKey:
     """Return the key of the ledger at `location`; nothing is created.
 
     Raises:
@@ -126,8 +131,16 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
         mode = place.stat().st_mode
         text = place.read_text(encoding="ascii").strip()
     except FileNotFoundError:
-        elsewhere = f", or say in {KEY_FILE_VARIABLE} where it is" if isinstance(location, PostgresLocation) else ""
-        begin = "" if isinstance(location, Path) and location.exists() else f", or where there was no ledger: {command}"
+        elsewhere = (
+            f", or say in {KEY_FILE_VARIABLE} where it is"
+            if isinstance(location, PostgresLocation)
+            else ""
+        )
+        begin = (
+            ""
+            if isinstance(location, Path) and location.exists()
+            else f", or where there was no ledger: {command}"
+        )
         raise BudgetError(
             f"the ledger's key is neither in {KEY_VARIABLE} nor at {place}. Restore the key file there from a backup{elsewhere}"
             f": the ledger {location} is of no use without it, and no other key fits{begin}"
@@ -135,7 +148,9 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
     except (OSError, UnicodeDecodeError):
         raise BudgetError(f"the ledger's key at {place} cannot be read") from None
     if os.name == "posix" and mode & 0o077:
-        raise BudgetError(f"the ledger's key at {place} must be readable by its owner alone; chmod 600 {place}")
+        raise BudgetError(
+            f"the ledger's key at {place} must be readable by its owner alone; chmod 600 {place}"
+        )
     return _key(text, BudgetError(f"the file {place} holds no ledger key"))
 
 

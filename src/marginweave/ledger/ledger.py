@@ -88,7 +88,11 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, location: LedgerLocation, *, environment: Mapping[str, str] = os.environ, witness: Witness | None = None
+        cls,
+        location: LedgerLocation,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        witness: Witness | None = None,
     ) -> Ledger:
         """Return the ledger at `location`; make it (database, key 0600, a new folder 0700) if it does not exist.
 
@@ -96,7 +100,11 @@ class Ledger:
             BudgetError: the database was lost while its key is there, or as `open`.
             InputError: MARGINWEAVE_LEDGER_KEY is malformed.
         """
-        create_ledger(location, environment, Event(kind=EventKind.LEDGER_CREATED, body={"format": LEDGER_FORMAT}))
+        create_ledger(
+            location,
+            environment,
+            Event(kind=EventKind.LEDGER_CREATED, body={"format": LEDGER_FORMAT}),
+        )
         return cls.open(location, environment=environment, witness=witness)
 
     def follow(self, run: Path, release: str) -> None:
@@ -116,7 +124,9 @@ class Ledger:
         """
         return len(self.session.events())
 
-    def reconcile(self, homes: Sequence[Path], other_homes: OtherHomes | None = None, *, actor: str) -> Outcome:
+    def reconcile(
+        self, homes: Sequence[Path], other_homes: OtherHomes | None = None, *, actor: str
+    ) -> Outcome:
         """Add the rows that the runs below `homes` have seen and the ledger, an old copy, lacks (`reconciliation`)."""
         return reconcile(self.session, homes, other_homes, actor=actor)
 

@@ -56,9 +56,13 @@ def ledger_location(environment: Mapping[str, str]) -> LedgerLocation:
         key_file = environment.get(KEY_FILE_VARIABLE, "")
         if key_file and not Path(key_file).is_absolute():
             raise InputError(f"{KEY_FILE_VARIABLE} ({key_file}) must be an absolute path")
-        return PostgresLocation(url=url, key_file=Path(key_file or _user_folder() / "postgresql-ledger.key"))
+        return PostgresLocation(
+            url=url, key_file=Path(key_file or _user_folder() / "postgresql-ledger.key")
+        )
     if not Path(declared).is_absolute():
-        raise InputError(f"{LEDGER_VARIABLE} ({declared}) must be an absolute path or postgresql://…")
+        raise InputError(
+            f"{LEDGER_VARIABLE} ({declared}) must be an absolute path or postgresql://…"
+        )
     return Path(declared)
 
 
@@ -99,7 +103,9 @@ def opening_for(dataset: str, plan: ChargedPlan, configuration: Path | None = No
     """
     if configuration is not None:
         return f"marginweave ledger open {shlex.quote(dataset)} --for {shlex.quote(str(configuration))}"
-    return opening_command(dataset, plan.epsilon, plan.delta, unit=plan.unit, neighbors=plan.neighbors)
+    return opening_command(
+        dataset, plan.epsilon, plan.delta, unit=plan.unit, neighbors=plan.neighbors
+    )
 
 
 def raising_command(dataset: str, cap: BasicAmount) -> str:
@@ -118,7 +124,9 @@ def _database_url(variable: str, text: str) -> URL:
     except (ArgumentError, ValueError):
         url = None
     if url is None or not url.database:
-        raise InputError(f"{variable} must be of the form {_SCHEME}://USER:PASSWORD@HOST:PORT/DATABASE")
+        raise InputError(
+            f"{variable} must be of the form {_SCHEME}://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
     return url.set(drivername=f"{_SCHEME}+psycopg")
 
 

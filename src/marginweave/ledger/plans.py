@@ -82,9 +82,7 @@ def draws_fault(statement: BasicAmount, draws: Sequence[PricedDraw]) -> str | No
     spent, _ = composed_epsilon(total, statement.delta)
     stated = float(statement.epsilon) * (1 + _SLACK)
     if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
-        return (
-            f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
-        )
+        return f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
     return None
 
 
@@ -115,7 +113,9 @@ def reserved_plan(record: ReleaseRecord, plan: ChargedPlan) -> ChargedPlan:
     )
 
 
-def check_same_plan(record: ReleaseRecord, plan: ChargedPlan, program: Program | None) -> tuple[str, ...]:
+def check_same_plan(
+    record: ReleaseRecord, plan: ChargedPlan, program: Program | None
+) -> tuple[str, ...]:
     """Refuse a plan that differs from the reserved one; return the names of floats that differ in their last digits.
 
     These are accepted: the numbers in the rows are drawn, with their last digits.
@@ -125,7 +125,11 @@ def check_same_plan(record: ReleaseRecord, plan: ChargedPlan, program: Program |
     """
     changed = []
     for pair in _pairs(record, plan):
-        changed += [(name, reserved, planned) for name, reserved, planned in _flat(*pair) if reserved != planned]
+        changed += [
+            (name, reserved, planned)
+            for name, reserved, planned in _flat(*pair)
+            if reserved != planned
+        ]
     close = {name for name, reserved, planned in changed if _close(reserved, planned)}
     differences = []
     for name, reserved, planned in changed:
@@ -165,7 +169,11 @@ def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
     amounts = (cost.mu2, cost.rho, cost.delta, cost.plain.epsilon, cost.plain.delta)
     if not all(amount.is_finite() and 0 <= amount <= _LARGEST_AMOUNT for amount in amounts):
         return "has no cost: every amount must be finite and not negative"
-    if isinstance(parameter, bool) or not isinstance(parameter, int | float) or not 0 < parameter < math.inf:
+    if (
+        isinstance(parameter, bool)
+        or not isinstance(parameter, int | float)
+        or not 0 < parameter < math.inf
+    ):
         return "has no parameter: it must be positive and finite"
     if all_stated:
         return None
@@ -177,7 +185,12 @@ def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
         price = MECHANISMS[draw.mechanism].price(parameter)
     except (ArithmeticError, ValueError):  # the price is beyond the floats
         price = None
-    if price and _covers(cost.mu2, price.mu2) and _covers(cost.rho, price.rho) and price.plain.within(cost.plain):
+    if (
+        price
+        and _covers(cost.mu2, price.mu2)
+        and _covers(cost.rho, price.rho)
+        and price.plain.within(cost.plain)
+    ):
         return None
     return f"costs less than {draw.mechanism} with parameter {parameter:.6g} does"
 
@@ -209,7 +222,11 @@ def _flat(name: str, reserved: object, planned: object) -> Iterator[tuple[str, o
 def _close(reserved: object, planned: object) -> bool:
     """Return whether both are numbers that differ at most in their last digits."""
     try:
-        numbers = [float(value) for value in (reserved, planned) if isinstance(value, float | Decimal | str)]
+        numbers = [
+            float(value)
+            for value in (reserved, planned)
+            if isinstance(value, float | Decimal | str)
+        ]
     except ValueError:
         return False
     return len(numbers) == 2 and math.isclose(*numbers, rel_tol=_LAST_DIGITS)

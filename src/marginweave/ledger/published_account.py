@@ -51,7 +51,9 @@ class PublishedAccount:
         delta = float(account.delta)
         largest_epsilon = max(cap.epsilon for cap in self.caps)
         largest_delta = max(cap.delta for cap in self.caps)
-        largest_cap = LargestCap(epsilon=largest_epsilon, delta=largest_delta, meaning=CAP_WAS_CHANGED)
+        largest_cap = LargestCap(
+            epsilon=largest_epsilon, delta=largest_delta, meaning=CAP_WAS_CHANGED
+        )
         was_lowered = (epsilon, delta) != (largest_epsilon, largest_delta)
         was_changed = len(self.caps) > 1
         restored = tuple(map(_published_part, account.reconciled))
@@ -78,7 +80,9 @@ class PublishedAccount:
 
 def _published_part(reconciled: ReconciledStatement) -> RestoredStatement:
     """Return the fields of a reconciliation that account.json has."""
-    return RestoredStatement(**{name: getattr(reconciled, name) for name in RestoredStatement.model_fields})
+    return RestoredStatement(
+        **{name: getattr(reconciled, name) for name in RestoredStatement.model_fields}
+    )
 
 
 def published_accounts(events: Iterable[Event]) -> dict[str, PublishedAccount]:
@@ -143,4 +147,6 @@ def _as_published(record: ReleaseRecord) -> ReleaseRecord:
     """Return a published release, or one that returned all draws, as it is; any other with all of its draws reserved."""
     if record.outputs or all(draw.state == State.RETURNED for draw in record.draws):
         return record
-    return replace(record, draws=tuple(replace(draw, state=State.RESERVED) for draw in record.draws))
+    return replace(
+        record, draws=tuple(replace(draw, state=State.RESERVED) for draw in record.draws)
+    )

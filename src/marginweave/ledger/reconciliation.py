@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.accounting.accounts import Account
-from marginweave.accounting.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
+from marginweave.accounting.records import (
+    RECONCILING,
+    TRANSITIONS,
+    Event,
+    EventKind,
+    ReleaseRecord,
+    State,
+    now,
+)
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger.invariants import lacks_row
@@ -21,10 +29,23 @@ from marginweave.ledger.plans import check_cap
 from marginweave.ledger.records import cap_body, release_with
 from marginweave.ledger.session import Session
 from marginweave.ledger.tables import check_row, event_of
-from marginweave.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings, unseen_charges
+from marginweave.ledger.witness import (
+    BlindRun,
+    Row,
+    Sighting,
+    blind_runs,
+    sightings,
+    unseen_charges,
+)
 
 _AFTER_THE_DRAWS = frozenset(
-    {EventKind.SUBMITTED, EventKind.APPROVED, EventKind.REJECTED, EventKind.PUBLISHED, EventKind.SUPERSEDED}
+    {
+        EventKind.SUBMITTED,
+        EventKind.APPROVED,
+        EventKind.REJECTED,
+        EventKind.PUBLISHED,
+        EventKind.SUPERSEDED,
+    }
 )
 
 
@@ -65,7 +86,9 @@ class Outcome:
     runs: int
 
 
-def reconcile(session: Session, homes: Sequence[Path], other_homes: OtherHomes | None = None, *, actor: str) -> Outcome:
+def reconcile(
+    session: Session, homes: Sequence[Path], other_homes: OtherHomes | None = None, *, actor: str
+) -> Outcome:
     """Add the rows that the runs below `homes` have seen and the ledger lacks; a second time adds nothing.
 
     Signed rows become rows of today, at the price that they had. If there are any, or a run has lost its file, the ledger may
@@ -169,7 +192,12 @@ class _Additions:
                 self._lose(record, forgotten)
 
     def add_reconciled_row(
-        self, account: Account, other_homes: OtherHomes | None, missing: Iterable[Row], homes: int, actor: str
+        self,
+        account: Account,
+        other_homes: OtherHomes | None,
+        missing: Iterable[Row],
+        homes: int,
+        actor: str,
     ) -> None:
         """Add the row that says what was added to an account, after the charge for homes that are lost."""
         name = account.dataset
@@ -188,7 +216,9 @@ class _Additions:
             body["passed"] = passed
         if other_homes is not None:
             body |= other_homes.facts
-        row = Event(kind=EventKind.RECONCILED, actor=actor, created=self.moment, account=name, body=body)
+        row = Event(
+            kind=EventKind.RECONCILED, actor=actor, created=self.moment, account=name, body=body
+        )
         self._add(row)
 
     def _lose(self, record: ReleaseRecord, draws: Iterable[str]) -> None:
@@ -210,10 +240,20 @@ class _Additions:
             "neighbors": account.neighbors,
             "delta_threshold": 0,
             "spent_epsilon": float(unaccounted.epsilon),
-            "draws": [{"name": "unaccounted", "mechanism": "unaccounted", "length": 0, "parameter": None, "terms": {}}],
+            "draws": [
+                {
+                    "name": "unaccounted",
+                    "mechanism": "unaccounted",
+                    "length": 0,
+                    "parameter": None,
+                    "terms": {},
+                }
+            ],
         }
         release = f"unaccounted-{account.dataset}-{len(self.releases)}"
-        draw = replace(self._event(EventKind.RESERVED, account.dataset, release), draw="unaccounted")
+        draw = replace(
+            self._event(EventKind.RESERVED, account.dataset, release), draw="unaccounted"
+        )
         self._add(replace(draw, draw=None, body=body))
         self._add(replace(draw, cost=Cost(plain=unaccounted)))
         self._add(replace(draw, kind=EventKind.CHARGED_LOST))
@@ -227,7 +267,13 @@ class _Additions:
 
     def _event(self, kind: EventKind, account: str, release: str) -> Event:
         """Return a row of this reconciliation about a release."""
-        return Event(kind=kind, created=self.moment, account=account, release=release, body={"reconciled": True})
+        return Event(
+            kind=kind,
+            created=self.moment,
+            account=account,
+            release=release,
+            body={"reconciled": True},
+        )
 
 
 def _missing_rows(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]:
@@ -240,13 +286,16 @@ def _missing_rows(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]
     for sighting in seen:
         for row in sighting.rows():
             _check_signed(row, journal.key, sighting)
-            if row["row_hash"] not in hashes and row["kind"] != EventKind.CHECKPOINT:  # a checkpoint charges nothing
+            # a checkpoint charges nothing
+            if row["row_hash"] not in hashes and row["kind"] != EventKind.CHECKPOINT:
                 missing[row["row_hash"]] = row
     in_order = sorted(missing.values(), key=lambda row: (row["seq"], row["row_hash"]))
     return tuple(in_order)
 
 
-def _note_newest(ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row) -> None:
+def _note_newest(
+    ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row
+) -> None:
     """Let the files of runs continue from the `newest` row, once the rows that were added are durable.
 
     Files `behind` end with a row that the ledger has in another form; the draws of `blind` runs are adopted, or charged.

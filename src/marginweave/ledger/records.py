@@ -62,7 +62,9 @@ def policy_body(policy: Policy | None) -> dict[str, Any] | None:
     return None if policy is None else {"per": policy.per, **cap_body(policy.epsilon, policy.delta)}
 
 
-def accounts_of(events: Iterable[Event], earlier: Mapping[str, Account] | None = None) -> dict[str, Account]:
+def accounts_of(
+    events: Iterable[Event], earlier: Mapping[str, Account] | None = None
+) -> dict[str, Account]:
     """Return all accounts by dataset, in order of opening, after `events`; `earlier` are the accounts before them."""
     accounts = dict(earlier or {})
     for event in events:
@@ -108,7 +110,8 @@ def _changed(account: Account, event: Event) -> dict[str, Any]:
         draws_charged_as_lost=int(body["lost"]),
         homes_looked_at=int(body["homes"]),
         no_other_home=body.get("no_other_home"),
-        unaccounted=charge and EpsilonDelta(epsilon=float(charge["epsilon"]), delta=float(charge["delta"])),
+        unaccounted=charge
+        and EpsilonDelta(epsilon=float(charge["epsilon"]), delta=float(charge["delta"])),
     )
     return {"reconciled": (*account.reconciled, added)}
 
@@ -228,4 +231,6 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
 def decision_of(event: Event) -> Decision:
     """Return the decision in an APPROVED or REJECTED row."""
     approved = event.kind == EventKind.APPROVED
-    return Decision(approved=approved, by=event.actor, reason=str(event.body["reason"]), created=event.created)
+    return Decision(
+        approved=approved, by=event.actor, reason=str(event.body["reason"]), created=event.created
+    )

@@ -6,10 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from marginweave.accounting.records import LEDGER_ACTOR, Decision, Event, EventKind, ReleaseRecord, now
+from marginweave.accounting.records import (
+    LEDGER_ACTOR,
+    Decision,
+    Event,
+    EventKind,
+    ReleaseRecord,
+    now,
+)
 from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger.accounts import account_in
-from marginweave.ledger.admission import ReleaseRequest, check_identity, record_refusal, refusal, reservation
+from marginweave.ledger.admission import (
+    ReleaseRequest,
+    check_identity,
+    record_refusal,
+    refusal,
+    reservation,
+)
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.draws import check_lease
 from marginweave.ledger.location import opening_for
@@ -79,11 +92,14 @@ class Releases:
             check_correction(dataset, request.supersedes, journal.find)
             refused = refusal(request, account, sums, journal, moment)
             if refused is None:
-                admitted_by = admitted(account, sums.spent_of(dataset), request.cost, request.plan.statement)
+                admitted_by = admitted(
+                    account, sums.spent_of(dataset), request.cost, request.plan.statement
+                )
                 journal.append(*reservation(request, admitted_by, moment))
                 return journal.release(request.release)
             record_refusal(journal, request, refused, moment)
-        raise BudgetError(refused.message)  # after the transaction, so that the row of the refusal is committed
+        # after the transaction, so that the row of the refusal is committed
+        raise BudgetError(refused.message)
 
     def check_admission(self, request: ReleaseRequest) -> None:
         """Refuse a release that could not be reserved now, before a row of its table is read.
@@ -100,14 +116,18 @@ class Releases:
         with self.session.writing() as journal:
             sums = self.session.sums(journal)
             moment = now()
-            account = account_in(sums.accounts, request.dataset, opening_for(request.dataset, request.plan))
+            account = account_in(
+                sums.accounts, request.dataset, opening_for(request.dataset, request.plan)
+            )
             refused = refusal(request, account, sums, journal, moment)
             if refused is None:
                 return
             record_refusal(journal, request, refused, moment)
         raise BudgetError(refused.message)
 
-    def publish(self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR) -> None:
+    def publish(
+        self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR
+    ) -> None:
         """Record the publication of `outputs` (released file → SHA-256): once for the same files; different files add a row.
 
         Raises:
@@ -120,7 +140,9 @@ class Releases:
             check_lease(record, lease)
             _check_draws_ended(record)
             if record.needs_approval:
-                raise BudgetError(f"release {release_id} is published by an approval, not by its run")
+                raise BudgetError(
+                    f"release {release_id} is published by an approval, not by its run"
+                )
             if dict(outputs) != record.outputs:
                 journal.append(*publication(record, outputs, journal.find, actor, now()))
 
@@ -148,7 +170,14 @@ class Approvals:
                 )
             if not record.proposed:
                 body = {"outputs": dict(outputs)}
-                journal.append(Event(kind=EventKind.SUBMITTED, account=record.dataset, release=release_id, body=body))
+                journal.append(
+                    Event(
+                        kind=EventKind.SUBMITTED,
+                        account=record.dataset,
+                        release=release_id,
+                        body=body,
+                    )
+                )
 
     def decide(self, release_id: str, *, approved: bool, by: str, reason: str) -> Decision:
         """Record the decision on a submitted release, and with an approval its publication, in one transaction.
@@ -169,7 +198,13 @@ class Approvals:
             if record.decision is not None:
                 return record.decision
             kind = EventKind.APPROVED if approved else EventKind.REJECTED
-            row = Event(kind=kind, actor=by, account=record.dataset, release=release_id, body={"reason": reason})
+            row = Event(
+                kind=kind,
+                actor=by,
+                account=record.dataset,
+                release=release_id,
+                body={"reason": reason},
+            )
             rows = [row]
             if approved:
                 rows += publication(record, record.proposed, journal.find, by, row.created)
@@ -203,7 +238,14 @@ class Evaluations:
                     f"run {waiting.run} of account {waiting.dataset} awaits approval, and the person who decides must have "
                     "seen nothing that it was made from: approve or reject it before an internal evaluation"
                 )
-            journal.append(Event(kind=EventKind.EVALUATED_INTERNALLY, actor=actor, account=dataset, release=release_id))
+            journal.append(
+                Event(
+                    kind=EventKind.EVALUATED_INTERNALLY,
+                    actor=actor,
+                    account=dataset,
+                    release=release_id,
+                )
+            )
 
     def precede(self, dataset: str, release: str | None) -> bool:
         """Return whether an internal evaluation precedes the reservation of `release`; with None, whether there is any.
@@ -268,7 +310,9 @@ def check_correction(dataset: str, supersedes: str | None, find: Find) -> None:
         raise InputError(f"release {supersedes} is not a published release of account {dataset}")
     newer = find(old.superseded_by) if old.superseded_by is not None else None
     if newer is not None:
-        raise InputError(f"run {old.run} is superseded already, by run {newer.run}: correct that one")
+        raise InputError(
+            f"run {old.run} is superseded already, by run {newer.run}: correct that one"
+        )
 
 
 def publication(

@@ -8,12 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from marginweave.accounting.accounts import Account, Spent
-from marginweave.accounting.records import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State
+from marginweave.accounting.records import (
+    CHARGED,
+    RECONCILING,
+    TRANSITIONS,
+    Event,
+    EventKind,
+    ReleaseRecord,
+    State,
+)
 from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import AuditError
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.plans import draws_fault, stated_fault
-from marginweave.ledger.records import ACCOUNT_ROWS, MOVES, account_with, decision_of, release_of, release_with
+from marginweave.ledger.records import (
+    ACCOUNT_ROWS,
+    MOVES,
+    account_with,
+    decision_of,
+    release_of,
+    release_with,
+)
 from marginweave.ledger.rules import account_fault, period_spent, policy_overrun
 from marginweave.ledger.sums import Totals, totals_of
 
@@ -40,7 +55,8 @@ class Replay:
     opened: dict[str, int] = field(default_factory=dict)
     course: dict[str, list[Standing]] = field(default_factory=dict)
     _spent: defaultdict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
-    _rows: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))  # about each account
+    # about each account
+    _rows: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     _leases: set[tuple[str, str]] = field(default_factory=set)
     # The release whose reservation has rows to come, and the names of its draws that they reserve.
     _reserving: str | None = None
@@ -57,28 +73,44 @@ class Replay:
         except AuditError as error:
             raise AuditError(f"row {seq} of the ledger: {error}") from None
         except (KeyError, ValueError, TypeError, ArithmeticError, AttributeError):
-            raise AuditError(f"row {seq} of the ledger: {event.kind} with a body that no ledger writes") from None
+            raise AuditError(
+                f"row {seq} of the ledger: {event.kind} with a body that no ledger writes"
+            ) from None
 
     def finish(self) -> None:
         """Refuse an end in the middle of a reservation, or of the publication of a correction, by an AuditError."""
         if self._expected:
             names = ", ".join(sorted(self._expected))
-            raise AuditError(f"the ledger ends before release {self._reserving} is completely reserved: {names}")
+            raise AuditError(
+                f"the ledger ends before release {self._reserving} is completely reserved: {names}"
+            )
         for record in self.releases.values():
             old = self.releases[record.supersedes] if record.supersedes and record.outputs else None
             if old is not None and old.superseded_by is None:
-                raise AuditError(f"release {record.release} corrects {old.release}, and no row says so of that one")
+                raise AuditError(
+                    f"release {record.release} corrects {old.release}, and no row says so of that one"
+                )
 
     def _take(self, seq: int, event: Event) -> None:
         """Check the next row by its kind, and note its account's state if it changes."""
-        _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
-        reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
+        _expect(
+            (event.kind == EventKind.LEDGER_CREATED) == (seq == 1),
+            "the first row, and no other, makes a ledger",
+        )
+        reserving = (
+            event.kind == EventKind.RESERVED
+            and event.draw is not None
+            and event.release == self._reserving
+        )
         _expect(reserving or not self._expected, "it is in the middle of a reservation")
         match event.kind:
             case EventKind.LEDGER_CREATED:
                 pass
             case EventKind.CHECKPOINT:
-                _expect(totals_of(event.body) == self._totals(), "its sums are not those of the rows before it")
+                _expect(
+                    totals_of(event.body) == self._totals(),
+                    "its sums are not those of the rows before it",
+                )
             case EventKind.REFUSED:
                 self._account(event)
             case EventKind.RESERVED:
@@ -92,7 +124,11 @@ class Replay:
             standing = Standing(seq, self.accounts[name], self._spent[name])
             course = self.course.setdefault(name, [])
             latest = course[-1] if course else None
-            if latest is None or latest.account is not standing.account or latest.spent is not standing.spent:
+            if (
+                latest is None
+                or latest.account is not standing.account
+                or latest.spent is not standing.spent
+            ):
                 course.append(standing)
 
     def _totals(self) -> dict[str, Totals]:
@@ -100,7 +136,9 @@ class Replay:
         totals = {}
         for name, account in self.accounts.items():
             policy = account.policy
-            records = [record for record in self.releases.values() if policy and record.dataset == name]
+            records = [
+                record for record in self.releases.values() if policy and record.dataset == name
+            ]
             latest = max((record.created for record in records), default=None)
             period: dict[str, Any] = {}
             if policy is not None and latest is not None:
@@ -133,14 +171,25 @@ class Replay:
                 _check_outputs(record, event)
             case EventKind.APPROVED | EventKind.REJECTED:
                 decision = decision_of(event)
-                _expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
+                _expect(
+                    bool(record.proposed),
+                    f"release {record.release} was never submitted for approval",
+                )
                 _expect(record.decision is None, f"release {record.release} is decided on twice")
-                _expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
+                _expect(
+                    bool(decision.by.strip() and decision.reason.strip()),
+                    "a decision has no name or no reason",
+                )
             case EventKind.SUPERSEDED:
                 by = self.releases.get(event.body["by"])
                 fits = by is not None and bool(by.outputs) and by.supersedes == record.release
-                _expect(fits, f"release {record.release} is superseded by what is not its published correction")
-                _expect(record.superseded_by is None, f"release {record.release} is superseded twice")
+                _expect(
+                    fits,
+                    f"release {record.release} is superseded by what is not its published correction",
+                )
+                _expect(
+                    record.superseded_by is None, f"release {record.release} is superseded twice"
+                )
             case kind if kind in MOVES:
                 _check_move(record, event)
         after = self.releases[record.release] = release_with(record, event) or record
@@ -160,11 +209,16 @@ class Replay:
         record = release_of([event])
         if record is None:
             raise AuditError("it reserves nothing")
-        _expect(record.release not in self.releases, f"release {record.release} was reserved before")
+        _expect(
+            record.release not in self.releases, f"release {record.release} was reserved before"
+        )
         same = (record.unit, record.neighbors) == (account.unit, account.neighbors)
         _expect(same, "unit or neighbors differ from the account's")
         if not _is_late(event):
-            _expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
+            _expect(
+                not account.frozen,
+                f"account {account.dataset} is frozen since its ledger was restored",
+            )
         self._check_correction(record)
         names = [draw["name"] for draw in event.body["draws"]]
         statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
@@ -179,7 +233,9 @@ class Replay:
         old = self.releases.get(name or "")
         is_published = old is not None and old.dataset == record.dataset and bool(old.outputs)
         fits = is_published and old is not None and old.superseded_by is None
-        fault = f"it supersedes {name}, which is no published release of its account, or is superseded"
+        fault = (
+            f"it supersedes {name}, which is no published release of its account, or is superseded"
+        )
         _expect(fits or name is None, fault)
 
     def _reserve_draw(self, event: Event, name: str) -> None:
@@ -213,8 +269,13 @@ class Replay:
         """Refuse a lease of an ended release, or one that was taken before."""
         lease = event.lease or ""
         _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
-        _expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
-        _expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
+        _expect(
+            not record.proposed,
+            f"release {record.release} was submitted for approval; it takes no lease",
+        )
+        _expect(
+            lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice"
+        )
         self._leases.add((record.release, lease))
 
     def _account(self, event: Event) -> Account:
@@ -226,7 +287,10 @@ class Replay:
         """Return the release that a row is about, or refuse the row."""
         _expect(event.release in self.releases, f"release {event.release} was never reserved")
         record = self.releases[event.release or ""]
-        _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
+        _expect(
+            event.account == record.dataset,
+            f"release {record.release} is of account {record.dataset}",
+        )
         return record
 
 
@@ -250,7 +314,10 @@ def _check_move(record: ReleaseRecord, event: Event) -> None:
         raise AuditError(f"draw {event.draw} was never reserved")
     _expect(event.cost is None, f"draw {draw.name} is charged twice")
     possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
-    _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+    _expect(
+        (draw.state, target) in possible,
+        f"draw {draw.name} is {draw.state}; it cannot become {target}",
+    )
     if target == State.DRAWN:
         _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
         moving_lease = event.lease
@@ -271,13 +338,26 @@ def _check_outputs(record: ReleaseRecord, event: Event) -> None:
     outputs = dict(event.body["outputs"])
     pending = ", ".join(record.pending)
     _expect(not pending, f"release {record.release} is published with draws unsettled: {pending}")
-    _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
+    _expect(
+        all(_DIGEST.fullmatch(digest) for digest in outputs.values()),
+        "a released file has no digest",
+    )
     if event.kind == EventKind.SUBMITTED:
-        _expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
-        _expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
+        _expect(
+            record.needs_approval, f"release {record.release} is submitted, and needs no approval"
+        )
+        _expect(
+            bool(outputs) and not record.proposed,
+            f"release {record.release} is submitted twice, or with no files",
+        )
         return
-    approved = record.decision is not None and record.decision.approved and outputs == record.proposed
-    _expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
+    approved = (
+        record.decision is not None and record.decision.approved and outputs == record.proposed
+    )
+    _expect(
+        approved or not record.needs_approval,
+        f"release {record.release} is published without an approval",
+    )
 
 
 def _is_late(event: Event) -> bool:

@@ -61,16 +61,20 @@ def account_fault(account: Account, before: Account | None = None) -> str | None
         return fault
     available = cap
     if not account.unaccounted.within(before.box.allowance):
-        available = cap - account.unaccounted  # set aside by this row, so that releases cannot use it
+        # set aside by this row, so that releases cannot use it
+        available = cap - account.unaccounted
     if not before.cap.within(available):
         return None
     for amount_before, amount in zip(before.box.amounts, box.amounts, strict=True):
-        if not amount_before <= amount * (1 + _LAST_DIGITS):  # last digits may differ on another machine
+        # last digits may differ on another machine
+        if not amount_before <= amount * (1 + _LAST_DIGITS):
             return "a cap is raised and its box becomes smaller"
     return None
 
 
-def period_spent(policy: Policy, dataset: str, releases: Iterable[ReleaseRecord], moment: datetime) -> Spent:
+def period_spent(
+    policy: Policy, dataset: str, releases: Iterable[ReleaseRecord], moment: datetime
+) -> Spent:
     """Return the sums over the releases of an account that were reserved in the period that `moment` is in."""
     start = policy.start(moment)
     spent = Spent()
@@ -88,7 +92,9 @@ def period_epsilon(policy: Policy, spent: Spent) -> float:
     return account_epsilon(spent.cost, spent.statement, policy.delta)[0]
 
 
-def period_forecast(account: Account, spent: Spent, plan: ChargedPlan, moment: datetime) -> PeriodForecast | None:
+def period_forecast(
+    account: Account, spent: Spent, plan: ChargedPlan, moment: datetime
+) -> PeriodForecast | None:
     """Return the forecast of the account's policy at `moment` for one more release of `plan`; None without a policy.
 
     `spent` has the sums over the releases of this period.
@@ -118,14 +124,20 @@ def period_forecast(account: Account, spent: Spent, plan: ChargedPlan, moment: d
     )
 
 
-def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[ReleaseRecord]) -> str | None:
+def policy_overrun(
+    account: Account, record: ReleaseRecord, releases: Iterable[ReleaseRecord]
+) -> str | None:
     """Return why the account's releases in the period of `record` exceed its policy with `record` among them, or None."""
     policy = account.policy
     if policy is None:
         return None
     spent = period_spent(policy, account.dataset, releases, record.created)
     fits = period_epsilon(policy, spent) <= float(policy.epsilon)
-    return None if fits else f"with release {record.release}, account {account.dataset} is over its policy of {policy}"
+    return (
+        None
+        if fits
+        else f"with release {record.release}, account {account.dataset} is over its policy of {policy}"
+    )
 
 
 def runs_a_period(policy: Policy, spent: Spent, plan: ChargedPlan, most: int) -> int:

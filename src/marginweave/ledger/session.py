@@ -60,7 +60,9 @@ class Session:
 
     def _transaction(self, *, writing: bool) -> AbstractContextManager[Journal]:
         """Return a transaction, which shares the verified releases of this session."""
-        return transaction(self.engine, self.location, self.key, writing=writing, verified=self._releases)
+        return transaction(
+            self.engine, self.location, self.key, writing=writing, verified=self._releases
+        )
 
     def _set_room_aside(self, *, charging: bool) -> None:
         """Reserve room on the disks of ledger and run; if `charging`, refuse a disk without room."""

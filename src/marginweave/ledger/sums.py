@@ -39,7 +39,9 @@ class Totals:
     start: date | None = None
     in_period: Spent = field(default_factory=Spent)
 
-    def with_release(self, policy: Policy | None, record: ReleaseRecord, before: ReleaseRecord | None) -> Totals:
+    def with_release(
+        self, policy: Policy | None, record: ReleaseRecord, before: ReleaseRecord | None
+    ) -> Totals:
         """Return the totals with one more release, or with a new `record` of a release that was counted as `before`."""
         spent = self.spent.with_release(record, before)
         if policy is None:
@@ -133,7 +135,9 @@ class Sums:
         return Sums(position=position, accounts=accounts, totals=totals)
 
 
-def _earlier_releases(journal: Journal, seq: int, events: Iterable[Event]) -> dict[str, ReleaseRecord]:
+def _earlier_releases(
+    journal: Journal, seq: int, events: Iterable[Event]
+) -> dict[str, ReleaseRecord]:
     """Return, as of row `seq`, the releases of which `events` after it return draws; all of their history is checked."""
     reserved = set()
     returned = set()
@@ -176,7 +180,9 @@ def _with_events(
 
 def needs_all(event: Event) -> bool:
     """Return whether sums with this row need all rows: a new policy has other periods, and a reconciliation adds rows."""
-    return event.kind == EventKind.RECONCILED or (event.kind == EventKind.CAP_CHANGED and "policy" in event.body)
+    return event.kind == EventKind.RECONCILED or (
+        event.kind == EventKind.CAP_CHANGED and "policy" in event.body
+    )
 
 
 def totals_of(body: Mapping[str, Any]) -> dict[str, Totals]:
@@ -195,7 +201,9 @@ def is_due(journal: Journal) -> bool:
     last = journal.checkpoint_number()
     if written[-1]["seq"] - last >= EVERY:
         return True
-    needs_older = any(row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written)
+    needs_older = any(
+        row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written
+    )
     return bool(needs_older and last)
 
 

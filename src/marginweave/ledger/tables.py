@@ -30,7 +30,9 @@ ACCOUNTS = Table(
     Column("opened", Integer, nullable=False),  # seq of the OPENED event, which has the facts
 )
 
-FORMATS = Table("ledger_format", METADATA, Column("number", Integer, primary_key=True, autoincrement=False))
+FORMATS = Table(
+    "ledger_format", METADATA, Column("number", Integer, primary_key=True, autoincrement=False)
+)
 
 # An amount of budget is text, never a float.
 EVENTS = Table(
@@ -68,7 +70,9 @@ class Position(NamedTuple):
 
 def columns_of(entry: Event) -> dict[str, str | None]:
     """Return the text columns of an event; the body is canonical JSON, amounts are plain decimals."""
-    amounts: Mapping[str, str | None] = dict.fromkeys(_AMOUNTS) if entry.cost is None else entry.cost.texts
+    amounts: Mapping[str, str | None] = (
+        dict.fromkeys(_AMOUNTS) if entry.cost is None else entry.cost.texts
+    )
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
         **amounts,
@@ -125,7 +129,9 @@ def check_row(row: Mapping[str, Any], key: LedgerKey, *, auditing: bool = False)
         raise BudgetError(f"row {row['seq']} of the ledger was changed after it was written")
     sealed = key.has_sealed(str(row["mac"]), row["row_hash"])
     if not sealed and not (auditing and sealed is None):
-        raise BudgetError(f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row")
+        raise BudgetError(
+            f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row"
+        )
 
 
 def check_chain(
@@ -145,14 +151,18 @@ def check_chain(
     for number, row in enumerate(rows, start=after.seq + 1):
         check_row(row, key, auditing=auditing)
         if row["seq"] != number or row["prev_hash"] != after.row_hash:
-            raise BudgetError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
+            raise BudgetError(
+                f"the ledger is broken before row {row['seq']}: a row is missing or out of place"
+            )
         after = Position(number, row["row_hash"])
     return after
 
 
 def canonical(content: Mapping[str, Any]) -> str:
     """Return the canonical JSON text of `content`: sorted keys, no spaces, ASCII only."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 _TABLES = ("accounts", "events")

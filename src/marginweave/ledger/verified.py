@@ -31,7 +31,8 @@ class VerifiedRelease:
             BudgetError: a row was changed, or the key is wrong.
         """
         checked = len(self.rows)
-        if list(rows[:checked]) != list(self.rows):  # the ledger is an older copy, or a row was changed
+        # the ledger is an older copy, or a row was changed
+        if list(rows[:checked]) != list(self.rows):
             return VerifiedRelease().with_rows(rows, key)
         if len(rows) == checked:
             return self

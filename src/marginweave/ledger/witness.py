@@ -78,7 +78,9 @@ class Sighting:
                 return content
         except ValueError:
             pass
-        raise BudgetError(f"{self.path} is damaged: it is not what was seen of the ledger; restore it from a backup")
+        raise BudgetError(
+            f"{self.path} is damaged: it is not what was seen of the ledger; restore it from a backup"
+        )
 
     def append(self, ledger: str, rows: Iterable[Row]) -> None:
         """Add rows durably, after the last complete line.
@@ -146,7 +148,10 @@ class Witness:
         """
         with reading() as journal:
             self._ledger = journal.identity()
-        seen = {f"run {sighting.path.parent.name}": sighting.head() for sighting in sightings(self.home, self._ledger)}
+        seen = {
+            f"run {sighting.path.parent.name}": sighting.head()
+            for sighting in sightings(self.home, self._ledger)
+        }
         unseen = list(unseen_charges(self.home, self._ledger))
         with reading() as journal:
             _compare(journal, seen, where)
@@ -155,7 +160,9 @@ class Witness:
             self._newest = journal.newest_row()
             self._note_missing(journal)
 
-    def follow(self, run: Path, release: str, reading: Callable[[], AbstractContextManager[Journal]]) -> None:
+    def follow(
+        self, run: Path, release: str, reading: Callable[[], AbstractContextManager[Journal]]
+    ) -> None:
         """Note all rows of `release` in the folder `run`, now and from now on; raises as `open`."""
         self.run = run
         self.release = release
@@ -234,7 +241,9 @@ class BlindRun:
     def refusal(self, where: str) -> str:
         """Return why nothing is drawn, given back or published, and what to do."""
         if self.forgotten:
-            return _older_copy(where, f"draw {self.forgotten[0]}", f"run {self.manifest.run} has made")
+            return _older_copy(
+                where, f"draw {self.forgotten[0]}", f"run {self.manifest.run} has made"
+            )
         return (
             f"{self.sighting.path} is missing, empty or another ledger's, although its run was charged. Nobody can say whether "
             f"{where} is an older copy of itself, so nothing is drawn, given back or published with it. Restore the file, "
@@ -255,7 +264,9 @@ def unseen_charges(home: Path, ledger: str) -> Iterator[UnseenCharge]:
     """Yield the charged runs below `home` that have not seen this ledger, by their manifests."""
     for path in sorted((home / "runs").glob("*/manifest.json")):
         sighting = Sighting(path.with_name(SEEN))
-        manifest = None if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()
+        manifest = (
+            None if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()
+        )
         if manifest is None or not manifest.charged:
             continue
         # A run notes its rows before its manifest says that they are charged; it may have done both since the file was read.
@@ -280,7 +291,9 @@ def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[Bli
         if release is None and charge.names:
             continue  # of another ledger
         forgotten = () if release is None else draws_not_begun(manifest, release)
-        yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
+        yield BlindRun(
+            sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten
+        )
 
 
 def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> None:

@@ -50,7 +50,9 @@ class RowView:
 
     def stability(self, configuration: Configuration) -> Stability:
         """Return how many rows of the view one unit moves, and how. DP: arithmetic on public numbers."""
-        unit = configuration.privacy.stability if self.after == PREPROCESS else configuration.stability
+        unit = (
+            configuration.privacy.stability if self.after == PREPROCESS else configuration.stability
+        )
         return replace(unit, records=1) if self.grouped else unit
 
 

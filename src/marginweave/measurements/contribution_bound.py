@@ -39,7 +39,9 @@ class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
         """Return how far a unit moves any score."""
-        moved = score_sensitivity(self.percentile(configuration), self.view.stability(configuration))
+        moved = score_sensitivity(
+            self.percentile(configuration), self.view.stability(configuration)
+        )
         return Sensitivity(l1=moved, l2_squared=moved**2)
 
     def terms(self, configuration: Configuration) -> Terms:
@@ -67,7 +69,8 @@ class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, float, Stability]]:
         """Return how many records have how many combinations, up to the cap; private."""
-        from marginweave.counts.bounded_counts import contribution_histogram  # numba, which a plan does without
+        # numba, which a plan does without
+        from marginweave.counts.bounded_counts import contribution_histogram
 
         configuration = drawn.configuration
         blocks = released_blocks(rows, drawn, self.length)
@@ -81,7 +84,12 @@ class ContributionBound(Measurement[tuple[Integers, float, Stability]]):
             used=self.terms(configuration),
         )
 
-    def draw(self, exact: Exact[tuple[Integers, float, Stability]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
+    def draw(
+        self,
+        exact: Exact[tuple[Integers, float, Stability]],
+        bits: DrawBits,
+        sealed: bytes,  # noqa: ARG002 - none
+    ) -> bytes:
         """Return the chosen bound."""
         histogram, percentile, unit = exact.counts
         return pack_number(select_percentile(histogram, percentile, self.epsilon, unit, bits))

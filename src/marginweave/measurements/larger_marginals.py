@@ -10,7 +10,12 @@ from marginweave.domain.zeros import domain_sizes
 from marginweave.measurements.base import Drawn, Exact, PrivateRows
 from marginweave.measurements.one_way import compressed_rows, drawn_one_way
 from marginweave.measurements.pair_scores import PairScores
-from marginweave.measurements.selection import declared_cliques, fitting, most_cells, selected_cliques
+from marginweave.measurements.selection import (
+    declared_cliques,
+    fitting,
+    most_cells,
+    selected_cliques,
+)
 from marginweave.measurements.whole_marginals import MarginalCounts, WholeMarginals, public_sizes
 from marginweave.observations.payloads import pack_observations
 
@@ -31,7 +36,9 @@ class LargerMarginals(WholeMarginals):
 
     def is_public(self, configuration: Configuration) -> bool:
         """Return whether the marginals and their cells are public: over merged values they are not."""
-        return super().is_public(configuration) and configuration.marginal_settings.compress == "none"
+        return (
+            super().is_public(configuration) and configuration.marginal_settings.compress == "none"
+        )
 
     def is_needed(self, drawn: Drawn) -> bool:
         """Return whether any marginal is worth its noise."""
@@ -58,7 +65,9 @@ class LargerMarginals(WholeMarginals):
             domain = domain_sizes(attributes, one_way.domain.labels)
             return fitting(declared_cliques(settings, attributes, domain), sizes, most)
         scores = unpack_arrays(drawn.payload(drawn.plan.draw(PairScores)))[0]["scores"]
-        return selected_cliques(settings, sizes, scores, self.count_noise(configuration), self.parameter)
+        return selected_cliques(
+            settings, sizes, scores, self.count_noise(configuration), self.parameter
+        )
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
         """Return the exact marginals over merged codes. Private."""

@@ -17,7 +17,12 @@ from marginweave.domain.combinations import Level
 from marginweave.measurements.thresholds import level_threshold, private_threshold
 from marginweave.mechanisms.gaussian import add_noise
 from marginweave.mechanisms.randomness import DrawBits
-from marginweave.mechanisms.zero_cells import passing_noise, passing_probability, passing_zeros, prepare_passing
+from marginweave.mechanisms.zero_cells import (
+    passing_noise,
+    passing_probability,
+    passing_zeros,
+    prepare_passing,
+)
 from marginweave.observations.combinations import LevelNoise
 
 if TYPE_CHECKING:
@@ -70,7 +75,9 @@ def plan_level(
     unit = configuration.stability
     private = frozenset[int]()
     if length == 1:
-        private = frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private)
+        private = frozenset(
+            j for j, attribute in enumerate(configuration.attributes) if attribute.private
+        )
     values_each = min(contribution_bound, configuration.private_values)
     threshold_of_private = 0
     if private:

@@ -66,7 +66,9 @@ def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[M
     """
     setting = configuration.marginal_settings.noise
     if setting != "auto" or not budget.delta:
-        return _draws(configuration, budget, chosen_noise("laplace" if setting == "auto" else setting))
+        return _draws(
+            configuration, budget, chosen_noise("laplace" if setting == "auto" else setting)
+        )
     gaussian = _draws(configuration, budget, RoundedGaussian)
     cells = public_cells(configuration)
     if cells is None or not 0 < sum(cells) <= DiscreteLaplace.most_cells:
@@ -111,7 +113,9 @@ def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
     """
     settings = configuration.marginal_settings
     attributes = len(configuration.attributes)
-    shares: dict[Kind, float] = {PrivateValues: settings.values_share} if configuration.private_columns else {}
+    shares: dict[Kind, float] = (
+        {PrivateValues: settings.values_share} if configuration.private_columns else {}
+    )
     last: Kind = OneWayMarginals
     if settings.has_larger(attributes):
         shares[OneWayMarginals] = settings.one_way_share
@@ -171,13 +175,17 @@ def _draws(
         parts = _pure_parts(shares, budget, noise)
     else:
         # exact curves are used only if there are rounds
-        choices = [(picks, shares[PairScores]), (bounds, shares.get(LowBound, 0.0))] if rounds else []
+        choices = (
+            [(picks, shares[PairScores]), (bounds, shares.get(LowBound, 0.0))] if rounds else []
+        )
         mu2 = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
         parts = {kind: share * mu2 for kind, share in shares.items()}
     draws: list[Measurement[Any]] = []
     for kind, part in parts.items():
         if kind is LowBound:
-            draws += planned.bounds_draws(configuration, selection_epsilon(math.sqrt(part / bounds)))
+            draws += planned.bounds_draws(
+                configuration, selection_epsilon(math.sqrt(part / bounds))
+            )
         elif rounds is not None and kind is PairScores:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is LargerMarginals:
@@ -190,7 +198,9 @@ def _draws(
         elif kind is PrivateValues:
             delta = budget.delta_threshold
             multiplier = gaussian_multiplier(part)
-            draws.append(kind.priced(RoundedGaussian, multiplier, delta=delta, threshold_delta=delta))
+            draws.append(
+                kind.priced(RoundedGaussian, multiplier, delta=delta, threshold_delta=delta)
+            )
         else:
             draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part)))
     return draws

@@ -82,7 +82,9 @@ def measure_marginals(
     """
     for table, (counts, clique, part) in enumerate(zip(exact, cliques, parts, strict=True)):
         noisy = (
-            noise.add(counts, part, bits, table) if presampled is None else add_drawn_noise(counts, presampled[table])
+            noise.add(counts, part, bits, table)
+            if presampled is None
+            else add_drawn_noise(counts, presampled[table])
         )
         yield Observation(
             attributes=clique,

@@ -20,7 +20,11 @@ from marginweave.measurements.whole_marginals import MarginalCounts, WholeMargin
 from marginweave.observations.compression import Compression
 from marginweave.observations.payloads import unpack_observations
 from marginweave.observations.tables import Observation
-from marginweave.observations.undeclared import declared_compression, ignored_attributes, measured_undeclared
+from marginweave.observations.undeclared import (
+    declared_compression,
+    ignored_attributes,
+    measured_undeclared,
+)
 
 
 class OneWayMarginals(WholeMarginals):
@@ -37,7 +41,9 @@ class OneWayMarginals(WholeMarginals):
 
     def parts(self, configuration: Configuration) -> tuple[Fraction, ...]:
         """Return the part of the noise of each attribute's marginal, and behind them those of the indicators of sets."""
-        sizes = one_way_sizes(configuration, [attribute.labels for attribute in configuration.attributes])
+        sizes = one_way_sizes(
+            configuration, [attribute.labels for attribute in configuration.attributes]
+        )
         return self.split(configuration, all_cliques(sizes, 1), sizes)
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
@@ -97,7 +103,9 @@ class OneWay:
     @cached_property
     def _coded(self) -> frozenset[int]:
         """Attributes with a code for cells that are not as declared."""
-        return ignored_attributes(self.counted.with_undeclared(()), self.domain.labels, self.measured)
+        return ignored_attributes(
+            self.counted.with_undeclared(()), self.domain.labels, self.measured
+        )
 
     def _last_counts(self, attributes: Collection[int]) -> dict[int, float]:
         return {a: float(self.measured[a].counts[-1]) for a in attributes}

@@ -45,7 +45,9 @@ class Expectation:
         within = np.zeros(len(number)) if size <= _SAMPLE else number * _GOLDEN % 1.0
         weight = size / max(len(number), 1)
         places = (number + within) * weight
-        counts = {columns: level.counts[rows].astype(np.float64) for columns, rows in level.by_columns()}
+        counts = {
+            columns: level.counts[rows].astype(np.float64) for columns, rows in level.by_columns()
+        }
         guesses = [np.zeros(0)]
         first = 0
         for columns in candidates.column_sets():
@@ -135,4 +137,6 @@ def keep_most(
     highest_dropped = int(np.partition(level.counts, place)[place])
     configured = noise.threshold if noise.raised_from is None else noise.raised_from
     reach = level.counts > highest_dropped
-    return level.select(reach), replace(noise, threshold=highest_dropped + 1, raised_from=configured)
+    return level.select(reach), replace(
+        noise, threshold=highest_dropped + 1, raised_from=configured
+    )

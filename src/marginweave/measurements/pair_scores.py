@@ -115,7 +115,9 @@ def indif_scores(
     """
     scores: list[int] = []
     for pairs_of_pass in in_passes(pairs, sizes):
-        scores += [indif_score(table, steps) for table in count_marginals(blocks, sizes, pairs_of_pass)]
+        scores += [
+            indif_score(table, steps) for table in count_marginals(blocks, sizes, pairs_of_pass)
+        ]
     return np.array(scores, np.int64)
 
 

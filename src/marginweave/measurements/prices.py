@@ -10,7 +10,12 @@ from typing import Any
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.measurements.base import Measurement
-from marginweave.measurements.quantile_bounds import BOUNDS, LowBound, QuantileBound, column_position
+from marginweave.measurements.quantile_bounds import (
+    BOUNDS,
+    LowBound,
+    QuantileBound,
+    column_position,
+)
 from marginweave.measurements.round_draws import RoundChoice, RoundMarginals
 from marginweave.measurements.rows_beyond_cap import SHARE, RowsBeyondCap
 from marginweave.mechanisms.exponential import Exponential
@@ -67,7 +72,9 @@ def round_draws(
     """
     draws: list[Measurement[Any]] = []
     for number in range(1, rounds + 1):
-        draws += [RoundChoice.priced(Exponential, epsilon, number, pick) for pick in range(1, batch + 1)]
+        draws += [
+            RoundChoice.priced(Exponential, epsilon, number, pick) for pick in range(1, batch + 1)
+        ]
         draws.append(RoundMarginals.priced(RoundedGaussian, noise_multiplier, number))
     return draws
 
@@ -93,7 +100,9 @@ def check_share_left(
 def check_epsilon(name: str, epsilon: float) -> None:
     """Raise InputError for an epsilon that the conversions do not hold for."""
     if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
-        raise InputError(f"{name} ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}")
+        raise InputError(
+            f"{name} ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}"
+        )
 
 
 def check_delta(name: str, delta: float) -> None:

@@ -55,7 +55,9 @@ class PrivateValues(Measurement[PrivateValueCounts]):
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
         """Return the sensitivity: a row has one value of each of p private attributes at most."""
         values_each = len(configuration.private_columns)
-        return Sensitivity.of_rows(self.view.stability(configuration), l1=values_each, l2_squared=values_each)
+        return Sensitivity.of_rows(
+            self.view.stability(configuration), l1=values_each, l2_squared=values_each
+        )
 
     def sigma(self, configuration: Configuration) -> Fraction:
         """Return the standard deviation of its noise, in records."""
@@ -65,7 +67,9 @@ class PrivateValues(Measurement[PrivateValueCounts]):
         """Return the least noisy count of a value that is released."""
         records = self.view.stability(configuration).records
         values_each = len(configuration.private_columns)
-        return private_threshold(self.sigma(configuration), values_each, records, self.threshold_delta)
+        return private_threshold(
+            self.sigma(configuration), values_each, records, self.threshold_delta
+        )
 
     def terms(self, configuration: Configuration) -> Terms:
         """Return noise, threshold, and the delta that pays for it."""
@@ -88,7 +92,9 @@ class PrivateValues(Measurement[PrivateValueCounts]):
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - it is planned
         """Return sigma, and the least noisy count of a released value."""
-        return DrawNoise(threshold=self.threshold(configuration), sigma=float(self.sigma(configuration)))
+        return DrawNoise(
+            threshold=self.threshold(configuration), sigma=float(self.sigma(configuration))
+        )
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[PrivateValueCounts]:
         """Return how many records have each value. Private."""
@@ -112,7 +118,9 @@ class PrivateValues(Measurement[PrivateValueCounts]):
     def draw(self, exact: Exact[PrivateValueCounts], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - none
         """Return the values whose noisy count reaches the threshold."""
         values = exact.counts
-        return pack_labels(discover_labels(values.counts, values.labels, values.sigma, values.threshold, bits))
+        return pack_labels(
+            discover_labels(values.counts, values.labels, values.sigma, values.threshold, bits)
+        )
 
 
 def released_labels(drawn: Drawn) -> tuple[tuple[str, ...], ...]:

@@ -15,7 +15,15 @@ from marginweave.checkpoints.codecs import pack_number, unpack_number
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.number import MAX_CANDIDATES
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.base import CLEAN, Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
+from marginweave.measurements.base import (
+    CLEAN,
+    Drawn,
+    Exact,
+    Forecast,
+    Measurement,
+    PrivateRows,
+    Terms,
+)
 from marginweave.mechanisms.base import Sensitivity
 from marginweave.mechanisms.gaussian import select_percentile
 from marginweave.mechanisms.percentile import rank_error, score_sensitivity
@@ -65,17 +73,27 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Configuration]]:
         """Return how many values each candidate covers (`candidate_histogram`); private."""
         configuration = drawn.configuration
-        histograms = rows.remember("values by candidate", lambda: _candidate_histograms(rows, configuration))
+        histograms = rows.remember(
+            "values by candidate", lambda: _candidate_histograms(rows, configuration)
+        )
         name, _ = self.column(configuration)
         histogram = histograms[name]
-        used = {"percentile": str(self.percentile), "sensitivity": self.sensitivity(configuration).l1}
+        used = {
+            "percentile": str(self.percentile),
+            "sensitivity": self.sensitivity(configuration).l1,
+        }
         return Exact(
             counts=(histogram, configuration),  # `draw` needs both
             digest=counts_digest([histogram]),
             used=used,
         )
 
-    def draw(self, exact: Exact[tuple[Integers, Configuration]], bits: DrawBits, sealed: bytes) -> bytes:  # noqa: ARG002 - unused
+    def draw(
+        self,
+        exact: Exact[tuple[Integers, Configuration]],
+        bits: DrawBits,
+        sealed: bytes,  # noqa: ARG002 - none
+    ) -> bytes:
         """Return the number of the chosen candidate, from 1."""
         histogram, configuration = exact.counts
         unit = self.view.stability(configuration)

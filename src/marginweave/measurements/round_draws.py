@@ -31,8 +31,19 @@ from marginweave.mechanisms.gaussian import marginal_sigma, select_candidate
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import compress_mask, compress_observation
-from marginweave.observations.means import chosen_misfit, estimate_total, expected_noise, merge_observations
-from marginweave.observations.payloads import pack_pick, pack_tables, unpack_observations, unpack_pick, unpack_tables
+from marginweave.observations.means import (
+    chosen_misfit,
+    estimate_total,
+    expected_noise,
+    merge_observations,
+)
+from marginweave.observations.payloads import (
+    pack_pick,
+    pack_tables,
+    unpack_observations,
+    unpack_pick,
+    unpack_tables,
+)
 from marginweave.observations.tables import ChosenMisfit, Observation
 from marginweave.released.statement import DrawNoise
 
@@ -122,7 +133,9 @@ class RoundChoice(Measurement[CandidateScores]):
         state = Rounds(drawn)
         planned = state.next
         assert planned is not None
-        scores = rows.remember(f"scores of round {planned.number}", lambda: state.scores(rows, planned))
+        scores = rows.remember(
+            f"scores of round {planned.number}", lambda: state.scores(rows, planned)
+        )
         picks = state.picks(planned.number)
         places = np.array([i for i, clique in enumerate(state.candidates) if clique not in picks])
         unit = self.view.stability(drawn.configuration)
@@ -136,7 +149,9 @@ class RoundChoice(Measurement[CandidateScores]):
         )
         return Exact(
             counts=counts,
-            digest=text_digest([str(state.candidates), str(planned), counts_digest([places, scores])]),
+            digest=text_digest(
+                [str(state.candidates), str(planned), counts_digest([places, scores])]
+            ),
             used={"sensitivity": sensitivity},
         )
 
@@ -183,7 +198,9 @@ class RoundMarginals(SharedNoise):
             return False
         if len(state.picks(planned.number)) < state.batch:
             return False
-        return share == planned.first or drawn.is_committed(drawn.plan.draw(RoundMarginals, share - 1))
+        return share == planned.first or drawn.is_committed(
+            drawn.plan.draw(RoundMarginals, share - 1)
+        )
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[MarginalCounts]:
         """Return the exact marginals that the round has chosen. Private."""
@@ -191,7 +208,9 @@ class RoundMarginals(SharedNoise):
         assert state.next is not None
         picks = state.picks(state.next.number)
         tables = {clique: table for clique, table in state.tables(rows) if clique in picks}
-        return self.exact(drawn.configuration, picks, state.sizes, [tables[clique] for clique in picks])
+        return self.exact(
+            drawn.configuration, picks, state.sizes, [tables[clique] for clique in picks]
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -217,7 +236,9 @@ class Rounds:
         self.settings = _settings(drawn.configuration)
         self.sizes = one_way.estimated_sizes
         self.ignored = one_way.ignored
-        self.candidates = drawn.remember("candidates", lambda: rounds.candidate_sets(self.settings, self.sizes))
+        self.candidates = drawn.remember(
+            "candidates", lambda: rounds.candidate_sets(self.settings, self.sizes)
+        )
         self.batch = min(self.settings.batch, len(self.candidates))
         self.finished = self._finished()
         self.next = self._next()
@@ -233,7 +254,9 @@ class Rounds:
         multiplier = share.noise_multiplier * math.sqrt(self.batch / planned.shares)
         sigma = float(marginal_sigma(multiplier, self.drawn.configuration.stability))
         model = self.model(self.finished)
-        return rounds.candidate_scores(self._estimated_tables(rows), model.marginal, self.settings, sigma)
+        return rounds.candidate_scores(
+            self._estimated_tables(rows), model.marginal, self.settings, sigma
+        )
 
     def _estimated_tables(self, rows: PrivateRows) -> Iterator[tuple[Clique, Integers]]:
         """Yield the exact marginals of all candidates, without the cells of codes that estimates ignore. Private."""
@@ -250,7 +273,9 @@ class Rounds:
                 tables = count_marginals(merged, merged.sizes, cliques)
                 yield pack_tables(dict(zip(cliques, tables, strict=True)))
 
-        for block in rows.cached_blocks("candidates", [self.drawn.plan.draw(OneWayMarginals)], compute):
+        for block in rows.cached_blocks(
+            "candidates", [self.drawn.plan.draw(OneWayMarginals)], compute
+        ):
             yield from unpack_tables(block)
 
     def model(self, finished: Sequence[_Finished]) -> Mixture:
@@ -261,7 +286,9 @@ class Rounds:
         def compute() -> bytes:
             one_way = drawn_one_way(self.drawn)
             compression = one_way.estimated_compression
-            single = [compress_observation(observation, compression) for observation in one_way.estimated]
+            single = [
+                compress_observation(observation, compression) for observation in one_way.estimated
+            ]
             masks = [compress_mask(mask, compression) for mask in one_way.masks]
             larger = [self._estimated(observation) for observation in _observations(finished)]
             measured = merge_observations([*single, *larger])
@@ -274,7 +301,8 @@ class Rounds:
         for finished_round in finished:
             follows += finished_round.draws
         return self.drawn.remember(
-            f"model after {len(finished)} rounds", lambda: unpack_mixture(self.drawn.derived("model", follows, compute))
+            f"model after {len(finished)} rounds",
+            lambda: unpack_mixture(self.drawn.derived("model", follows, compute)),
         )
 
     def misfit(self) -> ChosenMisfit | None:
@@ -355,14 +383,19 @@ class Rounds:
 
         moved = sum(map(distance, ended.picks))
         estimated = map(self._estimated, ended.observations)
-        noise = sum(expected_noise(observation.deviation, observation.counts.size) for observation in estimated)
+        noise = sum(
+            expected_noise(observation.deviation, observation.counts.size)
+            for observation in estimated
+        )
         return rounds.next_pace(last.pace, moved, noise)
 
     def _read_pick(self, choice: RoundChoice) -> tuple[Clique, int]:
         return self.drawn.remember(choice.name, lambda: unpack_pick(self.drawn.payload(choice)))
 
     def _read_share(self, share: RoundMarginals) -> tuple[Observation, ...]:
-        return self.drawn.remember(share.name, lambda: unpack_observations(self.drawn.payload(share)))
+        return self.drawn.remember(
+            share.name, lambda: unpack_observations(self.drawn.payload(share))
+        )
 
     def _choices(self, number: int) -> list[RoundChoice]:
         """Return the planned choices of a round."""
@@ -375,4 +408,6 @@ class Rounds:
 
 
 def _observations(finished: Iterable[_Finished]) -> list[Observation]:
-    return [observation for finished_round in finished for observation in finished_round.observations]
+    return [
+        observation for finished_round in finished for observation in finished_round.observations
+    ]

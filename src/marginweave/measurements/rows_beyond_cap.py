@@ -13,7 +13,16 @@ from marginweave.base.digests import counts_digest
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import UncountedRows
-from marginweave.measurements.base import PREPROCESS, Drawn, Exact, Forecast, Measurement, PrivateRows, RowView, Terms
+from marginweave.measurements.base import (
+    PREPROCESS,
+    Drawn,
+    Exact,
+    Forecast,
+    Measurement,
+    PrivateRows,
+    RowView,
+    Terms,
+)
 from marginweave.mechanisms.base import Sensitivity
 from marginweave.mechanisms.gaussian import add_noise, gaussian_sigma, gaussian_terms
 from marginweave.mechanisms.noise_table import MAX_SIGMA

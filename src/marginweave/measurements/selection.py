@@ -153,7 +153,11 @@ def selected_cliques(
     cell_counts = [cells(pair, sizes) for pair in pairs]
     chosen = select_marginals(cell_counts, scores, noise.cell_error(parameter), noise.share_power)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
-    return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
+    return (
+        selected
+        if settings.merge_cells == "none"
+        else merge_pairs(selected, sizes, settings.merge_cells, most)
+    )
 
 
 def scored_pairs(sizes: Sequence[int], mechanism: type[DrawMechanism]) -> tuple[Clique, ...]:

@@ -49,7 +49,9 @@ def plan_budget(configuration: Configuration) -> Plan:
     privacy = configuration.privacy
     epsilon, delta = _target(configuration)
     delta_threshold = _delta_threshold(configuration, delta)
-    budget = SharedBudget(epsilon=epsilon, delta=delta - delta_threshold, delta_threshold=delta_threshold)
+    budget = SharedBudget(
+        epsilon=epsilon, delta=delta - delta_threshold, delta_threshold=delta_threshold
+    )
     split = _tuple_draws if configuration.marginals is None else marginal_draws
     draws = split(configuration, budget)
     if not all(draw.mechanism.is_pure for draw in draws):
@@ -79,15 +81,23 @@ def plan_budget(configuration: Configuration) -> Plan:
 def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[Measurement[Any]]:
     """Return the draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
     parameters = _by_shares(configuration, budget)
-    draws: list[Measurement[Any]] = [*planned.bounds_draws(configuration, parameters.get(LowBound, 0.0))]
+    draws: list[Measurement[Any]] = [
+        *planned.bounds_draws(configuration, parameters.get(LowBound, 0.0))
+    ]
     counts = [kind for kind in (RowsBeyondCap, RecordCount) if kind in parameters]
     draws += [kind.priced(RoundedGaussian, parameters[kind]) for kind in counts]
     proportions = configuration.tuples.proportions(configuration.reporting_length)
     for length, multiplier in enumerate(level_multipliers(proportions, parameters[TupleLevel]), 1):
         if ContributionBound in parameters:
-            draws.append(ContributionBound.priced(Exponential, parameters[ContributionBound], length))
+            draws.append(
+                ContributionBound.priced(Exponential, parameters[ContributionBound], length)
+            )
         delta = budget.delta_threshold if length == 1 else 0.0
-        draws.append(TupleLevel.priced(RoundedGaussian, multiplier, length, delta=delta, threshold_delta=delta))
+        draws.append(
+            TupleLevel.priced(
+                RoundedGaussian, multiplier, length, delta=delta, threshold_delta=delta
+            )
+        )
     return draws
 
 
@@ -125,7 +135,11 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
 
 
 def _delta_threshold(configuration: Configuration, delta: float) -> float:
-    return configuration.aggregate.delta_threshold_share * delta if configuration.private_columns else 0.0
+    return (
+        configuration.aggregate.delta_threshold_share * delta
+        if configuration.private_columns
+        else 0.0
+    )
 
 
 def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind, float]:
@@ -133,7 +147,9 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind,
     settings = configuration.tuples
     shares: dict[Kind, float] = {
         RecordCount: 0.0 if configuration.resize else settings.count_share,
-        ContributionBound: settings.percentile_share if configuration.percentile is not None else 0.0,
+        ContributionBound: settings.percentile_share
+        if configuration.percentile is not None
+        else 0.0,
         **planned.bounds_shares(configuration),
         **planned.uncounted_shares(configuration),
     }
@@ -142,13 +158,18 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[Kind,
         share_left -= share
     planned.check_share_left(share_left, shares, "counts")
     shares = {kind: share for kind, share in shares.items() if share}
-    selections = {ContributionBound: configuration.reporting_length, LowBound: 2 * len(configuration.private_bounds)}
+    selections = {
+        ContributionBound: configuration.reporting_length,
+        LowBound: 2 * len(configuration.private_bounds),
+    }
     choices = [(number, shares[kind]) for kind, number in selections.items() if kind in shares]
     mu2 = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
     parameters: dict[Kind, float] = {TupleLevel: share_left * mu2}
     for kind, share in shares.items():
         part = share * mu2 / selections.get(kind, 1)
-        parameters[kind] = selection_epsilon(math.sqrt(part)) if kind in selections else gaussian_multiplier(part)
+        parameters[kind] = (
+            selection_epsilon(math.sqrt(part)) if kind in selections else gaussian_multiplier(part)
+        )
     return parameters
 
 

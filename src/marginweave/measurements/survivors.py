@@ -16,7 +16,10 @@ def levels_below(drawn: Drawn, length: int) -> list[DrawnLevel]:
     def read(below: int) -> DrawnLevel:
         return unpack_level(drawn.payload(drawn.plan.by_name[f"level-{below}"]))
 
-    return [drawn.remember(f"level-{below}", lambda below=below: read(below)) for below in range(1, length)]
+    return [
+        drawn.remember(f"level-{below}", lambda below=below: read(below))
+        for below in range(1, length)
+    ]
 
 
 def candidates_above(drawn: Drawn, length: int) -> CandidateSet:

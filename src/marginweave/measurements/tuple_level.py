@@ -17,9 +17,20 @@ from marginweave.domain.combinations import Level
 from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
 from marginweave.measurements.contribution_bound import ContributionBound
 from marginweave.measurements.digests import level_digest
-from marginweave.measurements.levels import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
+from marginweave.measurements.levels import (
+    LevelMechanism,
+    draw_level,
+    level_noise,
+    plan_level,
+    prepare_level,
+)
 from marginweave.measurements.overflow import Expectation, keep_most, raise_threshold
-from marginweave.measurements.survivors import candidates_of, has_candidates, levels_below, released_blocks
+from marginweave.measurements.survivors import (
+    candidates_of,
+    has_candidates,
+    levels_below,
+    released_blocks,
+)
 from marginweave.measurements.thresholds import level_threshold, private_threshold
 from marginweave.mechanisms.base import Sensitivity
 from marginweave.mechanisms.gaussian import gaussian_terms, noise_sigma
@@ -82,17 +93,24 @@ class TupleLevel(Measurement[LevelCounts]):
     def terms(self, configuration: Configuration) -> Terms:
         """Return cap, thresholds and limits; where no percentile is drawn, noise and the thresholds themselves."""
         cap = configuration.contribution_cap(self.length)
-        settings = configuration.tuples.model_dump(mode="json", include={"thresholds", "max_combinations"})
+        settings = configuration.tuples.model_dump(
+            mode="json", include={"thresholds", "max_combinations"}
+        )
         terms: Terms = {"cap": cap, **settings}
         discovers = bool(configuration.private_columns) and self.length == 1
         if discovers:
-            terms |= {"threshold_delta": repr(self.threshold_delta), "private_values": configuration.private_values}
+            terms |= {
+                "threshold_delta": repr(self.threshold_delta),
+                "private_values": configuration.private_values,
+            }
         if configuration.percentile is None:
             sigma = self.sigma(configuration)
             terms |= {"contribution_bound": cap, "sigma": str(sigma)}
             if discovers:
                 least = level_threshold(configuration.tuples, 1, sigma, 0, 0)
-                terms["private_threshold"] = max(least, self._discovery_threshold(configuration, sigma))
+                terms["private_threshold"] = max(
+                    least, self._discovery_threshold(configuration, sigma)
+                )
         return terms
 
     def _discovery_threshold(self, configuration: Configuration, sigma: Fraction) -> int:
@@ -123,7 +141,9 @@ class TupleLevel(Measurement[LevelCounts]):
         if configuration.private_columns:
             return ()
         labels = [len(attribute.labels) for attribute in configuration.attributes]
-        return (configuration.contribution_cap(self.length) / most_combinations(labels, self.length),)
+        return (
+            configuration.contribution_cap(self.length) / most_combinations(labels, self.length),
+        )
 
     def noise(self, configuration: Configuration, observed: Aggregates) -> DrawNoise:  # noqa: ARG002 - as released
         """Return its sigma."""
@@ -138,7 +158,9 @@ class TupleLevel(Measurement[LevelCounts]):
         configuration = drawn.configuration
         sizes = tuple(len(attribute.labels) for attribute in configuration.attributes)
         no_candidates = CandidateSet(length=self.length, sizes=sizes)
-        mechanism = self._mechanism(drawn, no_candidates, configuration.contribution_cap(self.length), 0)
+        mechanism = self._mechanism(
+            drawn, no_candidates, configuration.contribution_cap(self.length), 0
+        )
         noise = level_noise(mechanism, no_candidates)
         return pack_level(
             DrawnLevel(
@@ -165,7 +187,9 @@ class TupleLevel(Measurement[LevelCounts]):
         survivors = len(below[-1].level) if below else 0
         mechanism = self._mechanism(drawn, candidates, bound, survivors)
         if below:
-            mechanism = raise_threshold(mechanism, Expectation.of(below[-1].level, candidates), most)
+            mechanism = raise_threshold(
+                mechanism, Expectation.of(below[-1].level, candidates), most
+            )
         counts = LevelCounts(
             bounded=bounded,
             candidates=candidates,
@@ -175,7 +199,11 @@ class TupleLevel(Measurement[LevelCounts]):
             most=most,
         )
         prepare_level(candidates, mechanism)
-        used = {**gaussian_terms(mechanism.sigma), "contribution_bound": bound, "threshold": mechanism.threshold}
+        used = {
+            **gaussian_terms(mechanism.sigma),
+            "contribution_bound": bound,
+            "threshold": mechanism.threshold,
+        }
         if mechanism.private_threshold:
             used["private_threshold"] = mechanism.private_threshold
         # counts that were moved to disk are read once, for their digest
@@ -193,7 +221,9 @@ class TupleLevel(Measurement[LevelCounts]):
         if self.length > 1:
             level, noise = keep_most(level, noise, counts.most)
         # names of private values leave only if they reached their threshold
-        published, released = released_level(level, counts.labels, sorted(counts.mechanism.private_columns))
+        published, released = released_level(
+            level, counts.labels, sorted(counts.mechanism.private_columns)
+        )
         return pack_level(DrawnLevel(level=published, noise=noise, released=released))
 
     def _bound(self, drawn: Drawn) -> int:

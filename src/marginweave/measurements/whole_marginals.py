@@ -54,7 +54,9 @@ class SharedNoise(Measurement[MarginalCounts]):
     ) -> tuple[Fraction, ...]:
         """Return the part of its noise that each of these marginals has, with `sizes` codes of the attributes."""
         allocation = configuration.marginal_settings.allocation
-        return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)
+        return split_noise(
+            self.count_noise(configuration), self.parameter, cliques, sizes, allocation
+        )
 
     def exact(
         self,
@@ -98,7 +100,9 @@ class SharedNoise(Measurement[MarginalCounts]):
         """Return every marginal with noise on all of its cells."""
         counts = exact.counts
         presampled = unpack_codes(sealed) if counts.noise.takes_no_key else None
-        noisy = measure_marginals(counts.noise, counts.tables, counts.cliques, counts.parts, bits, presampled)
+        noisy = measure_marginals(
+            counts.noise, counts.tables, counts.cliques, counts.parts, bits, presampled
+        )
         return pack_observations(list(noisy))
 
 
@@ -189,7 +193,9 @@ class WholeMarginals(SharedNoise):
 
 def public_sizes(configuration: Configuration) -> tuple[int, ...]:
     """Return the number of codes of each attribute, the missing value included; of a private domain only that one is known."""
-    return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
+    return domain_sizes(
+        configuration.attributes, [attribute.labels for attribute in configuration.attributes]
+    )
 
 
 def counted_sizes(configuration: Configuration) -> tuple[int, ...]:

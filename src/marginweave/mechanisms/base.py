@@ -11,7 +11,14 @@ from typing import ClassVar
 import numpy as np
 
 from marginweave.base.arrays import Integers
-from marginweave.base.budget import Cost, MechanismName, NoiseName, NoiseSetting, ParameterName, Stability
+from marginweave.base.budget import (
+    Cost,
+    MechanismName,
+    NoiseName,
+    NoiseSetting,
+    ParameterName,
+    Stability,
+)
 from marginweave.base.errors import StageError
 from marginweave.mechanisms.randomness import DrawBits
 
@@ -113,7 +120,9 @@ class Sensitivity:
     steps: int = 1
 
     @classmethod
-    def of_rows(cls, stability: Stability, *, l1: int = 1, l2_squared: int = 1, steps: int = 1) -> Sensitivity:
+    def of_rows(
+        cls, stability: Stability, *, l1: int = 1, l2_squared: int = 1, steps: int = 1
+    ) -> Sensitivity:
         """Return the sensitivity of a sum over the rows of a view.
 
         Each row adds a vector w >= 0 with |w|_1 <= l1, |w|_2^2 <= l2_squared.

@@ -52,7 +52,8 @@ def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability
     if contribution_bound < 1:
         raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
     return gaussian_sigma(
-        multiplier, Sensitivity.of_rows(stability, l1=contribution_bound, l2_squared=contribution_bound)
+        multiplier,
+        Sensitivity.of_rows(stability, l1=contribution_bound, l2_squared=contribution_bound),
     )
 
 
@@ -87,7 +88,11 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
     tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
     if len(sigmas) == 1:
         return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
-    return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
+    return {
+        "noise": fractions_digest(sigmas),
+        "table": text_digest(tables),
+        "sampler": SAMPLER_FORMAT,
+    }
 
 
 def add_noise(
@@ -129,7 +134,11 @@ def add_noise(
 
 
 def select_percentile(
-    histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: DrawBits
+    histogram: NDArray[np.int64],
+    percentile: float,
+    epsilon: float,
+    stability: Stability,
+    bits: DrawBits,
 ) -> int:
     """Choose a candidate 1 … cap near the wanted percentile: of combinations a record, or of values on a public grid.
 
@@ -156,7 +165,9 @@ def select_percentile(
     return 1 + select_candidate(scores, score_sensitivity(percentile, stability), epsilon, bits)
 
 
-def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:
+def select_candidate(
+    scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits
+) -> int:
     """Choose the place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
 
     Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and
@@ -175,7 +186,9 @@ def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float
     if scores.dtype != np.int64 or scores.ndim != 1 or not len(scores):
         raise InputError("scores must be a vector of int64 with at least one candidate")
     if sensitivity < 1 or not math.isfinite(epsilon) or epsilon <= 0:
-        raise InputError(f"sensitivity ({sensitivity}) must be at least 1 and epsilon ({epsilon}) positive")
+        raise InputError(
+            f"sensitivity ({sensitivity}) must be at least 1 and epsilon ({epsilon}) positive"
+        )
     return choose(scores, Fraction(epsilon) / (2 * sensitivity), bits)
 
 
@@ -184,7 +197,9 @@ class RoundedGaussian(CountNoise):
 
     name = "rounded-gaussian"
     parameter = "noise_multiplier"
-    words = "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity"
+    words = (
+        "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity"
+    )
     setting = "gaussian"
     title = "Gaussian"
     share_power = 2 / 3

@@ -101,7 +101,9 @@ def add_drawn_noise(counts: Integers, noise: Integers) -> Integers:
     if counts.dtype != np.int64:
         raise InputError(f"counts ({counts.dtype}) must be int64")
     if noise.dtype != np.int64 or noise.shape != (counts.size,):
-        raise StageError("noise must be int64, one for each cell of the marginal; it was drawn for another one")
+        raise StageError(
+            "noise must be int64, one for each cell of the marginal; it was drawn for another one"
+        )
     largest = max(int(noise.max(initial=0)), -int(noise.min(initial=0)))
     check_room(counts, largest)
     return counts + noise.reshape(counts.shape)

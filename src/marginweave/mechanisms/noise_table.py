@@ -198,17 +198,23 @@ def exponential(x: Fraction, bits: int) -> int:
     return max(0, total - (1 << 32)) >> 64
 
 
-def draw_signed(table: CumulativeTable, bits: DrawBits, number: int, start: int, count: int) -> Integers:
+def draw_signed(
+    table: CumulativeTable, bits: DrawBits, number: int, start: int, count: int
+) -> Integers:
     """Return independent draws for cells `start` to `start + count - 1` of table `number` of the draw, shape (count,), int64.
 
     A draw takes 64 bits, one for the sign, 63 for the entry; the other 65 bits only where those tie.
     """
     words = bits.words(number, start, count)
-    magnitude = reached_entries(table, words >> np.uint64(1), lambda place: bits.rest(number, start + place))
+    magnitude = reached_entries(
+        table, words >> np.uint64(1), lambda place: bits.rest(number, start + place)
+    )
     return np.where(words & np.uint64(1), -magnitude, magnitude)
 
 
-def reached_entries(table: CumulativeTable, first: Words, low_bits: Callable[[int], int]) -> Integers:
+def reached_entries(
+    table: CumulativeTable, first: Words, low_bits: Callable[[int], int]
+) -> Integers:
     """Return how many entries of the table each uniform 128-bit integer reaches; shape of `first`, which has its top 63 bits.
 
     Comparing these with the top bits of entries first, and the others when they are equal, gives the same entry as comparing
@@ -281,7 +287,9 @@ def uniform_numbers(count: int, size: int, stream: WordStream) -> Integers:
 @lru_cache(maxsize=16)
 def _guide(table: CumulativeTable) -> tuple[Integers, NDArray[np.bool_]]:
     """Return for the top 16 bits of a draw how many entries are below all such draws, and whether none is among them."""
-    edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(_FIRST_BITS - _GUIDE_BITS)
+    edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(
+        _FIRST_BITS - _GUIDE_BITS
+    )
     guide = np.searchsorted(table.high, edges, side="left").astype(np.int64)
     # A range of draws without an entry inside, its lower end included, needs no comparison.
     below_or_inside = np.searchsorted(table.high, edges[1:] - np.uint64(1), side="right")

@@ -56,7 +56,11 @@ def score_sensitivity(percentile: float, stability: Stability) -> int:
     """
     fraction = percentile_fraction(percentile)
     above = fraction.denominator - fraction.numerator
-    moved = fraction.denominator if stability.neighbors == "replace-one" else max(fraction.numerator, above)
+    moved = (
+        fraction.denominator
+        if stability.neighbors == "replace-one"
+        else max(fraction.numerator, above)
+    )
     return stability.records * moved
 
 
@@ -69,5 +73,7 @@ def rank_error(
     the score in units of one record.
     DP: arithmetic on public numbers.
     """
-    sensitivity = score_sensitivity(percentile, stability) / percentile_fraction(percentile).denominator
+    sensitivity = (
+        score_sensitivity(percentile, stability) / percentile_fraction(percentile).denominator
+    )
     return 2 * sensitivity / epsilon * math.log(candidates / failure)

@@ -144,7 +144,9 @@ def encoded(*parts: str | int) -> bytes:
     """
     if not all(type(part) in (str, int) for part in parts):
         raise InputError("the context of a draw must be strings and whole numbers")
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def _words(key: Callable[[int], algorithms.AES], start: int, count: int) -> Words:
@@ -184,7 +186,10 @@ class KeyedBits:
         if len(self.key) < _KEY:
             raise InputError(f"key of the {self.purpose} stream must have at least {_KEY} bytes")
         derivation = HKDF(
-            algorithm=SHA256(), length=_KEY + _BLOCK, salt=None, info=b"marginweave/" + self.purpose.encode()
+            algorithm=SHA256(),
+            length=_KEY + _BLOCK,
+            salt=None,
+            info=b"marginweave/" + self.purpose.encode(),
         )
         derived = derivation.derive(self.key)
         self._cipher_key = algorithms.AES(derived[:_KEY])

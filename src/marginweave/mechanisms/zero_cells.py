@@ -17,7 +17,13 @@ import numpy as np
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
-from marginweave.mechanisms.noise_table import BITS, CumulativeTable, draw_positions, draw_tail, noise_table
+from marginweave.mechanisms.noise_table import (
+    BITS,
+    CumulativeTable,
+    draw_positions,
+    draw_tail,
+    noise_table,
+)
 from marginweave.mechanisms.randomness import DrawBits
 
 # Fixed point, relative to the largest probability, and where a tail is cut: see `binomial_table`.
@@ -78,7 +84,9 @@ def passing_probability(threshold: int, sigma: Fraction) -> Fraction:
     return noise_table(sigma).upper_tail(threshold)
 
 
-def passing_zeros(cells: int, threshold: int, sigma: Fraction, bits: DrawBits) -> Iterator[tuple[int, Integers]]:
+def passing_zeros(
+    cells: int, threshold: int, sigma: Fraction, bits: DrawBits
+) -> Iterator[tuple[int, Integers]]:
     """Yield which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
 
     Positions of cells that are no zeros, or no candidates at all, are for the caller to drop: whether a position passes is
@@ -106,7 +114,9 @@ def passing_zeros(cells: int, threshold: int, sigma: Fraction, bits: DrawBits) -
         yield first, draw_positions(passing, size, stream)
 
 
-def passing_noise(count: int, threshold: int, sigma: Fraction, bits: DrawBits, table: int = 0) -> Integers:
+def passing_noise(
+    count: int, threshold: int, sigma: Fraction, bits: DrawBits, table: int = 0
+) -> Integers:
     """Return the noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
 
     Each `table` has a separate stream. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.

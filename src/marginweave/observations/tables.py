@@ -43,7 +43,9 @@ class Observation:
             raise InputError(f"deviation ({self.deviation}) must be positive")
         levels = zip(self.levels, self.counts.shape, strict=True) if self.levels else ()
         if any(level is not None and int(level.max()) + 1 != size for level, size in levels):
-            raise InputError(f"levels of attributes {self.attributes} must have the sizes of the counts")
+            raise InputError(
+                f"levels of attributes {self.attributes} must have the sizes of the counts"
+            )
 
     @property
     def coarser(self) -> dict[int, NDArray[np.int64]]:
@@ -87,7 +89,9 @@ class Observation:
     def unmerged(self, codes: Sequence[NDArray[np.int64]]) -> Observation:
         """Return the marginal by the codes before merging; `codes` has the merged code of every code, of all attributes."""
         levels: list[NDArray[np.int64] | None] = []
-        for attribute, counted, size in zip(self.attributes, self.codes, self.counts.shape, strict=True):
+        for attribute, counted, size in zip(
+            self.attributes, self.codes, self.counts.shape, strict=True
+        ):
             level = counted[codes[attribute]]
             levels.append(None if np.array_equal(level, np.arange(size)) else level)
         has_levels = any(level is not None for level in levels)

@@ -72,7 +72,10 @@ def measured_undeclared(
     these sums by precision (1 / variance). In `one_way` the marginals of `indicated_sets` follow those of attributes; they are
     in no larger one. `configuration` has the bounds that were drawn.
     """
-    names = (*(attribute.name for attribute in configuration.attributes), *configuration.indicated_sets)
+    names = (
+        *(attribute.name for attribute in configuration.attributes),
+        *configuration.indicated_sets,
+    )
     places = {name: place for place, name in enumerate(names)}
     counts = {}
     for name in (*configuration.undeclared, *configuration.indicated_sets):
@@ -87,7 +90,9 @@ def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
     one_way, *larger = tables
     cells_of_larger = [table.counts.take(-1, table.attributes.index(place)) for table in larger]
     last_cells = [one_way.counts[-1:], *cells_of_larger]
-    variances = [cells.size * table.deviation**2 for cells, table in zip(last_cells, tables, strict=True)]
+    variances = [
+        cells.size * table.deviation**2 for cells, table in zip(last_cells, tables, strict=True)
+    ]
     precision = np.array([1 / variance for variance in variances])
     sums = np.array([float(cells.sum()) for cells in last_cells])
     return _NoisyCount(
@@ -182,9 +187,13 @@ def ignored_attributes(
     return frozenset(place for place, table in tables if table.counts.size > sizes[place])
 
 
-def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:
+def _decided(
+    configuration: Configuration, counts: Mapping[str, _NoisyCount]
+) -> tuple[UndeclaredCells, ...]:
     """Return the decision on each column; neither a set nor a column of known counts has such a code."""
-    known_columns = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
+    known_columns = {
+        configuration.attributes[a].name for table in configuration.totals for a in table.attributes
+    }
     decided = []
     for name, count in counts.items():
         cells = count.cells(name, len(counts))

@@ -53,7 +53,9 @@ def chance_before_counting(
     counted = configuration.with_undeclared(configuration.undeclared)
     attributes = counted.attributes
     imputed = {j for j, attribute in enumerate(attributes) if attribute.imputed}
-    cut = {j for j, attribute in enumerate(attributes) if attribute.column in configuration.cut_sets}
+    cut = {
+        j for j, attribute in enumerate(attributes) if attribute.column in configuration.cut_sets
+    }
     repaired = Repair(counted, labels).drawn(imputed | cut)
     is_cut = configuration.is_cut
     lengths = frozenset(length for length, bound in bounds.items() if is_cut(length, bound))

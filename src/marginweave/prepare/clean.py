@@ -37,7 +37,9 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     for rule in structure.difference or ():
         minuend = columns[rule.of]
         subtrahend = columns[rule.since]
-        columns[rule.column] = difference_values(minuend, subtrahend, configuration.columns[rule.column])
+        columns[rule.column] = difference_values(
+            minuend, subtrahend, configuration.columns[rule.column]
+        )
     return pa.table({name: columns[name] for name in configuration.names})
 
 

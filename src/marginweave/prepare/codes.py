@@ -145,7 +145,9 @@ def encode_table(
     """
     codes: list[Codes] = []
     labels: list[tuple[str, ...]] = []
-    columns = {name: column_codes(clean, configuration, name, words) for name in configuration.names}
+    columns = {
+        name: column_codes(clean, configuration, name, words) for name in configuration.names
+    }
     for attribute in configuration.attributes:
         code, names = columns[attribute.column]
         if attribute.of_set:  # 1, the missing code, where a set lacks the value

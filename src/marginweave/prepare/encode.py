@@ -14,7 +14,11 @@ from scipy.special import ndtr
 
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
-from marginweave.configuration.preparation import GaussianImputation, ResizeSettings, WeightedImputation
+from marginweave.configuration.preparation import (
+    GaussianImputation,
+    ResizeSettings,
+    WeightedImputation,
+)
 from marginweave.configuration.release import Configuration
 from marginweave.mechanisms.randomness import CellWords, KeyedBits, RecordWords
 from marginweave.prepare import codes as coding
@@ -149,7 +153,11 @@ def complete_blocks(
     """
     configuration = configuration.with_undeclared(configuration.undeclared)
     imputed = _repaired(blocks, configuration, streams)
-    yield from imputed if configuration.resize is None else _resized(imputed, numbers(), configuration, streams)
+    yield from (
+        imputed
+        if configuration.resize is None
+        else _resized(imputed, numbers(), configuration, streams)
+    )
 
 
 def _repaired(

@@ -69,9 +69,8 @@ class Repair:
         self._ordered = set(configuration.ordered)
         self._optional = [attribute.optional for attribute in attributes]
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
-        self._has_both_gaps = [
-            j for j in self._undeclared if self._optional[j]
-        ]  # codes for missing and for undeclared cells
+        # codes for missing and for undeclared cells
+        self._has_both_gaps = [j for j in self._undeclared if self._optional[j]]
         self._codes_elsewhere = _codes_elsewhere(configuration)
         masks = rule_masks(enforced_rules(configuration), attributes, labels)
         order = _order(configuration)
@@ -197,7 +196,9 @@ class Repair:
                 if j in self._undeclared:
                     has_code = self._codes_of_boxes(part, j)
                     last = self._sizes[j] - 1
-                    remains = np.where((column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1))
+                    remains = np.where(
+                        (column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1)
+                    )
                     alive &= remains | self._may_become_undeclared(j, column)[:, None]
             for column, j in zip(block.T, part.attributes, strict=True):
                 has_code = self._codes_of_boxes(part, j)
@@ -247,10 +248,14 @@ class Repair:
                 dead = np.flatnonzero(~is_allowed)
                 if len(dead):
                     words_of_dead = words.words_of(block_rows[dead], j)
-                    block[dead, place] = self._chosen(j, block[dead, place], allowed[dead], words_of_dead)
+                    block[dead, place] = self._chosen(
+                        j, block[dead, place], allowed[dead], words_of_dead
+                    )
         return repaired
 
-    def _possible_codes(self, part: _Part, tables: Mapping[tuple[int, ...], Flags]) -> dict[int, Flags]:
+    def _possible_codes(
+        self, part: _Part, tables: Mapping[tuple[int, ...], Flags]
+    ) -> dict[int, Flags]:
         """Return the codes of each attribute of a part that are allowed with some code of every other one."""
         possible: dict[int, Flags] = {}
         for j in part.attributes:
@@ -361,7 +366,11 @@ def _codes_elsewhere(configuration: Configuration) -> dict[int, list[int]]:
     for rule in rules or ():
         for name in rule.columns:
             j = attribute_of[name]
-            code = -1 if rule.otherwise is None else configuration.columns[name].code_of(rule.otherwise)
+            code = (
+                -1
+                if rule.otherwise is None
+                else configuration.columns[name].code_of(rule.otherwise)
+            )
             missing = len(configuration.attributes[j].labels)
             codes.setdefault(j, []).append(code if code >= 0 else missing)
     return codes

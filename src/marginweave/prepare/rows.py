@@ -96,7 +96,11 @@ def _scatter(
         The number of the first row of each block, and that of all rows at the end.
     """
     column = subject.column
-    missing = configuration.missing_texts(column) if column in configuration.columns else configuration.missing
+    missing = (
+        configuration.missing_texts(column)
+        if column in configuration.columns
+        else configuration.missing
+    )
     starts = [0]
     for numbers, table in _numbered(raw):
         ids = table.column(column).combine_chunks()
@@ -106,7 +110,8 @@ def _scatter(
         cells = table.select(list(configuration.raw_names) if subject.join else [])
         cells = cells.append_column(_ROW, pa.array(numbers))
         cells = cells.append_column(_SUBJECT, owners)
-        cells = plain_table(cells)  # so that the piece of a partition is a slice, without a separate dictionary
+        # so that the piece of a partition is a slice, without a separate dictionary
+        cells = plain_table(cells)
         partition_of_digest = digests[:, 0] % np.uint64(configuration.partitions)
         partition = np.where(has_subject, partition_of_digest, configuration.partitions)
         order = np.argsort(partition, kind="stable")
@@ -120,7 +125,9 @@ def _scatter(
     return starts
 
 
-def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+def _partitions(
+    configuration: Configuration, scattered: Spill
+) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
     """Yield the rows of each partition, small partitions combined, and the subject of each row as a number.
 
     Rows of a partition, and so of a subject, are in the order of the source.

@@ -93,7 +93,9 @@ class Distribution:
     missing: int
 
 
-def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
+def distributions(
+    published: PublishedRelease, shown: ShownRecords, scale: float
+) -> list[Distribution]:
     """Return the values that the report shows of each column, in declared order.
 
     If there are more than `MOST_VALUES`, these are the most frequent ones. Of numbers and dates, it is the run of up to
@@ -162,5 +164,7 @@ def _values_to_show(values: list[ValueCounts], *, is_ordered: bool) -> list[Valu
         return values[start : start + MOST_ORDERED]
     if len(values) <= MOST_VALUES:
         return values
-    by_count = sorted(values, key=lambda value: (value.reported or 0, value.synthetic), reverse=True)
+    by_count = sorted(
+        values, key=lambda value: (value.reported or 0, value.synthetic), reverse=True
+    )
     return by_count[:MOST_VALUES]

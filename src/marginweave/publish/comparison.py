@@ -24,7 +24,13 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.sections import COMBINATIONS_CUT
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
-from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, expected_ends, marginal_intervals
+from marginweave.estimate.intervals import (
+    Intervals,
+    censored_bound,
+    count_interval,
+    expected_ends,
+    marginal_intervals,
+)
 from marginweave.estimate.marginals import listed_counts, marginal_counts
 from marginweave.observations.tables import Marginals
 from marginweave.prepare.chance import Chance, chance_before_counting
@@ -89,7 +95,9 @@ class Change:
         """Change with both counts."""
         before = _count_sentence(self.before)
         after = _count_sentence(self.after)
-        return report_sentence("change.value", value=self.words, amount=self.amount, before=before, after=after)
+        return report_sentence(
+            "change.value", value=self.words, amount=self.amount, before=before, after=after
+        )
 
 
 def _count_sentence(count: int | None) -> Sentence:
@@ -129,12 +137,16 @@ class ReleaseComparison:
     def totals(self) -> Sentence:
         """A sentence on how many records each release has."""
         before = _count_sentence(self.total.before)
-        return report_sentence("change.totals", before=before, after=_count_sentence(self.total.after))
+        return report_sentence(
+            "change.totals", before=before, after=_count_sentence(self.total.after)
+        )
 
     @property
     def drawn_sentence(self) -> Sentence | None:
         """A sentence on the random choices of each release and what they mean for ranges; None if there are none."""
-        return report_sentence("change.drawn", choices="; ".join(self.drawn)) if self.drawn else None
+        return (
+            report_sentence("change.drawn", choices="; ".join(self.drawn)) if self.drawn else None
+        )
 
     @property
     def verdict(self) -> Sentence:
@@ -142,7 +154,9 @@ class ReleaseComparison:
         values = len(self.changed)
         pairs = len(self.changed_pairs)
         if not values and not pairs:
-            return report_sentence("change.records" if self.total.is_beyond_noise else "change.none")
+            return report_sentence(
+                "change.records" if self.total.is_beyond_noise else "change.none"
+            )
         return report_sentence(
             "change.values",
             values=values,
@@ -179,7 +193,9 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     drawn = map(str, (*_choices(chance_before), *_choices(chance_after)))
     return ReleaseComparison(
         total=_change(
-            str(report_sentence("change.all-records")), _total(before, value_tail), _total(after, value_tail)
+            str(report_sentence("change.all-records")),
+            _total(before, value_tail),
+            _total(after, value_tail),
         ),
         values=tuple(_changes(words, values_before, values_after)),
         pairs=tuple(_changes(words, pairs_before, pairs_after)),
@@ -189,7 +205,9 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     )
 
 
-def render_comparison(comparison: ReleaseComparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
+def render_comparison(
+    comparison: ReleaseComparison, before: PublishedRelease, after: PublishedRelease
+) -> bytes:
     """Return the HTML page of a comparison."""
     rate = f"{100 * FALSE_ALARM:g}"
     page = render("comparison.html.j2", found=comparison, before=before, after=after, rate=rate)
@@ -199,7 +217,9 @@ def render_comparison(comparison: ReleaseComparison, before: PublishedRelease, a
 def _refuse_incomparable(before: PrivacyStatement, after: PrivacyStatement) -> None:
     """Raise InputError for releases of different datasets, and for one release twice."""
     if before.dataset != after.dataset:
-        raise InputError(f"--against must name a release of {after.dataset}; it is one of {before.dataset}")
+        raise InputError(
+            f"--against must name a release of {after.dataset}; it is one of {before.dataset}"
+        )
     if before.release == after.release:
         raise InputError("--against must name another release than RUN")
 
@@ -253,7 +273,9 @@ def _titles(release: PublishedRelease) -> dict[tuple[str, str], str]:
     """Return values with their titles, by column and label."""
     domain = release.aggregates.domain
     titles = {}
-    for name, labels, titled in zip(domain.names, domain.labels, titled_labels(release), strict=True):
+    for name, labels, titled in zip(
+        domain.names, domain.labels, titled_labels(release), strict=True
+    ):
         for label, title in zip(labels, titled, strict=True):
             titles[name, label] = title
     return titles
@@ -297,14 +319,18 @@ def _change(words: str, before: _Count, after: _Count) -> Change:
 def _total(release: PublishedRelease, tail: float) -> _Count:
     """Return the number of records with its interval."""
     count = release.aggregates.record_count
-    intervals = count_interval(np.array([count]), release.aggregates.record_deviation, level=1 - tail)
+    intervals = count_interval(
+        np.array([count]), release.aggregates.record_deviation, level=1 - tail
+    )
     return _Count(count=count, low=int(intervals.low[0]), high=int(intervals.high[0]))
 
 
 def _chance(release: PublishedRelease) -> Chance:
     """Return what chance decides before rows are counted. Raises InputError for a resized table."""
     labels = release.aggregates.domain.labels
-    chance = chance_before_counting(release.configuration, labels, release.statement.bounds_of_lengths)
+    chance = chance_before_counting(
+        release.configuration, labels, release.statement.bounds_of_lengths
+    )
     if chance.resized:
         raise InputError(
             f"{release.statement.run} is of a resized table, whose records are drawn again in each release: how far that moves "
@@ -363,7 +389,9 @@ def _with_expected(
     return changed
 
 
-def _tuple_value_counts(release: PublishedRelease, shared: _SharedLabels, tail: float) -> dict[_Value, _Count]:
+def _tuple_value_counts(
+    release: PublishedRelease, shared: _SharedLabels, tail: float
+) -> dict[_Value, _Count]:
     """Return the counts of shared values in a release of k-tuples."""
     released = dict(_listed(release, 1, tail))
     private = release.configuration.private_columns
@@ -429,11 +457,15 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
     aggregates = release.aggregates
     marginals = release.marginals
     if marginals is not None:
-        aggregates, _ = listed_counts(marginal_counts(marginals, release.configuration, length), length)
+        aggregates, _ = listed_counts(
+            marginal_counts(marginals, release.configuration, length), length
+        )
     if len(aggregates.levels) < length:
         return
     if marginals is not None:
-        intervals_of_lengths = marginal_intervals(aggregates, marginals, release.configuration, level=1 - tail)
+        intervals_of_lengths = marginal_intervals(
+            aggregates, marginals, release.configuration, level=1 - tail
+        )
         intervals = intervals_of_lengths[length - 1]
     else:
         intervals = tuple_intervals(release, length, 1 - tail)
@@ -441,7 +473,9 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
     names = aggregates.domain.names
     labels = aggregates.domain.labels
     counts = _counts(intervals.counts_to_show(level.counts), intervals)
-    for columns, codes, count in zip(level.columns.tolist(), level.values.tolist(), counts, strict=True):
+    for columns, codes, count in zip(
+        level.columns.tolist(), level.values.tolist(), counts, strict=True
+    ):
         pairs = zip(columns, codes, strict=True)
         value = tuple((names[j], labels[j][code]) for j, code in pairs)
         yield value, count

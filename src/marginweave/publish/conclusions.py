@@ -39,14 +39,18 @@ class _ExampleCount:
     @property
     def sentence(self) -> Sentence:
         """Value with its count and range."""
-        return report_sentence("value.counted", value=self.value, count=self.count, low=self.low, high=self.high)
+        return report_sentence(
+            "value.counted", value=self.value, count=self.count, low=self.low, high=self.high
+        )
 
     def is_above(self, example: _ExampleCount) -> bool:
         """Return whether the whole range of this count is above that of `example`."""
         return self.low > example.high
 
 
-def conclusions(published: PublishedRelease, columns: Sequence[Distribution], judged: Verdict) -> Conclusions:
+def conclusions(
+    published: PublishedRelease, columns: Sequence[Distribution], judged: Verdict
+) -> Conclusions:
     """Return what follows from a release, with examples that are its own counts. DP: post-processing.
 
     Args:
@@ -82,7 +86,9 @@ def value_sentence(column: str, label: str) -> Sentence:
     """Return a value as sentences name it; a bin is named by its first and last number."""
     bin_ = re.fullmatch(r"\[(.+), (.+)([)\]])", label)
     if not bin_:
-        return report_sentence("value.value" if label else "value.empty-label", column=column, label=label)
+        return report_sentence(
+            "value.value" if label else "value.empty-label", column=column, label=label
+        )
     low, high, bracket = bin_.groups()
     key = "value.open-bin" if bracket == ")" else "value.closed-bin"
     return report_sentence(key, column=column, low=low, high=high)
@@ -135,7 +141,9 @@ def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iter
             records=records,
             percent=100 * best.count / records,
             value=best.value,
-            counted=report_sentence("may.true-count-of" if counted else "may.true-count", counted=counted or ""),
+            counted=report_sentence(
+                "may.true-count-of" if counted else "may.true-count", counted=counted or ""
+            ),
             low=best.low,
             high=best.high,
             level=level,
@@ -147,7 +155,9 @@ def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iter
     yield report_sentence("may.try-out")
 
 
-def _may_not(examples: Sequence[_ExampleCount], published: PublishedRelease, judged: Verdict) -> Iterator[Sentence]:
+def _may_not(
+    examples: Sequence[_ExampleCount], published: PublishedRelease, judged: Verdict
+) -> Iterator[Sentence]:
     """Yield what a reader may not do with the release."""
     pair = _unclear_pair(examples)
     if pair is not None:

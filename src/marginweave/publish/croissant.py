@@ -46,7 +46,14 @@ _FILES = {
     "explore.html": ("text/html", "file.explorer"),
 }
 """By name of a file, its media type and the key of the text that says what it has."""
-_TYPES = {"bool": "Boolean", "int": "Integer", "uint": "Integer", "double": "Float", "float": "Float", "date": "Date"}
+_TYPES = {
+    "bool": "Boolean",
+    "int": "Integer",
+    "uint": "Integer",
+    "double": "Float",
+    "float": "Float",
+    "date": "Date",
+}
 _TYPES |= {"timestamp": "DateTime"}
 
 
@@ -84,7 +91,9 @@ def croissant(
         },
         "rai:personalSensitiveInformation": str(_promise(statement)),
         "distribution": [_file(name, digest) for name, digest in digests.items() if name in _FILES],
-        "recordSet": [{"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}],
+        "recordSet": [
+            {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}
+        ],
     }
     text = json.dumps(description, indent=1, ensure_ascii=False)
     return f"{text}\n".encode()
@@ -93,7 +102,9 @@ def croissant(
 def _promise(statement: PrivacyStatement) -> Sentence:
     """Return the guarantee."""
     guarantee = statement.guarantee
-    return report_sentence("dataset.promise", epsilon=guarantee.epsilon, delta=guarantee.delta, unit=guarantee.unit)
+    return report_sentence(
+        "dataset.promise", epsilon=guarantee.epsilon, delta=guarantee.delta, unit=guarantee.unit
+    )
 
 
 def _description(configuration: Configuration, statement: PrivacyStatement) -> str:
@@ -120,7 +131,10 @@ def _publication(configuration: Configuration, statement: PrivacyStatement) -> d
     if publish.publisher:
         organization: dict[str, Any] = {"@type": "sc:Organization", "name": publish.publisher}
         if publish.contact:
-            organization["contactPoint"] = {"@type": "sc:ContactPoint", "description": publish.contact}
+            organization["contactPoint"] = {
+                "@type": "sc:ContactPoint",
+                "description": publish.contact,
+            }
         facts["publisher"] = organization
         facts["creator"] = organization
     if publish.license:
@@ -149,7 +163,9 @@ def _field(configuration: Configuration, field: pa.Field, undeclared: str | None
     """Return the entry of one column of the synthetic records."""
     column = configuration.columns[field.name]
     label = report_sentence("dataset.column", label=column.label) if column.label else None
-    description = _paragraph((label, column.description, no_value_sentence(configuration, field.name), undeclared))
+    description = _paragraph(
+        (label, column.description, no_value_sentence(configuration, field.name), undeclared)
+    )
     kind = re.match("[a-z]+", str(cell_type(field.type)))
     type_name = _TYPES.get(kind[0] if kind else "", "Text")
     return {

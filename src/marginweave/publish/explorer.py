@@ -41,7 +41,14 @@ def render_explorer(published: PublishedRelease, shown: ShownRecords) -> str:
     texts = read_text("explore.texts.json")
     parts = [f"const TEXT = {texts.strip()};\n", *(read_text(f"{name}.js") for name in SCRIPTS)]
     script = Markup("".join(parts))  # noqa: S704 - our own files
-    return render("explore.html.j2", published=published, shown=shown, data=data, script=script, text=json.loads(texts))
+    return render(
+        "explore.html.j2",
+        published=published,
+        shown=shown,
+        data=data,
+        script=script,
+        text=json.loads(texts),
+    )
 
 
 def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
@@ -94,7 +101,9 @@ def _attributes(
     for row in published.statement.undeclared or ():
         undeclared[row.attribute] = "found" if row.found else "noise"
     titles = declared.titled_names.values()
-    for attribute, name, labels, code in zip(attributes, titles, titled_labels(published), codes, strict=True):
+    for attribute, name, labels, code in zip(
+        attributes, titles, titled_labels(published), codes, strict=True
+    ):
         column = declared.columns[attribute.column]
         is_told_apart = len(attribute.gaps) > 1 or attribute.name not in declared.missing_by_rule
         yield {
@@ -142,7 +151,9 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
     return {
         "sets": sets,
         "count": [total.estimate, total.low, total.high, wider_total.low, wider_total.high],
-        "bounds": [censored_bound(noise.threshold, noise.deviation) for noise in published.aggregates.noise],
+        "bounds": [
+            censored_bound(noise.threshold, noise.deviation) for noise in published.aggregates.noise
+        ],
         "excluded": never_counted(published.configuration, labels),
         "left_out": uncounted_codes(published.configuration, labels),
     }
@@ -161,7 +172,12 @@ def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
             start += table.estimates.size
         for name, array in _cells(tables, reach).items():
             arrays[f"{name}-{length}"] = array
-    return {"tables": placed, "sizes": list(published.counted_sizes), "reach": reach.sigmas, "steps": STEPS}
+    return {
+        "tables": placed,
+        "sizes": list(published.counted_sizes),
+        "reach": reach.sigmas,
+        "steps": STEPS,
+    }
 
 
 def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:

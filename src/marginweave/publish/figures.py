@@ -26,7 +26,8 @@ from marginweave.texts.sentences import Sentence, Share, report_sentence
 WIDTH = 360.0  # shown at about this size on a phone
 _RIGHT = WIDTH - 14  # right end of the axes: half of the last number is beyond it
 _FONT = 9.5
-_LETTERS = dict.fromkeys("iljtfrI.,:;'|!()[]- ", 0.42) | dict.fromkeys("<>=+~#%@MWmw…—", 1.0)  # widths of a wide font
+# widths of a wide font
+_LETTERS = dict.fromkeys("iljtfrI.,:;'|!()[]- ", 0.42) | dict.fromkeys("<>=+~#%@MWmw…—", 1.0)
 _ROW = 15.0  # height of a value
 _LINE = 11.0  # height of one of several lines in a label
 _BELOW = 16.0  # height of the numbers of an axis
@@ -102,7 +103,9 @@ class _Figure:
         if title:
             self.add("text", title, x=_RIGHT, y=bottom + 24.0, text_anchor="end")
 
-    def label(self, lines: Sequence[str], x: float, middle: float, font: float = _FONT, **attributes: Any) -> None:
+    def label(
+        self, lines: Sequence[str], x: float, middle: float, font: float = _FONT, **attributes: Any
+    ) -> None:
         """Add lines of a text that end left of `x`, centered at the height `middle`."""
         for line, text in enumerate(lines, 1):
             y = middle + 0.35 * font + _LINE / _FONT * font * (line - (len(lines) + 1) / 2)
@@ -190,7 +193,9 @@ def _rows(labels: Sequence[Sequence[str]], least: int = 0) -> tuple[list[float],
     return middles, ends[-1] + _ROW * max(0, least - len(labels))
 
 
-def _axis_between(labels: list[list[str]], numbers: list[str], most: float) -> tuple[float, Callable[[float], float]]:
+def _axis_between(
+    labels: list[list[str]], numbers: list[str], most: float
+) -> tuple[float, Callable[[float], float]]:
     """Return the left end of an axis between labels and a column of numbers, and the place of a number up to `most`."""
     axis_left = _label_width(labels)
     axis_right = WIDTH - _label_width([numbers])
@@ -252,7 +257,12 @@ def association_figure(
     unit = side / max(size, 1)
     description = report_sentence("figure.strongest", pairs=_listed(strongest_pairs(names, matrix)))
     figure = _Figure(name, side + axis_left + 4, title, description)
-    hatch: dict[str, Any] = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
+    hatch: dict[str, Any] = {
+        "id": f"{name}-none",
+        "width": 4.0,
+        "height": 4.0,
+        "patternUnits": "userSpaceOnUse",
+    }
     figure.add("path", parent=figure.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
     figure.add("rect", x=axis_left, y=2.0, width=side, height=side, class_="frame")
     scaled = np.nan_to_num(cells, nan=-0.1) * _COLORS
@@ -301,7 +311,15 @@ def _add_numbers(
         x = axis_left + (column + 0.5) * unit
         y = 4.5 + (row + 0.5) * unit
         kind: dict[str, Any] = {"class": "light"} if colors[row, column] == _COLORS - 1 else {}
-        figure.add("text", f"{cells[row, column]:.2f}", x=x, y=y, text_anchor="middle", font_size=7.0, **kind)
+        figure.add(
+            "text",
+            f"{cells[row, column]:.2f}",
+            x=x,
+            y=y,
+            text_anchor="middle",
+            font_size=7.0,
+            **kind,
+        )
 
 
 def _fill(color: int, name: str) -> dict[str, Any]:
@@ -334,7 +352,9 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
             percent = 100 * bucket.proportional_error
             sizes.append(math.log10(max(bucket.mean_count or 0, 1)))
             errors.append(percent)
-            sentences.append(report_sentence("figure.error", at_most=bucket.at_most, percent=percent))
+            sentences.append(
+                report_sentence("figure.error", at_most=bucket.at_most, percent=percent)
+            )
     axis_left = 36.0
     bottom = 176.0
     figure = _Figure(name, bottom + 28, report_sentence("figure.errors"), _listed(sentences))
@@ -353,7 +373,9 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
         figure.line(axis_left, up(tick), _RIGHT, up(tick), "grid")
         figure.label([f"{tick:,g}"], axis_left, up(tick))
     points = [(across(size - first), up(error)) for size, error in zip(sizes, errors, strict=True)]
-    figure.add("polyline", points=" ".join(f"{_tidy(x)},{_tidy(y)}" for x, y in points), class_="span")
+    figure.add(
+        "polyline", points=" ".join(f"{_tidy(x)},{_tidy(y)}" for x, y in points), class_="span"
+    )
     for x, y in points:
         figure.add("circle", cx=x, cy=y, r=2.4, class_="point")
     return figure.markup()
@@ -413,7 +435,9 @@ def _listed(sentences: Iterable[Sentence]) -> str:
     return "; ".join(map(str, sentences))
 
 
-def strongest_pairs(names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> list[Sentence]:
+def strongest_pairs(
+    names: Sequence[str], matrix: Sequence[Sequence[float | None]]
+) -> list[Sentence]:
     """Return the ten strongest pairs of a heat map, for phones and for readers who cannot see it."""
     pairs: list[tuple[float, int, int]] = []
     for i, row in enumerate(matrix):

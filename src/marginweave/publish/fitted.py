@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 MODEL = "model.parquet"
 
 
-def model_table(model: Mixture, counts: Aggregates | Marginals, configuration: Configuration) -> pa.Table:
+def model_table(
+    model: Mixture, counts: Aggregates | Marginals, configuration: Configuration
+) -> pa.Table:
     """Return a mixture as a table: one row for each combination of values of columns that are drawn together.
 
     Most combinations are of a single column. The first row has no columns: its `shares` are the weights of the components, the
@@ -46,7 +48,9 @@ def model_table(model: Mixture, counts: Aggregates | Marginals, configuration: C
     return pa.concat_tables(pieces).combine_chunks()
 
 
-def _texts(counts: Aggregates | Marginals, configuration: Configuration) -> list[NDArray[np.object_]]:
+def _texts(
+    counts: Aggregates | Marginals, configuration: Configuration
+) -> list[NDArray[np.object_]]:
     """Return the text of each code of each attribute of a model, shape (codes,) each."""
     if isinstance(counts, Marginals):
         texts = [list(map(one_text, groups)) for groups in measured_together(counts, configuration)]
@@ -77,7 +81,9 @@ def read_model(table: pa.Table, fitted_to: EstimationInput, settings: MixtureSyn
     flat = np.asarray(lists.flatten().to_numpy(), np.float64)
     has_all_rows = len(lists) == ends[-1]
     if not has_all_rows or len(flat) % len(lists) or not np.isfinite(flat).all():
-        raise InputError(f"{MODEL} must have a row of weights and one for each combination of values")
+        raise InputError(
+            f"{MODEL} must have a row of weights and one for each combination of values"
+        )
     rows = flat.reshape(len(lists), -1)
     _, *parts = np.split(rows, ends[:-1])
     shares = [np.ascontiguousarray(part.T) for part in parts]

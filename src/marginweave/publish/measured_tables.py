@@ -42,9 +42,13 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     for i, marginal in enumerate(marginals.drawn):
         is_one_way = i < len(marginals.one_way)  # `drawn` begins with `one_way`
         texts = single if is_one_way else merged
-        coarser_before_merging = marginal.coarser if is_one_way else marginal.unmerged(merged_codes).coarser
+        coarser_before_merging = (
+            marginal.coarser if is_one_way else marginal.unmerged(merged_codes).coarser
+        )
         cells = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
-        numbers = _cell_numbers(marginal, i + 1, ~possible.contain(marginal.attributes, cells, coarser_before_merging))
+        numbers = _cell_numbers(
+            marginal, i + 1, ~possible.contain(marginal.attributes, cells, coarser_before_merging)
+        )
         pairs = []
         for a, codes in zip(marginal.attributes, cells, strict=True):
             axis_texts = texts[a]
@@ -107,7 +111,9 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     )
 
 
-def _joined_numbers(marginals: Marginals, configuration: Configuration) -> dict[tuple[int, bytes], int]:
+def _joined_numbers(
+    marginals: Marginals, configuration: Configuration
+) -> dict[tuple[int, bytes], int]:
     """Return how many bins each level of coarser bins joins, by its attribute and the bytes of its codes."""
     sizes = [table.counts.size for table in marginals.one_way]
     levels = configuration.marginal_settings.levels(sizes, configuration.attributes)
@@ -134,11 +140,15 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> Iterato
             yield tuple(marginals.domain.names[a] for a in clique)
 
 
-def measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
+def measured_together(
+    marginals: Marginals, configuration: Configuration
+) -> list[list[list[str | None]]]:
     """Return for each attribute the labels behind every merged code, in its order; None is a missing value."""
     groups = []
     single = _single_texts(marginals, configuration)
-    for labels, codes in zip(single, drawn_compression_of(marginals, configuration).codes, strict=True):
+    for labels, codes in zip(
+        single, drawn_compression_of(marginals, configuration).codes, strict=True
+    ):
         # Drops the label of a missing value, the last, where the attribute has no code for it.
         texts = np.array(labels, object)[: len(codes)]
         number = int(codes.max()) + 1

@@ -37,7 +37,9 @@ _GRADES = {
 }
 
 
-def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation) -> dict[str, bytes]:
+def release_pages(
+    published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation
+) -> dict[str, bytes]:
     """Return report.html and explore.html of a release. DP: post-processing.
 
     Args:
@@ -86,7 +88,9 @@ def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, Evaluation]:
             shown = reader.show_records(blocks, file.metadata.num_rows, domain, configuration)
         evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
     except (OSError, pa.ArrowInvalid, ValueError):
-        raise InputError(f"{place} does not hold a complete release (synthetic.parquet and evaluation.json)") from None
+        raise InputError(
+            f"{place} does not hold a complete release (synthetic.parquet and evaluation.json)"
+        ) from None
     return published, shown, evaluation
 
 
@@ -112,7 +116,9 @@ def render_report(
     titled = configuration.titled_names
     scale = published.total / shown.records if shown.records else 1.0
     columns = distributions(published, shown, scale)
-    warnings = reader_warnings(configuration, published.aggregates, statement.mechanisms, statement.not_measured or ())
+    warnings = reader_warnings(
+        configuration, published.aggregates, statement.mechanisms, statement.not_measured or ()
+    )
     return render(
         "report.html.j2",
         published=published,
@@ -125,7 +131,10 @@ def render_report(
         total=best_records(published),
         scale=scale,
         marginals=_by_length(statement.marginals or ()),
-        columns=[(column, figures.distribution_figure(column, f"column-{j}")) for j, column in enumerate(columns)],
+        columns=[
+            (column, figures.distribution_figure(column, f"column-{j}"))
+            for j, column in enumerate(columns)
+        ],
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(configuration, statement),
         no_value=no_value_sentence,
@@ -136,7 +145,9 @@ def render_report(
     )
 
 
-def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, Sentence, list[SetVerdict]]]:
+def _pairs(
+    evaluation: Evaluation, titled: Mapping[str, str]
+) -> list[tuple[str, Sentence, list[SetVerdict]]]:
     """Return the pairs of columns by grade, with the class and the title of each grade.
 
     Good pairs begin with the best, those of other grades with the worst; pairs that nothing measured are the last group.

@@ -42,7 +42,9 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
         yield report_sentence("preparation.joined")
     else:
         yield report_sentence("preparation.cut", most=subject.max_records)
-    yield report_sentence("preparation.own" if subject.missing_subject == "own" else "preparation.left-out")
+    yield report_sentence(
+        "preparation.own" if subject.missing_subject == "own" else "preparation.left-out"
+    )
 
 
 def _imputations(configuration: Configuration) -> Iterator[Sentence]:
@@ -50,9 +52,13 @@ def _imputations(configuration: Configuration) -> Iterator[Sentence]:
     imputed: defaultdict[str, list[str]] = defaultdict(list)
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
-            imputed[str(_distribution(column.impute))].append(str(report_sentence("preparation.column", name=name)))
+            imputed[str(_distribution(column.impute))].append(
+                str(report_sentence("preparation.column", name=name))
+            )
     for distribution, columns in imputed.items():
-        yield report_sentence("preparation.imputed", columns=", ".join(columns), distribution=distribution)
+        yield report_sentence(
+            "preparation.imputed", columns=", ".join(columns), distribution=distribution
+        )
 
 
 def _rules(configuration: Configuration) -> Iterator[Sentence]:
@@ -69,7 +75,9 @@ def _rules(configuration: Configuration) -> Iterator[Sentence]:
     if missing:
         yield report_sentence("preparation.missing-by-rule", columns=_quoted(missing))
     for rule in structure.difference or ():
-        yield report_sentence("preparation.difference", column=rule.column, of=rule.of, since=rule.since)
+        yield report_sentence(
+            "preparation.difference", column=rule.column, of=rule.of, since=rule.since
+        )
     uncounted = [rule.computed for rule in structure.computed]
     if uncounted:
         yield report_sentence("preparation.computed", columns=_quoted(uncounted))
@@ -83,9 +91,13 @@ def _quoted(names: Iterable[str]) -> str:
 def _distribution(impute: Imputation) -> Sentence:
     """Return the distribution of an imputation in words."""
     if isinstance(impute, GaussianImputation):
-        return report_sentence("distribution.gaussian", mean=impute.mean, deviation=impute.deviation)
+        return report_sentence(
+            "distribution.gaussian", mean=impute.mean, deviation=impute.deviation
+        )
     return report_sentence(
-        "distribution.weighted" if isinstance(impute, WeightedImputation) else "distribution.uniform"
+        "distribution.weighted"
+        if isinstance(impute, WeightedImputation)
+        else "distribution.uniform"
     )
 
 
@@ -94,8 +106,12 @@ def _resize(configuration: Configuration) -> Iterator[Sentence]:
     resize = configuration.resize
     if resize is None:
         return
-    source = report_sentence("source.copies" if resize.copies > 1 else "source.table", copies=resize.copies)
-    yield report_sentence("preparation.resized", records=resize.records, source=source, rate=float(resize.rate))
+    source = report_sentence(
+        "source.copies" if resize.copies > 1 else "source.table", copies=resize.copies
+    )
+    yield report_sentence(
+        "preparation.resized", records=resize.records, source=source, rate=float(resize.rate)
+    )
     if resize.amplify:
         yield report_sentence("preparation.amplified", formula=resize.formula or "tight")
     else:

@@ -85,7 +85,9 @@ class PublishedRelease:
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         domain = statement.released_domain
-        configuration = declared.with_bounds(statement.bounds).with_undeclared(domain.with_undeclared)
+        configuration = declared.with_bounds(statement.bounds).with_undeclared(
+            domain.with_undeclared
+        )
         marginals = None
         measured = None
         if configuration.marginals is None:
@@ -132,7 +134,9 @@ class PublishedRelease:
     @property
     def reach(self) -> Reach:
         """Reach of the noise of measured tables."""
-        return Reach(level=LEVEL, tails=frozenset() if self.measured is None else self.measured.tails)
+        return Reach(
+            level=LEVEL, tails=frozenset() if self.measured is None else self.measured.tails
+        )
 
     @property
     def counted_sizes(self) -> tuple[int, ...]:
@@ -180,7 +184,9 @@ class PublishedRelease:
             "folder of the release"
         )
 
-    def synthesize(self, settings: AnySynthesis, where: Mapping[str, Any] | None = None) -> Iterator[pa.Table]:
+    def synthesize(
+        self, settings: AnySynthesis, where: Mapping[str, Any] | None = None
+    ) -> Iterator[pa.Table]:
         """Yield new records from the released counts, in blocks, at least one. DP: post-processing.
 
         `where` has conditions by column, as questions have them (`Question`): records are then those of the fitted mixture
@@ -203,7 +209,9 @@ class PublishedRelease:
         labels = label_counts(self.aggregates)
         types = self.statement.types or {}
         for block, codes in enumerate(blocks):
-            table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)
+            table = decode_table(
+                codes, domain, self.configuration, settings.seed, block, labels, types=types
+            )
             yield typed_table(table, domain, self.configuration, types)
 
 
@@ -299,7 +307,9 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
     """
     encoded = encode_table(clean_table(records, configuration), configuration)
     codes = []
-    columns = zip(encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True)
+    columns = zip(
+        encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True
+    )
     for record_values, listed, labels, attribute in columns:
         places = {label: i for i, label in enumerate(labels)}
         missing = len(labels)
@@ -313,8 +323,12 @@ def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
     """Return the labels of each attribute as the pages show them, each with its title. DP: post-processing."""
     columns = published.configuration.columns
     titled = []
-    for attribute, labels in zip(published.configuration.attributes, published.aggregates.domain.labels, strict=True):
+    for attribute, labels in zip(
+        published.configuration.attributes, published.aggregates.domain.labels, strict=True
+    ):
         column = columns[attribute.column]
         titles = (column.titles or {}) if isinstance(column, ValuedColumn) else {}
-        titled.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
+        titled.append(
+            tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels)
+        )
     return titled

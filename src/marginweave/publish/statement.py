@@ -38,13 +38,18 @@ from marginweave.released.statement import (
 from marginweave.released.verdict import VerdictSummary
 from marginweave.texts.sentences import Sentence, report_sentence, verdict_sentence
 
-ASSUMPTIONS = tuple(map(report_sentence, ("assumption.configuration", "assumption.machine", "assumption.account")))
+ASSUMPTIONS = tuple(
+    map(report_sentence, ("assumption.configuration", "assumption.machine", "assumption.account"))
+)
 """What every release takes for granted."""
 TYPED = report_sentence("assumption.types")
 APPROVED = report_sentence("assumption.approved")
 APPROVED_AFTER_A_LOOK = report_sentence("assumption.approved-after-look")
 DATA_DEPENDENT_STOPS = tuple(
-    map(report_sentence, ("not-covered.stop-before-draws", "not-covered.stop-after-draw", "not-covered.time"))
+    map(
+        report_sentence,
+        ("not-covered.stop-before-draws", "not-covered.stop-after-draw", "not-covered.time"),
+    )
 )
 
 NO_MARGINALS = MarginalsStatement()
@@ -90,7 +95,9 @@ def privacy_statement(
     )
 
 
-def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
+def _undeclared(
+    configuration: Configuration, aggregates: Aggregates
+) -> tuple[UndeclaredStatement, ...]:
     """Return the counts of cells that are not as declared, and say that values clamped to bounds are not among them."""
     clamped = set()
     for attribute in configuration.attributes:
@@ -131,7 +138,10 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
     """Return the statement with the types of the source, and the assumption that they were public; unchanged if empty."""
     if not types:
         return statement
-    facts: dict[str, Any] = {"types": dict(types), "assumptions": (*statement.assumptions, str(TYPED))}
+    facts: dict[str, Any] = {
+        "types": dict(types),
+        "assumptions": (*statement.assumptions, str(TYPED)),
+    }
     zoned = [name for name, kind in types.items() if "tz=" in kind and name in statement.domain]
     if zoned:
         sentence = report_sentence("preparation.zoned", columns=listed(zoned))
@@ -141,7 +151,9 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
 
 def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> Promise:
     """Return the part of privacy.json that follows from configuration, plan and ledger, and from no draw."""
-    mechanisms = [_planned(draw, returned=draw.name in release.returned) for draw in plan.prices.charges]
+    mechanisms = [
+        _planned(draw, returned=draw.name in release.returned) for draw in plan.prices.charges
+    ]
     earlier = [EarlierStatement.of(release_before) for release_before in configuration.earlier]
     return Promise(
         guarantee=_guarantee(configuration, plan),
@@ -150,7 +162,9 @@ def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> 
         mechanisms=tuple(mechanisms),
         composition=str(_composition(configuration, plan)),
         assumptions=_texts(_assumptions(configuration, release)),
-        not_covered=_texts((*DATA_DEPENDENT_STOPS, *known_sentences(configuration, from_these_rows=True))),
+        not_covered=_texts(
+            (*DATA_DEPENDENT_STOPS, *known_sentences(configuration, from_these_rows=True))
+        ),
         invariants=_invariants(configuration),
         earlier=tuple(earlier) or None,
         configuration=configuration.canonical(),
@@ -204,7 +218,11 @@ def _composition(configuration: Configuration, plan: Plan) -> Sentence:
     """Return how the costs of the draws add up, and how earlier releases of the same rows compose with this one."""
     composition = _composition_of_draws(configuration, plan)
     runs = ", ".join(release_before.release.run for release_before in configuration.earlier)
-    return report_sentence("composition.earlier", composition=composition, runs=runs) if runs else composition
+    return (
+        report_sentence("composition.earlier", composition=composition, runs=runs)
+        if runs
+        else composition
+    )
 
 
 def _composition_of_draws(configuration: Configuration, plan: Plan) -> Sentence:
@@ -213,7 +231,9 @@ def _composition_of_draws(configuration: Configuration, plan: Plan) -> Sentence:
         return report_sentence("composition.amplified")
     noise = plan.pure_noise
     if noise is not None:
-        return report_sentence("composition.partly-pure" if plan.delta else "composition.pure", noise=noise.title)
+        return report_sentence(
+            "composition.partly-pure" if plan.delta else "composition.pure", noise=noise.title
+        )
     composition = report_sentence("composition.gaussian")
     if any(draw.mechanism is Exponential for draw in plan.draws):
         composition = report_sentence("composition.exponential", composition=composition)
@@ -229,7 +249,9 @@ def _functional(configuration: Configuration) -> EpsilonDelta | None:
     if resize is None or not resize.amplify:
         return None
     formula = resize.formula or "tight"
-    epsilon, delta = functional_parameters(privacy.epsilon, privacy.delta, resize.copies, resize.rate, formula)
+    epsilon, delta = functional_parameters(
+        privacy.epsilon, privacy.delta, resize.copies, resize.rate, formula
+    )
     return EpsilonDelta(epsilon=epsilon, delta=delta)
 
 

@@ -83,10 +83,15 @@ def write_synthetic(
         csv_writer = pa_csv.CSVWriter(streams[1], first[1].schema, write_options=CSV_OPTIONS)
         for parquet_table, csv_table in chain([first], pairs):
             writes = (
-                partial(parquet_writer.write_table, parquet_table.combine_chunks(), row_group_size=ROW_GROUP),
+                partial(
+                    parquet_writer.write_table,
+                    parquet_table.combine_chunks(),
+                    row_group_size=ROW_GROUP,
+                ),
                 partial(csv_writer.write_table, csv_table),
             )
-            for _ in LocalEngine().map(lambda write: write(), writes):  # both files at the same time
+            # both files at the same time
+            for _ in LocalEngine().map(lambda write: write(), writes):
                 pass
         parquet_writer.close()
         csv_writer.close()

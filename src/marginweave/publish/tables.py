@@ -22,7 +22,11 @@ from marginweave.estimate.intervals import Intervals, count_interval
 from marginweave.observations.combinations import Aggregates, LevelNoise
 
 ROW_GROUP = 1 << 16
-PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
+PARQUET_OPTIONS: dict[str, Any] = {
+    "write_statistics": False,
+    "compression": "zstd",
+    "store_schema": False,
+}
 _NOTES = (
     None,
     "low and high belong to count, and adjusted lies outside: it follows from other counts, too",
@@ -72,12 +76,19 @@ def counts_table(
     positions = max(longest, aggregates.reporting_length)
     key = _key(aggregates, coarse=coarse, of=of)
     parts = [_total_row(aggregates, positions, key)]
-    for level, noise, level_intervals in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
+    for level, noise, level_intervals in zip(
+        aggregates.levels, aggregates.noise, intervals, strict=True
+    ):
         sigmas = _noise_of_rows(level, noise, aggregates.measured)
         parts.append(_rows(domain, level, sigmas, level_intervals, positions))
     last_rows = []
     for clique in left_out:
-        row = {"length": len(clique), "noise_sd": (aggregates.measured or {})[clique], "adjusted": 0, "note": _LEFT_OUT}
+        row = {
+            "length": len(clique),
+            "noise_sd": (aggregates.measured or {})[clique],
+            "adjusted": 0,
+            "note": _LEFT_OUT,
+        }
         for i, attribute in enumerate(clique, start=1):
             row[f"column_{i}"] = domain.names[attribute]
         last_rows.append(row)
@@ -109,7 +120,9 @@ def _total_row(aggregates: Aggregates, positions: int, note: str) -> pa.Table:
     return row.set_column(row.num_columns - 1, "note", [[note]])
 
 
-def _noise_of_rows(level: Level, noise: LevelNoise, measured: Mapping[Clique, float] | None) -> Floats:
+def _noise_of_rows(
+    level: Level, noise: LevelNoise, measured: Mapping[Clique, float] | None
+) -> Floats:
     """Return the standard deviation of the noise of each combination of a level, shape (combinations,)."""
     sigmas = np.full(len(level), noise.deviation)
     if measured is not None:
@@ -154,7 +167,10 @@ def read_counts(
         domain=domain,
         record_count=total.column("count")[0].as_py(),
         record_deviation=total.column("noise_sd")[0].as_py(),
-        levels=tuple(_read_level(part, domain, level.length) for part, level in zip(parts, noise, strict=True)),
+        levels=tuple(
+            _read_level(part, domain, level.length)
+            for part, level in zip(parts, noise, strict=True)
+        ),
         noise=noise,
     )
     intervals = []
@@ -256,7 +272,9 @@ def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
             columns[:, i] = places
             values[:, i] = [codes[j][label] for j, label in zip(places, labels, strict=True)]
         except KeyError:
-            raise InputError("aggregates name a column or value that their configuration does not have") from None
+            raise InputError(
+                "aggregates name a column or value that their configuration does not have"
+            ) from None
     return Level(
         length=length,
         columns=columns,

@@ -20,4 +20,9 @@ def render(name: str, **context: object) -> str:
 
 @cache  # it keeps the templates that it has compiled
 def _environment() -> Environment:
-    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=FunctionLoader(read_text))
+    return Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        loader=FunctionLoader(read_text),
+    )

@@ -43,12 +43,16 @@ def known_sentences(configuration: Configuration, *, from_these_rows: bool) -> I
         yield report_sentence(key, table=known_total.table.words)
 
 
-def stated_confidence(configuration: Configuration, plan: Plan, aggregates: Aggregates) -> Confidence:
+def stated_confidence(
+    configuration: Configuration, plan: Plan, aggregates: Aggregates
+) -> Confidence:
     """Return for privacy.json the level, the meaning of intervals, and what bounding may have taken from each count.
 
     DP: post-processing.
     """
-    meaning = report_sentence("interval.selected" if configuration.marginals is None else "interval.measured")
+    meaning = report_sentence(
+        "interval.selected" if configuration.marginals is None else "interval.measured"
+    )
     epsilons = {bound.length: bound.epsilon for bound in plan.of(ContributionBound)}
     return Confidence(
         level=LEVEL,
@@ -99,10 +103,14 @@ def _weak_guarantee(configuration: Configuration, records: int) -> Iterator[Sent
     elif records > 1 and delta > records**-1.5:
         yield report_sentence("warning.delta", delta=delta, records=records, usual=records**-1.5)
     if configuration.privacy.neighbors == "replace-one":
-        yield report_sentence("warning.records" if configuration.resize is None else "warning.records-resized")
+        yield report_sentence(
+            "warning.records" if configuration.resize is None else "warning.records-resized"
+        )
 
 
-def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]) -> Iterator[Sentence]:
+def _weak_percentiles(
+    configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]
+) -> Iterator[Sentence]:
     """Yield a warning of contribution bounds whose rank may be off by more records than lie above it."""
     percentile = configuration.percentile if configuration.marginals is None else None
     if percentile is None:
@@ -117,7 +125,10 @@ def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequ
             lengths.append(str(row.length))
     if lengths:
         yield report_sentence(
-            "warning.percentile", percentile=percentile, lengths=", ".join(lengths), above=max(0, round(above))
+            "warning.percentile",
+            percentile=percentile,
+            lengths=", ".join(lengths),
+            above=max(0, round(above)),
         )
 
 
@@ -136,7 +147,11 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
         if candidates is None and level.length == 1:
             public = np.array([not attribute.private for attribute in configuration.attributes])
             released = int(public[level.columns[:, 0]].sum())
-            candidates = sum(len(attribute.labels) for attribute in configuration.attributes if not attribute.private)
+            candidates = sum(
+                len(attribute.labels)
+                for attribute in configuration.attributes
+                if not attribute.private
+            )
             counts_key = "counts.of-public-value"
         if candidates is None or not released:
             continue

@@ -44,7 +44,8 @@ def offer(
             if parent == EMPTY or _degree(combinations, node) < _degree(combinations, parent):
                 parent = node
             shorter += 1
-    if len(state.decided):  # a member with a value of a set says nothing about the set's other values
+    # a member with a value of a set says nothing about the set's other values
+    if len(state.decided):
         parent = EMPTY
     elif parent == EMPTY and len(state.prohibitions.rules) == 0:
         return ALL, shorter, 0
@@ -131,9 +132,16 @@ def extend(
                 state.alive[attribute] &= state.open[node, attribute]
     for i in range(candidates):
         attribute = int(state.candidates[i])
-        if state.used[combinations.columns[attribute]] or state.banned[attribute] == state.number[0]:
+        if (
+            state.used[combinations.columns[attribute]]
+            or state.banned[attribute] == state.number[0]
+        ):
             continue
-        fits = state.alive[attribute] != 0 if tabled else _fits(combinations, state, first, last, attribute)
+        fits = (
+            state.alive[attribute] != 0
+            if tabled
+            else _fits(combinations, state, first, last, attribute)
+        )
         if not fits:
             continue
         bound = int(state.single.weights[attribute])
@@ -142,7 +150,8 @@ def extend(
             bound = min(bound, int(state.remaining[child]))
         set_index = combinations.sets[attribute]
         state.candidates[possible] = attribute
-        if set_index >= 0 and state.decided[set_index]:  # it waits until the other candidates are used up
+        # it waits until the other candidates are used up
+        if set_index >= 0 and state.decided[set_index]:
             state.weights[possible] = -bound
         else:
             state.weights[possible] = bound

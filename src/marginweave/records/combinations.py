@@ -108,7 +108,9 @@ def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> _Links:
     for lower, level in pairwise(levels):
         rows = part_rows(lower, level, sizes)
         if np.any(rows < 0):
-            raise InputError("aggregates must be normalized: a part of a released combination is not released itself")
+            raise InputError(
+                "aggregates must be normalized: a part of a released combination is not released itself"
+            )
         level_places = _numbers(lower, offset)[rows] * attributes
         for j in range(level.length):
             place = slice(j, j + 1)
@@ -138,7 +140,9 @@ def packed(counts: Numbers) -> Numbers:
     return counts.astype(np.int32) if fits else counts.astype(np.int64)
 
 
-def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequence[int]) -> Aggregates:
+def count_missing(
+    aggregates: Aggregates, optional: Sequence[bool], sets: Sequence[int]
+) -> Aggregates:
     """Add the combinations that contain missing values to normalized counts.
 
     count(t, column j missing) = max(count(t) - sum_v count(t, j = v), 0), for t with and without missing values of columns
@@ -202,7 +206,9 @@ def _with_missing(
     later = slice(position, None)
     has_value = lower.values[:, later] < missing[lower.columns[:, later]]
     is_last_missing = has_value.all(axis=1, keepdims=True)
-    chosen, columns = np.nonzero((unexplained > 0) & is_in_order & is_other_group & is_last_missing & optional)
+    chosen, columns = np.nonzero(
+        (unexplained > 0) & is_in_order & is_other_group & is_last_missing & optional
+    )
     added_columns = np.insert(lower.columns[chosen], position, columns, axis=1)
     added_values = np.insert(lower.values[chosen], position, missing[columns], axis=1)
     return Level(

@@ -67,7 +67,9 @@ def decode_table(
         if name in counted:
             rng = stream([seed, place], block)  # post-processing
             source = named_type((types or {}).get(name))
-            kinds[name] = values_of(column, configuration.missing_texts(name), weights.get(name), source)
+            kinds[name] = values_of(
+                column, configuration.missing_texts(name), weights.get(name), source
+            )
             arrays[name] = kinds[name].decode(*counted[name], rng.random)
     cells = {name: column_cells for name, (column_cells, _) in counted.items()}
     columns = {name: kind.column for name, kind in kinds.items()}
@@ -148,7 +150,9 @@ def column_codes(domain: Domain, configuration: Configuration) -> dict[str, tupl
     return columns
 
 
-def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Configuration) -> dict[str, Floats]:
+def column_counts(
+    counts: Sequence[Floats], domain: Domain, configuration: Configuration
+) -> dict[str, Floats]:
     """Return the counts of the labels of each counted column that is not a set, from those of the attributes.
 
     DP: post-processing.
@@ -156,7 +160,8 @@ def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Confi
     counts_of_columns = {}
     for name, (attribute, codes) in column_codes(domain, configuration).items():
         weights = counts[attribute].astype(np.float64)
-        size = len(configuration.columns[name].labels) or len(weights)  # private labels are those of the attribute
+        # private labels are those of the attribute
+        size = len(configuration.columns[name].labels) or len(weights)
         sums = np.bincount(codes, weights=weights, minlength=size + 1)
         counts_of_columns[name] = sums[:size].astype(np.float64)
     return counts_of_columns
@@ -197,15 +202,22 @@ def spelled_table(table: pa.Table, configuration: Configuration) -> pa.Table:
     return table
 
 
-def stored_table(table: pa.Table, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:
+def stored_table(
+    table: pa.Table, configuration: Configuration, types: Mapping[str, str]
+) -> pa.Table:
     """Return a typed table as Parquet can hold it: only texts are dictionaries; without `types` the table is as it is."""
     if not types:
         return table.replace_schema_metadata(None)
-    fields = [field if is_text(field.type) else field.with_type(cell_type(field.type)) for field in table.schema]
+    fields = [
+        field if is_text(field.type) else field.with_type(cell_type(field.type))
+        for field in table.schema
+    ]
     return _with_dtypes(table.cast(pa.schema(fields)), configuration, types)
 
 
-def _values(name: str, configuration: Configuration, kind: pa.DataType | None = None) -> ColumnValues[Any]:
+def _values(
+    name: str, configuration: Configuration, kind: pa.DataType | None = None
+) -> ColumnValues[Any]:
     """Return what decodes a column of the output; the texts of an uncounted column never mean "no value"."""
     column = configuration.columns[name]
     if isinstance(column, ConstantColumn):
@@ -214,7 +226,9 @@ def _values(name: str, configuration: Configuration, kind: pa.DataType | None = 
     return values_of(column, missing, None, kind)
 
 
-def _with_dtypes(table: pa.Table, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:
+def _with_dtypes(
+    table: pa.Table, configuration: Configuration, types: Mapping[str, str]
+) -> pa.Table:
     """Return the table with the dtypes that pandas has to give its columns, whatever was drawn: nullable with gaps."""
     columns = []
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
@@ -227,7 +241,13 @@ def _with_dtypes(table: pa.Table, configuration: Configuration, types: Mapping[s
             dtype = str(kind).replace("bool", "boolean").replace("u", "U").replace("int", "Int")
         if dtype:
             columns.append(
-                {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype, "metadata": None}
+                {
+                    "name": name,
+                    "field_name": name,
+                    "pandas_type": kind,
+                    "numpy_type": dtype,
+                    "metadata": None,
+                }
             )
     described = {"index_columns": [], "column_indexes": [], "columns": columns}
     return table.replace_schema_metadata({"pandas": json.dumps(described, default=str)})

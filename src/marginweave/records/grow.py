@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from marginweave.records.candidates import ALL, child_of, children_of, extend, is_exact, offer
 from marginweave.records.combinations import Combinations
-from marginweave.records.growing_state import GrowingState, Rules, change, draw_free, has_any, lean, quantile_exceeds
+from marginweave.records.growing_state import (
+    GrowingState,
+    Rules,
+    change,
+    draw_free,
+    has_any,
+    lean,
+    quantile_exceeds,
+)
 
 _NONE = np.iinfo(np.int32).min  # below every weight
 _MOST = int(np.iinfo(np.int64).max)
@@ -52,15 +60,23 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
     state.single.sums[:] = 0
     for attribute in range(len(state.available)):
         state.available[attribute] = combinations.counts[combinations.children[attribute]]
-        change(state.single, attribute, combinations.columns[attribute], int(state.available[attribute]))
+        change(
+            state.single,
+            attribute,
+            combinations.columns[attribute],
+            int(state.available[attribute]),
+        )
 
 
 @lean
-def _begin_record(state: GrowingState, records: NDArray[np.int32], place: int, empty: NDArray[np.int32]) -> None:
+def _begin_record(
+    state: GrowingState, records: NDArray[np.int32], place: int, empty: NDArray[np.int32]
+) -> None:
     """Empty record `place` of `records`; its only member is the empty combination."""
     for column in range(len(empty)):
         records[place, column] = empty[column]
-    state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
+    # no slices here: for each of them compiled code counts the references to every array again
+    state.used.fill(False)
     state.decided.fill(False)
     state.is_member[0] = True
     state.number[0] += 1
@@ -87,17 +103,22 @@ def _grow_record(  # noqa: PLR0917 - compiled code has no names
         if candidates == ALL:
             attribute = draw_free(state.single, state.used, rng.random())
         else:
-            attribute = _draw(combinations, rules, state, candidates, members, total, filled < depth, rng)
+            attribute = _draw(
+                combinations, rules, state, candidates, members, total, filled < depth, rng
+            )
         if attribute >= 0:
             records[place, combinations.columns[attribute]] = combinations.values[attribute]
             filled += 1
             first_new = members
             members = _add(combinations, rules, state, attribute, depth, members)
             _ban(combinations, state, attribute, records, place)
-            if candidates == ALL and members > first_new:  # others have to be released with the first value of a record
+            # others have to be released with the first value of a record
+            if candidates == ALL and members > first_new:
                 candidates = children_of(combinations, state, state.members[first_new])
             if candidates != ALL:
-                candidates, total = extend(combinations, state, first_new, members, candidates, filled < depth)
+                candidates, total = extend(
+                    combinations, state, first_new, members, candidates, filled < depth
+                )
         elif depth > rules.shortest:
             depth -= 1
             candidates, members, total = offer(combinations, state, depth, members, filled)

@@ -88,7 +88,8 @@ class Rules(NamedTuple):
 
     longest: int  # R, the longest released combination
     shortest: int  # the length down to which a record that cannot grow is relaxed; R for never
-    records: int  # the number of records to make, or -1 to make records until every attribute is used up
+    # the number of records to make, or -1 to make records until every attribute is used up
+    records: int
     subtract: bool  # whether weights are the remainders of counts after the records made before
     fraction: float  # the weight's percentile as a fraction, in (0, 1]
 
@@ -98,7 +99,8 @@ class Prohibitions(NamedTuple):
 
     starts: Integers  # where the attributes of each rule begin in `members`, shape (rules + 1,)
     members: Integers  # attributes of the rules
-    of_attribute: Integers  # where the rules of each attribute begin in `rules`, shape (attributes + 1,)
+    # where the rules of each attribute begin in `rules`, shape (attributes + 1,)
+    of_attribute: Integers
     rules: Integers  # numbers of rules
 
 
@@ -110,7 +112,8 @@ class GrowingState(NamedTuple):
     available: Numbers  # how often each attribute may still be used
     single: Chances  # weight of each attribute by itself, as long as it may be used
     used: Flags  # for each column, whether the record has a value, or a missing value, there
-    members: Integers  # nodes inside the record that are shorter than the depth; the first one is the empty combination
+    # nodes inside the record that are shorter than the depth; the first one is the empty combination
+    members: Integers
     lengths: Integers  # length of each member
     chosen: Integers  # for each column, an attribute that the record may have
     # for each node and attribute, whether it extends the node to something that is not used up, shape (inner nodes,

@@ -100,7 +100,9 @@ class ExactCounts:
         for cell in np.unique(cells[broken[~has_sound]]).tolist():
             witness = self.part.witness(cell)
             if not witness:
-                raise StageError("synthesize: structural zeros leave no record of a known combination")
+                raise StageError(
+                    "synthesize: structural zeros leave no record of a known combination"
+                )
             rows = broken[~has_sound & (cells[broken] == cell)]
             for a, code in witness.items():
                 codes[a][rows] = code
@@ -133,7 +135,9 @@ def _paired(cells: Integers, places: Integers, sizes: Sequence[int]) -> Integers
     for axes in _unchanged_axes(len(sizes)):
         waiting, cell_keys = _ordered_keys(cells, waiting, axes, sizes, len(cells) + 1)
         free, place_keys = _ordered_keys(places, free, axes, sizes, len(cells) + 1)
-        _, matched, matched_places = np.intersect1d(cell_keys, place_keys, assume_unique=True, return_indices=True)
+        _, matched, matched_places = np.intersect1d(
+            cell_keys, place_keys, assume_unique=True, return_indices=True
+        )
         paired[waiting[matched]] = places[free[matched_places]]
         waiting = np.delete(waiting, matched)
         free = np.delete(free, matched_places)

@@ -20,7 +20,9 @@ from marginweave.estimate.rounding import apportion, round_shares
 from marginweave.records.gum.synthesize import replace_dead
 
 
-def sample_stratified(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:
+def sample_stratified(
+    model: Mixture, records: int, generator: np.random.Generator
+) -> tuple[Records, Integers]:
     """Return records, shape (records, attributes), component by component, and the component of each.
 
     A component gets its share of the records by systematic sampling, each of its cells the share of these by `round_shares`;
@@ -162,7 +164,9 @@ def _blocks(cliques: Sequence[Clique], model: Mixture) -> _Blocks:
     for block in model.blocks:
         in_block = {*block.attributes}
         places = [
-            i for i, clique in enumerate(cliques) if not in_block.isdisjoint(clique) and not in_block.issuperset(clique)
+            i
+            for i, clique in enumerate(cliques)
+            if not in_block.isdisjoint(clique) and not in_block.issuperset(clique)
         ]
         tables.append(np.array(places, np.int64))
         inside.append(np.isin(attributes, block.attributes))
@@ -259,7 +263,9 @@ def _gain(
     for table in places:
         i, j, after_i, after_j = _cells(record, partner, inside, table, tables)
         if after_i != i != after_j:
-            change += abs(residual[i] - 1) - abs(residual[i]) + abs(residual[j] - 1) - abs(residual[j])
+            change += (
+                abs(residual[i] - 1) - abs(residual[i]) + abs(residual[j] - 1) - abs(residual[j])
+            )
             change += abs(residual[after_i] + 1) - abs(residual[after_i])
             change += abs(residual[after_j] + 1) - abs(residual[after_j])
     return change
@@ -312,10 +318,13 @@ def repair_structural_zeros(
         InputError: the masks leave no record.
     """
     tied = {a for mask in model.masks for a in mask.attributes}
-    blocks = [list(block.attributes) for block in model.blocks if not tied.isdisjoint(block.attributes)]
+    blocks = [
+        list(block.attributes) for block in model.blocks if not tied.isdisjoint(block.attributes)
+    ]
     forbidden = np.arange(len(records))
     for turn in range(2 * _ROUNDS):
-        forbidden = forbidden[broken_records(tuple(records[forbidden].T), model.masks)]  # a swap breaks no other record
+        # a swap breaks no other record
+        forbidden = forbidden[broken_records(tuple(records[forbidden].T), model.masks)]
         if not len(forbidden):
             return
         groups = owners if turn < _ROUNDS else np.zeros_like(owners)
@@ -367,7 +376,9 @@ def _swap(
     first_after = records[first]
     second_after = records[second]
     first_after[:, block], second_after[:, block] = second_after[:, block], first_after[:, block]
-    is_broken = broken_records(tuple(first_after.T), masks) | broken_records(tuple(second_after.T), masks)
+    is_broken = broken_records(tuple(first_after.T), masks) | broken_records(
+        tuple(second_after.T), masks
+    )
     records[first[~is_broken]] = first_after[~is_broken]
     records[second[~is_broken]] = second_after[~is_broken]
 

@@ -71,7 +71,9 @@ def _columns_before(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _cells(column: Column, codes: Codes, values: Floats) -> Cells:
     """Return the ends of the bin of each value."""
     unknown = (np.nan, np.nan)
-    ends_of_codes = [(float(ends[0]), float(ends[1])) if ends else unknown for ends in column.label_limits]
+    ends_of_codes = [
+        (float(ends[0]), float(ends[1])) if ends else unknown for ends in column.label_limits
+    ]
     low, high = np.array([*ends_of_codes, unknown]).T
     none = np.isnan(values)
     least = np.where(none, np.nan, low[codes])

@@ -24,10 +24,20 @@ from marginweave.configuration.synthesis import (
     SynthesisSettings,
 )
 from marginweave.domain.masks import StructuralZeros
-from marginweave.domain.zeros import broken_records, domain_sizes, released_attributes, structural_masks
+from marginweave.domain.zeros import (
+    broken_records,
+    domain_sizes,
+    released_attributes,
+    structural_masks,
+)
 from marginweave.estimate.consistency import make_consistent
 from marginweave.estimate.known import known_marginals, total_of_rows, with_known
-from marginweave.estimate.marginals import all_pairs, compression_of, estimated_marginals, measured_marginals
+from marginweave.estimate.marginals import (
+    all_pairs,
+    compression_of,
+    estimated_marginals,
+    measured_marginals,
+)
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.totals import exact_parts
@@ -90,7 +100,9 @@ def fit_inputs(inputs: EstimationInput, settings: MixtureSynthesis) -> Mixture:
     return fit_mixture(measurements, inputs.sizes, total, inputs.masks, settings, noise=noise)
 
 
-def expand_records(records: Records, compression: Compression, generator: np.random.Generator) -> Records:
+def expand_records(
+    records: Records, compression: Compression, generator: np.random.Generator
+) -> Records:
     """Return records in the codes before merging: a merged value becomes one of its values, in proportion to noisy counts.
 
     Counts below 0 count as 0; where none is positive, the values are equally likely. Shape (rows, attributes).
@@ -212,7 +224,9 @@ def _exact_counts(
     return exact_counts, _Shards(shards.number, make)
 
 
-def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> _Shards:
+def _from_combinations(
+    aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings
+) -> _Shards:
     """Return the shards of records that grow from released combinations."""
     attributes = released_attributes(configuration, aggregates.domain.labels)
     layout = SetLayout(attributes, aggregates.domain.sizes)
@@ -220,7 +234,9 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
     for rule in combinations_of(forbidden_codes(configuration.forbidden, aggregates.domain.labels)):
         pairs = [layout.place(attribute, value) for attribute, value in rule]
         forbidden.append(pairs)
-    maker = SeededSynthesis(expand_sets(aggregates, layout), settings, layout.optional, forbidden, layout.sets)
+    maker = SeededSynthesis(
+        expand_sets(aggregates, layout), settings, layout.optional, forbidden, layout.sets
+    )
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
@@ -245,9 +261,14 @@ def _from_marginals(
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
         if compression is not None:
-            records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
+            # post-processing
+            records = expand_records(records, compression, stream(settings.seed, shard))
         cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
-        most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
+        most = (
+            None
+            if settings.max_records is None
+            else maker.plan.records(settings.max_records, shard)
+        )
         columns = zip(records[:most].T, counts.domain.sizes, strict=True)
         return [np.minimum(codes, size) for codes, size in columns]
 
@@ -287,7 +308,9 @@ def estimation_input(
     return _input_of_tuples(counts, configuration), None
 
 
-def _input_of_marginals(counts: Marginals, configuration: Configuration) -> tuple[EstimationInput, Compression]:
+def _input_of_marginals(
+    counts: Marginals, configuration: Configuration
+) -> tuple[EstimationInput, Compression]:
     """Return the input of a model of marginals, over merged codes, and how values were merged."""
     masks, compression = compression_of(counts, configuration)
     total = counts.consistent[0].total
@@ -325,4 +348,6 @@ def _input_of_tuples(counts: Aggregates, configuration: Configuration) -> Estima
             return marginals
         return make_consistent([*marginals, *known_tables], zeros, total=total)
 
-    return EstimationInput(measured=measured, consistent=consistent, sizes=sizes, total=total, masks=zeros)
+    return EstimationInput(
+        measured=measured, consistent=consistent, sizes=sizes, total=total, masks=zeros
+    )

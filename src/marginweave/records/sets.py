@@ -30,7 +30,9 @@ class SetLayout:
         widths = np.where(self.is_set, sizes, 1)
         set_numbers = np.where(self.is_set, np.cumsum(self.is_set) - 1, -1)
         self.starts = np.concatenate([[0], np.cumsum(widths)])
-        self.optional = np.repeat([attribute.lacks_values for attribute in attributes], widths).tolist()
+        self.optional = np.repeat(
+            [attribute.lacks_values for attribute in attributes], widths
+        ).tolist()
         self.sets = np.repeat(set_numbers, widths).tolist()
 
     def place(self, attribute: int, value: int) -> tuple[int, int]:
@@ -56,7 +58,9 @@ def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
         levels.append(expanded.select(order))
     names: list[str] = []
     labels: list[tuple[str, ...]] = []
-    for attribute, attribute_labels in zip(layout.attributes, aggregates.domain.labels, strict=True):
+    for attribute, attribute_labels in zip(
+        layout.attributes, aggregates.domain.labels, strict=True
+    ):
         if attribute.is_set:
             names += [f"{attribute.name}={label}" for label in attribute_labels]
             labels += [(label,) for label in attribute_labels]
@@ -90,7 +94,9 @@ def cap_values(records: Records, configuration: Configuration, rng: np.random.Ge
     1 lacks it. DP: post-processing.
     """
     for name, column in configuration.columns.items():
-        places = [j for j, a in enumerate(configuration.attributes) if a.of_set and a.column == name]
+        places = [
+            j for j, a in enumerate(configuration.attributes) if a.of_set and a.column == name
+        ]
         if places:  # otherwise the column is no set, or one attribute, which `join_sets` caps
             owners, values, _ = _cut(records, places, column.width, rng)
             records[:, places] = 1

@@ -68,7 +68,8 @@ def _divide_up(number: int, divisor: int) -> int:
 def stream(seed: int | Sequence[int], shard: int) -> np.random.Generator:
     """Return the random stream of a shard: for the first, that of the seed; for the others, independent children of it."""
     spawn_key = (shard,) if shard else ()
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawn_key))  # post-processing
+    children = np.random.SeedSequence(seed, spawn_key=spawn_key)  # post-processing
+    return np.random.default_rng(children)  # post-processing
 
 
 @dataclass(frozen=True, kw_only=True)

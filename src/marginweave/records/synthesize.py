@@ -13,10 +13,19 @@ import numpy as np
 from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.base.errors import StageError
 from marginweave.configuration.attributes import most_combinations
-from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
+from marginweave.configuration.rules.record_search import (
+    ContradictionError,
+    UndecidedError,
+    find_record,
+)
 from marginweave.configuration.synthesis import SynthesisSettings
 from marginweave.observations.combinations import Aggregates
-from marginweave.records.combinations import Combinations, count_missing, number_combinations, packed
+from marginweave.records.combinations import (
+    Combinations,
+    count_missing,
+    number_combinations,
+    packed,
+)
 from marginweave.records.grow import grow_records
 from marginweave.records.growing_state import Chances, GrowingState, Prohibitions, Rules
 from marginweave.records.shards import ShardPlan, stream
@@ -27,7 +36,9 @@ Rule = Sequence[tuple[int, int]]
 def _most_members(sets: Sequence[int], depth: int) -> int:
     """Return the most combinations shorter than `depth`, with at most one column of each set, that a record can have."""
     # a column of no set counts as a set with one column
-    columns_of_sets = Counter(group if group >= 0 else -1 - column for column, group in enumerate(sets))
+    columns_of_sets = Counter(
+        group if group >= 0 else -1 - column for column, group in enumerate(sets)
+    )
     return sum(most_combinations(columns_of_sets.values(), length) for length in range(depth))
 
 
@@ -120,7 +131,9 @@ class SeededSynthesis:
         records = grow_records(combinations, rules, state, empty, rng)
         if settings.relax:
             complete_records(records, self._aggregates, self._optional, self._forbidden, rng)
-        most = None if settings.max_records is None else self.plan.records(settings.max_records, shard)
+        most = (
+            None if settings.max_records is None else self.plan.records(settings.max_records, shard)
+        )
         return records[rng.permutation(len(records))][:most]
 
 
@@ -195,9 +208,8 @@ def complete_records(
     """
     stuck = np.zeros(len(records), np.bool_)
     sizes = aggregates.domain.sizes
-    for j in sorted(
-        range(len(sizes)), key=lambda column: optional[column]
-    ):  # a column that is never missing decides first
+    # a column that is never missing decides first
+    for j in sorted(range(len(sizes)), key=lambda column: optional[column]):
         size = sizes[j]
         to_fill = records[:, j] == size
         if optional[j]:
@@ -255,8 +267,11 @@ def _fill_allowed(
     allowed = np.ones((len(rows), len(weights)), np.bool_)
     for rule in rules:
         value = dict(rule)[column]
-        if value < len(weights):  # a rule that forbids a missing value says nothing about other values
-            matching = np.logical_and.reduce([records[rows, c] == v for c, v in rule if c != column])
+        # a rule that forbids a missing value says nothing about other values
+        if value < len(weights):
+            matching = np.logical_and.reduce(
+                [records[rows, c] == v for c, v in rule if c != column]
+            )
             allowed[matching, value] = False
     shares = allowed * weights
     shares[shares.sum(axis=1) == 0] = 1.0
@@ -278,7 +293,9 @@ def _restart(
     """Give every record the same allowed values in the columns that rules name; where values may be missing, they are."""
     sizes = aggregates.domain.sizes
     named = {column for rule in forbidden for column, _ in rule}
-    never_missing = {column for rule in forbidden for column, value in rule if value == sizes[column]}
+    never_missing = {
+        column for rule in forbidden for column, value in rule if value == sizes[column]
+    }
     may_miss = {column for column, can_miss in enumerate(optional) if can_miss} - never_missing
     rules: defaultdict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
     for rule in forbidden:
@@ -292,7 +309,9 @@ def _restart(
     try:
         record = find_record(values, rules)
     except ContradictionError:
-        raise StageError("synthesize: the forbidden combinations leave no complete record") from None
+        raise StageError(
+            "synthesize: the forbidden combinations leave no complete record"
+        ) from None
     except UndecidedError:
         raise StageError(
             "synthesize: the search for a complete record without forbidden combinations took too long; forbid fewer"

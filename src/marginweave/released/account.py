@@ -25,7 +25,9 @@ class Amounts(Described):
 class EpsilonDelta(Described):
     """An (epsilon, delta) of differential privacy."""
 
-    epsilon: float = Field(description="Epsilon, a bound of the privacy loss in natural logarithms.")
+    epsilon: float = Field(
+        description="Epsilon, a bound of the privacy loss in natural logarithms."
+    )
     delta: float = Field(description="Delta, a probability.")
 
 
@@ -34,7 +36,9 @@ class AccountBox(Described):
 
     mu2: str = Field(description="Sum of mu squared, at most.")
     delta_add: str = Field(description="Sum of the additive deltas of thresholds, at most.")
-    allowance_epsilon: str = Field(description="Sum of epsilons charged as (epsilon, delta), at most.")
+    allowance_epsilon: str = Field(
+        description="Sum of epsilons charged as (epsilon, delta), at most."
+    )
     allowance_delta: str = Field(description="Sum of their deltas, at most.")
 
 
@@ -43,15 +47,21 @@ class RestoredStatement(Described):
 
     on: str = Field(description="Date, YYYY-MM-DD.")
     homes_looked_at: int = Field(description="Homes whose runs were compared with the ledger.")
-    no_other_home: str | None = Field(description="The steward's word that there is no other home; null otherwise.")
-    unaccounted: EpsilonDelta | None = Field(description="Charged for homes that could not be looked at; null if none.")
+    no_other_home: str | None = Field(
+        description="The steward's word that there is no other home; null otherwise."
+    )
+    unaccounted: EpsilonDelta | None = Field(
+        description="Charged for homes that could not be looked at; null if none."
+    )
 
 
 class ReconciledStatement(RestoredStatement):
     """What was added to the account then, for its operator: how many rows and draws can follow from unpublished noise."""
 
     rows_adopted: int = Field(description="Rows of the account that were added.")
-    draws_charged_as_lost: int = Field(description="Draws that were charged although their results are gone.")
+    draws_charged_as_lost: int = Field(
+        description="Draws that were charged although their results are gone."
+    )
 
 
 class AccountSums(Described):
@@ -68,7 +78,9 @@ class AccountSums(Described):
     spent: Amounts = Field(description="What was charged so far.")
     releases: int = Field(description="Releases that were charged.")
     weak_delta: str | None = optional("The steward's reason for a delta above .001.")
-    reconciled: tuple[ReconciledStatement, ...] | None = optional("Every restoring of the ledger from an old copy.")
+    reconciled: tuple[ReconciledStatement, ...] | None = optional(
+        "Every restoring of the ledger from an old copy."
+    )
 
 
 class CapStatement(EpsilonDelta):
@@ -99,15 +111,25 @@ class AccountFile(ReleasedFile):
     schema_: Literal["urn:marginweave:account:1"] = contract("urn:marginweave:account:1")
     as_of: str = Field(description="Moment of the publication, ISO 8601, in UTC.")
     dataset: str = Field(description="Name of the account.")
-    unit: str = Field(description="Whose data is protected: row, or the column that names a subject.")
+    unit: str = Field(
+        description="Whose data is protected: row, or the column that names a subject."
+    )
     neighbors: Neighbors = Field(description="How neighboring tables differ in one unit.")
-    cap: EpsilonDelta = Field(description="The bound of everything that is ever released under the account.")
-    releases: int = Field(description="Releases of which something was drawn or is reserved, published or not.")
+    cap: EpsilonDelta = Field(
+        description="The bound of everything that is ever released under the account."
+    )
+    releases: int = Field(
+        description="Releases of which something was drawn or is reserved, published or not."
+    )
     total: AccountCost = Field(
         description="What published releases were charged, and all that others had reserved, at the cap's delta."
     )
     meaning: str = Field(description="What cap and total mean, in words.")
-    caps_since_the_first_draw: tuple[CapStatement, ...] | None = optional("Caps since then, if the cap was changed.")
+    caps_since_the_first_draw: tuple[CapStatement, ...] | None = optional(
+        "Caps since then, if the cap was changed."
+    )
     largest_cap: LargestCap | None = optional("The largest of them.")
     weak_delta: str | None = optional("The steward's reason for a delta above .001.")
-    restored: tuple[RestoredStatement, ...] | None = optional("Every restoring of the ledger from an old copy.")
+    restored: tuple[RestoredStatement, ...] | None = optional(
+        "Every restoring of the ledger from an old copy."
+    )

@@ -12,10 +12,13 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
-_WORDS = {"confirm", "public", "label", "description", "titles"}  # keys of a column that change no code
+# keys of a column that change no code
+_WORDS = {"confirm", "public", "label", "description", "titles"}
 
 
-def usable_marginals(configuration: Configuration, statement: PrivacyStatement) -> tuple[MarginalStatement, ...]:
+def usable_marginals(
+    configuration: Configuration, statement: PrivacyStatement
+) -> tuple[MarginalStatement, ...]:
     """Return the marginals of an earlier release whose counts are of attributes of `configuration`, as declared.
 
     `statement` is the privacy statement of that release. Left out are attributes of private domains, bounds or bins, as each
@@ -58,14 +61,18 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
     return marginals
 
 
-def _shared_attributes(configuration: Configuration, earlier: Configuration, named: str) -> set[str]:
+def _shared_attributes(
+    configuration: Configuration, earlier: Configuration, named: str
+) -> set[str]:
     """Return the attributes of both configurations; raises InputError where one is declared differently."""
     ours = _declarations(configuration)
     theirs = _declarations(earlier)
     shared = ours.keys() & theirs.keys()
     for name in sorted(shared):
         if ours[name] != theirs[name]:
-            differing = ", ".join(key for key, value in ours[name].items() if theirs[name][key] != value)
+            differing = ", ".join(
+                key for key, value in ours[name].items() if theirs[name][key] != value
+            )
             raise InputError(
                 f"{named} declares {name!r} differently ({differing}); declare it as that release did, or leave the release out"
             )
@@ -113,7 +120,8 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
         declarations[attribute.name] = {
             "column": {key: value for key, value in column.items() if key not in _WORDS},
             "missing": configuration.missing_texts(attribute.column),
-            "values": replace(attribute, bins=0),  # bins matter only for the marginals that may be joined
+            # bins matter only for the marginals that may be joined
+            "values": replace(attribute, bins=0),
             "structure": rules_of_attribute,
             "repair": names if rules_of_attribute else None,
             "difference": structure.difference_of(attribute.column) if structure else None,

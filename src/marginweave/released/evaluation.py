@@ -27,27 +27,55 @@ class LengthMetrics(Described):
 
     length: int = Field(description="Attributes in a combination, k.")
     combinations: int = Field(description="Combinations with S > 0.")
-    preservation: float | None = Field(description="Mean of min(Y / S, 1) over {S > 0}, from 0 to 1, which is best.")
-    suppressed: float | None = Field(description="100 |{S > 0, Y = 0}| / |{S > 0}|, in percent, as in SDS.")
-    fabricated: float | None = Field(description="100 |{Y > 0, S = 0}| / |{Y > 0}|, in percent, at most 100.")
-    mean_error: float | None = Field(description="Mean of |S - Y| over {S > 0 or Y > 0}, in records.")
-    proportional_error: float | None = Field(description="Mean of |S - Y| / S over {S > 0}; suppressed ones count 1.")
-    weighted_error: float | None = Field(description="Sum of |S - Y| over {S > 0}, divided by the sum of S.")
+    preservation: float | None = Field(
+        description="Mean of min(Y / S, 1) over {S > 0}, from 0 to 1, which is best."
+    )
+    suppressed: float | None = Field(
+        description="100 |{S > 0, Y = 0}| / |{S > 0}|, in percent, as in SDS."
+    )
+    fabricated: float | None = Field(
+        description="100 |{Y > 0, S = 0}| / |{Y > 0}|, in percent, at most 100."
+    )
+    mean_error: float | None = Field(
+        description="Mean of |S - Y| over {S > 0 or Y > 0}, in records."
+    )
+    proportional_error: float | None = Field(
+        description="Mean of |S - Y| / S over {S > 0}; suppressed ones count 1."
+    )
+    weighted_error: float | None = Field(
+        description="Sum of |S - Y| over {S > 0}, divided by the sum of S."
+    )
     frequent_error: float | None = Field(description="Mean of |S - Y| / S over {S >= 10}.")
-    frequent_suppressed: float | None = Field(description="100 |{S >= 10, Y = 0}| / |{S >= 10}|, in percent.")
-    shown_preservation: float | None = Field(description="Mean over {Y > 0} of min(Y / S, 1), or 0 where S = 0.")
-    shown_proportional_error: float | None = Field(description="Mean over {Y > 0} of |S - Y| / S, or 1 where S = 0.")
-    sds_preservation: float | None = Field(description="As shown_preservation, over {S > 0 or Y > 0}, as in SDS.")
-    sds_proportional_error: float | None = Field(description="As shown_proportional_error, over {S > 0 or Y > 0}.")
-    sds_fabricated: float | None = Field(description="100 |{Y > 0, S = 0}| / |{S > 0}|, in percent; can exceed 100.")
-    sds_mean_error: float | None = Field(description="Mean of |S - Y| over {S > 0 and Y > 0}, in records.")
+    frequent_suppressed: float | None = Field(
+        description="100 |{S >= 10, Y = 0}| / |{S >= 10}|, in percent."
+    )
+    shown_preservation: float | None = Field(
+        description="Mean over {Y > 0} of min(Y / S, 1), or 0 where S = 0."
+    )
+    shown_proportional_error: float | None = Field(
+        description="Mean over {Y > 0} of |S - Y| / S, or 1 where S = 0."
+    )
+    sds_preservation: float | None = Field(
+        description="As shown_preservation, over {S > 0 or Y > 0}, as in SDS."
+    )
+    sds_proportional_error: float | None = Field(
+        description="As shown_proportional_error, over {S > 0 or Y > 0}."
+    )
+    sds_fabricated: float | None = Field(
+        description="100 |{Y > 0, S = 0}| / |{S > 0}|, in percent; can exceed 100."
+    )
+    sds_mean_error: float | None = Field(
+        description="Mean of |S - Y| over {S > 0 and Y > 0}, in records."
+    )
     tvd: float | None = Field(
         description="Mean distance over attribute sets with some S > 0: the cells with S > 0, and one more for all the rest."
     )
     tvd_missing: float | None = Field(
         description="Mean distance, missing as a value, over sets without set columns; null against released counts."
     )
-    l1_missing: float | None = Field(description="Twice tvd_missing: mean sum of the differences of shares.")
+    l1_missing: float | None = Field(
+        description="Twice tvd_missing: mean sum of the differences of shares."
+    )
 
 
 class CountBucket(Described):
@@ -60,7 +88,9 @@ class CountBucket(Described):
     combinations: int = Field(description="Combinations in the bin.")
     mean_count: float | None = Field(description="Mean synthetic count, in records.")
     mean_length: float | None = Field(description="Mean number of attributes of a combination.")
-    preservation: float | None = Field(description="Mean of min(Y / S, 1), or 0 where S = 0; 1 is best.")
+    preservation: float | None = Field(
+        description="Mean of min(Y / S, 1), or 0 where S = 0; 1 is best."
+    )
     proportional_error: float | None = Field(description="Mean of |S - Y| / S, or 1 where S = 0.")
 
 
@@ -85,9 +115,15 @@ class Measure(Described):
     """One measure of association: one symmetric matrix for the reference, one for the synthetic records."""
 
     names: tuple[str, ...] = Field(description="Attributes of rows and columns, in this order.")
-    reference: Matrix = Field(description="Of the reference; null where a pair is not known, or within its noise.")
-    synthetic: Matrix = Field(description="Of the synthetic records; null where they have no number.")
-    mean_difference: float | None = Field(description="Mean of |reference - synthetic| over pairs with both numbers.")
+    reference: Matrix = Field(
+        description="Of the reference; null where a pair is not known, or within its noise."
+    )
+    synthetic: Matrix = Field(
+        description="Of the synthetic records; null where they have no number."
+    )
+    mean_difference: float | None = Field(
+        description="Mean of |reference - synthetic| over pairs with both numbers."
+    )
 
 
 class Association(Described):
@@ -110,7 +146,9 @@ class BrokenRule(Described):
     Synthetic records break none by construction; they are counted so that a reader need not rely on it.
     """
 
-    rule: str = Field(description="structural zeros, max_values, determined, difference, sum or never missing.")
+    rule: str = Field(
+        description="structural zeros, max_values, determined, difference, sum or never missing."
+    )
     subject: str = Field(description="The column of the rule; empty for structural zeros.")
     records: int = Field(description="Records that break it.")
     share: float = Field(description="Their share of all records, from 0 to 1.")
@@ -120,8 +158,12 @@ class ErrorParts(Described):
     """The distance `tvd` of a length, cut in two by the fitted model: D(S, Y) <= D(S, model) + D(model, Y)."""
 
     length: int = Field(description="Attributes in a combination.")
-    model_error: float | None = Field(description="Mean D(S, model): what the fit did not follow, mostly noise.")
-    sampling_error: float | None = Field(description="Mean D(model, Y): rounding to whole records, rules and caps.")
+    model_error: float | None = Field(
+        description="Mean D(S, model): what the fit did not follow, mostly noise."
+    )
+    sampling_error: float | None = Field(
+        description="Mean D(model, Y): rounding to whole records, rules and caps."
+    )
 
 
 class MarginalBound(Described):
@@ -129,8 +171,12 @@ class MarginalBound(Described):
 
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     distance: float = Field(description="Sum of |count as drawn - synthetic count|, in records.")
-    bound: float | None = Field(description="Bound of the same sum without noise, in records; null where not known.")
-    noise: float | None = optional("What noise alone would make of the same sum, and what was suppressed, in records.")
+    bound: float | None = Field(
+        description="Bound of the same sum without noise, in records; null where not known."
+    )
+    noise: float | None = optional(
+        "What noise alone would make of the same sum, and what was suppressed, in records."
+    )
     deviation: float | None = optional("Standard deviation of the noise of one of these counts.")
 
 
@@ -146,13 +192,25 @@ class RecordAgreement(Described):
     """What is known of synthetic records against any reference."""
 
     records: int = Field(description="Synthetic records, n.")
-    reference_records: int = Field(description="Records of the reference, N; of a release their noisy number.")
-    expansion: float | None = Field(description="100 (n / N - 1), in percent, as SDS prints it; null for N = 0.")
-    lengths: tuple[LengthMetrics, ...] = Field(description="Combinations of length 1, 2, …, an entry each.")
-    by_count: tuple[CountBucket, ...] = Field(description="Combinations of all lengths by their synthetic count.")
+    reference_records: int = Field(
+        description="Records of the reference, N; of a release their noisy number."
+    )
+    expansion: float | None = Field(
+        description="100 (n / N - 1), in percent, as SDS prints it; null for N = 0."
+    )
+    lengths: tuple[LengthMetrics, ...] = Field(
+        description="Combinations of length 1, 2, …, an entry each."
+    )
+    by_count: tuple[CountBucket, ...] = Field(
+        description="Combinations of all lengths by their synthetic count."
+    )
     by_count_means: BucketMeans = Field(description="Means over these bins.")
-    marginals: tuple[MarginalDistance, ...] = Field(description="The ten marginals of the largest distance.")
-    association: Association = Field(description="Pairs of attributes; against released counts without missing values.")
+    marginals: tuple[MarginalDistance, ...] = Field(
+        description="The ten marginals of the largest distance."
+    )
+    association: Association = Field(
+        description="Pairs of attributes; against released counts without missing values."
+    )
     rules: tuple[BrokenRule, ...] = Field(
         description="Declared rules, with the number of synthetic records that break each, 0 by construction."
     )
@@ -167,9 +225,15 @@ class Evaluation(ReleasedFile, RecordAgreement):
         "What all numbers are of: at most some rows of a person or values of a cell, or a resized table. The key is "
         "left out where it is the whole table."
     )
-    bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
-    model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
-    numbers: tuple[NumberSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
+    bounds: DistanceBounds = Field(
+        description="How far the records can be from the counts without noise."
+    )
+    model: tuple[ErrorParts, ...] | None = optional(
+        "Distance by length, of the model and of its records."
+    )
+    numbers: tuple[NumberSummary, ...] | None = optional(
+        "Means and quantiles of the number columns, if there are any."
+    )
 
     @property
     def summary(self) -> VerdictSummary:
@@ -200,12 +264,18 @@ class MeanDistance(Described):
 class InternalEvaluation(ReleasedFile, RecordAgreement):
     """internal/evaluation.json: exact functions of sensitive rows, never for release."""
 
-    schema_: Literal["urn:marginweave:internal-evaluation:1"] = contract("urn:marginweave:internal-evaluation:1")
+    schema_: Literal["urn:marginweave:internal-evaluation:1"] = contract(
+        "urn:marginweave:internal-evaluation:1"
+    )
     distances: tuple[MeanDistance, ...] = Field(
         description="Mean distance of all marginals of one to three attributes, and of 100 sampled ones of four and of five."
     )
     k_marginal_score: float | None = Field(
         description="The NIST k-marginal score, k = 3, from 0 to 1000, which is best."
     )
-    sensitive_rules: tuple[BrokenRule, ...] = Field(description="Sensitive rows that break rules, before preparation.")
-    numbers: tuple[ExactSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
+    sensitive_rules: tuple[BrokenRule, ...] = Field(
+        description="Sensitive rows that break rules, before preparation."
+    )
+    numbers: tuple[ExactSummary, ...] | None = optional(
+        "Means and quantiles of the number columns, if there are any."
+    )

@@ -53,7 +53,9 @@ class StageEntry(Described):
     address: str = Field(default="", description="What the checkpoint is sealed for.")
     charged: tuple[str, ...] = Field(default=(), description="Names of the draws that it charged.")
     finished: AwareDatetime = Field(description="When it was finished.")
-    purged: AwareDatetime | None = Field(default=None, description="When the file was deleted; null if it was not.")
+    purged: AwareDatetime | None = Field(
+        default=None, description="When the file was deleted; null if it was not."
+    )
 
 
 class Correction(Described):
@@ -70,29 +72,49 @@ class Manifest(Described):
     version: Literal[3] = Field(default=MANIFEST_FORMAT, description="Version of this contract.")
     run: Name = Field(description="Name of the run.")
     dataset: Name = Field(description="Name of the account.")
-    release: Annotated[str, Field(min_length=1)] = Field(description="Identifier of the release in the ledger.")
-    written: str = Field(description="The configuration as the user wrote it, canonical JSON in a text.")
-    configuration: str = Field(description="The same as the version that began the run resolved it.")
+    release: Annotated[str, Field(min_length=1)] = Field(
+        description="Identifier of the release in the ledger."
+    )
+    written: str = Field(
+        description="The configuration as the user wrote it, canonical JSON in a text."
+    )
+    configuration: str = Field(
+        description="The same as the version that began the run resolved it."
+    )
     configuration_digest: Digest = Field(description="SHA-256 of `configuration`, hex.")
     execution: Execution = Field(default=Execution(), description="How the last attempt computes.")
     source: str = Field(description="The source as the configuration names it.")
-    source_digest: Digest = Field(description="Keyed digest of the source, another one for each release.")
+    source_digest: Digest = Field(
+        description="Keyed digest of the source, another one for each release."
+    )
     types: dict[str, str] = Field(
         default={}, description="By column, its type in the source's schema, as privacy.json."
     )
-    programs: tuple[Program, ...] = Field(default=(), description="Programs that worked on it, oldest first.")
+    programs: tuple[Program, ...] = Field(
+        default=(), description="Programs that worked on it, oldest first."
+    )
     created: AwareDatetime = Field(description="When the run was begun.")
     state: RunState = Field(default=RunState.RUNNING, description="How far the run is.")
-    supersedes: Correction | None = Field(default=None, description="The release that this one corrects; null if none.")
-    stages: dict[str, StageEntry] = Field(default={}, description="Finished stages in the order of completion.")
-    outputs: dict[RelativePath, Digest] = Field(default={}, description="Released files with their SHA-256, hex.")
+    supersedes: Correction | None = Field(
+        default=None, description="The release that this one corrects; null if none."
+    )
+    stages: dict[str, StageEntry] = Field(
+        default={}, description="Finished stages in the order of completion."
+    )
+    outputs: dict[RelativePath, Digest] = Field(
+        default={}, description="Released files with their SHA-256, hex."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_older(cls, content: Any) -> Any:
         """Refuse the manifest of an older version, by an InputError."""
         if isinstance(content, dict):
-            refuse_older(f"run {content.get('run')}", content.get("version", MANIFEST_FORMAT), MANIFEST_FORMAT)
+            refuse_older(
+                f"run {content.get('run')}",
+                content.get("version", MANIFEST_FORMAT),
+                MANIFEST_FORMAT,
+            )
         return content
 
     @model_validator(mode="after")

@@ -10,7 +10,9 @@ from marginweave.released.contract import Described
 class NumberStatistic(Described):
     """A statistic of a number column, in its unit; missing values are left out."""
 
-    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
+    quantile: float | None = Field(
+        description="Probability of the quantile, 0.5 of the median; null for the mean."
+    )
     released: float | None = Field(
         description="By the released counts, values inside a bin where draw puts them; null without any."
     )
@@ -33,8 +35,12 @@ class NumberSummary(Described):
 class ExactStatistic(Described):
     """A statistic of a number column of both tables, in its unit; missing values are left out."""
 
-    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
-    sensitive: float | None = Field(description="Of the sensitive rows, a quantile to a 256th of its bin.")
+    quantile: float | None = Field(
+        description="Probability of the quantile, 0.5 of the median; null for the mean."
+    )
+    sensitive: float | None = Field(
+        description="Of the sensitive rows, a quantile to a 256th of its bin."
+    )
     synthetic: float | None = Field(description="Of the synthetic records, likewise.")
 
 

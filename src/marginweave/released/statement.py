@@ -28,18 +28,28 @@ if TYPE_CHECKING:
 class Guarantee(Described):
     """The promise by which the release was admitted."""
 
-    unit: str = Field(description="Whose data is protected: row, or all rows with one value of a column.")
-    neighbors: Literal["add-remove", "replace-one"] = Field(description="How neighboring tables differ in one unit.")
-    epsilon: float = Field(description="Epsilon, a bound of the privacy loss in natural logarithms.")
+    unit: str = Field(
+        description="Whose data is protected: row, or all rows with one value of a column."
+    )
+    neighbors: Literal["add-remove", "replace-one"] = Field(
+        description="How neighboring tables differ in one unit."
+    )
+    epsilon: float = Field(
+        description="Epsilon, a bound of the privacy loss in natural logarithms."
+    )
     delta: float = Field(description="Delta, a probability.")
     weak_delta: str | None = optional("The steward's reason for a delta above .001.")
     epsilon_of_the_draws: float = Field(description="Epsilon of all draws together, at delta.")
     on_the_sampled_table: EpsilonDelta | None = Field(
         description="What the draws are towards the sampled table of an amplified resize; null without one."
     )
-    mu: float | None = Field(description="mu of all draws; null where part of the cost is (epsilon, delta) alone.")
+    mu: float | None = Field(
+        description="mu of all draws; null where part of the cost is (epsilon, delta) alone."
+    )
     rho: float | None = Field(description="rho of all draws; null where mu is.")
-    delta_threshold: float = Field(description="The part of delta that pays for thresholds, a probability.")
+    delta_threshold: float = Field(
+        description="The part of delta that pays for thresholds, a probability."
+    )
 
 
 class PlannedMechanism(Described):
@@ -50,20 +60,28 @@ class PlannedMechanism(Described):
     length: int = Field(
         description="Attributes of the combinations it is for; 0 for single numbers and many marginals."
     )
-    noise_multiplier: float | None = optional("Standard deviation of the noise divided by the L2 sensitivity.")
+    noise_multiplier: float | None = optional(
+        "Standard deviation of the noise divided by the L2 sensitivity."
+    )
     epsilon: float | None = optional("Epsilon of a pure mechanism.")
-    state: Literal["drawn", "returned"] = Field(description="returned: it was never made, and its cost was given back.")
+    state: Literal["drawn", "returned"] = Field(
+        description="returned: it was never made, and its cost was given back."
+    )
 
 
 class DrawNoise(Described):
     """The noise of a draw, as far as it has one standard deviation; that of each marginal is in `marginals`."""
 
-    sensitivity: int | None = optional("How far one unit moves what is chosen by or measured, in records.")
+    sensitivity: int | None = optional(
+        "How far one unit moves what is chosen by or measured, in records."
+    )
     threshold: int | None = optional("Smallest noisy count of a released value, in records.")
     sigma: float | None = optional(
         "Standard deviation of the noise, in records; of a weighted sum in the unit of its weights."
     )
-    step: float | None = optional("Grid of scores, in records; of a weighted sum that of its weights, in their unit.")
+    step: float | None = optional(
+        "Grid of scores, in records; of a weighted sum that of its weights, in their unit."
+    )
 
 
 class Mechanism(DrawNoise, Amounts, PlannedMechanism):
@@ -74,11 +92,17 @@ class LevelNoiseStatement(Described):
     """The noise of all combinations of one length (k-tuples)."""
 
     length: int = Field(description="Attributes of a combination.")
-    contribution_bound: int = Field(description="Combinations of this length that one record adds at most.")
+    contribution_bound: int = Field(
+        description="Combinations of this length that one record adds at most."
+    )
     deviation: float = Field(description="Standard deviation of the noise of a count, in records.")
     threshold: int = Field(description="Smallest noisy count that was published, in records.")
-    private_threshold: int = Field(description="The same for values of private domains, in records; 0 where not used.")
-    candidates: int | None = Field(description="Combinations that noise was drawn for; null where that is not public.")
+    private_threshold: int = Field(
+        description="The same for values of private domains, in records; 0 where not used."
+    )
+    candidates: int | None = Field(
+        description="Combinations that noise was drawn for; null where that is not public."
+    )
     raised_from: int | None = Field(
         description="The threshold before it was raised to publish fewer; null if it was not."
     )
@@ -100,26 +124,38 @@ class MarginalStatement(Described):
 class CountsStatement(Described):
     """What was computed from draws."""
 
-    bounds: dict[str, tuple[float, float]] = Field(description="By column, the bounds that were bought, in its unit.")
-    domain: dict[str, tuple[str, ...]] = Field(description="By attribute, the labels of its values, in order.")
-    noise: tuple[LevelNoiseStatement, ...] = Field(description="The noise of each length; empty for marginals.")
+    bounds: dict[str, tuple[float, float]] = Field(
+        description="By column, the bounds that were bought, in its unit."
+    )
+    domain: dict[str, tuple[str, ...]] = Field(
+        description="By attribute, the labels of its values, in order."
+    )
+    noise: tuple[LevelNoiseStatement, ...] = Field(
+        description="The noise of each length; empty for marginals."
+    )
 
 
 class MarginalsStatement(Described):
     """What was measured, where a release is made of marginals."""
 
-    marginals: tuple[MarginalStatement, ...] | None = optional("Every marginal, as rows of measurements.parquet.")
+    marginals: tuple[MarginalStatement, ...] | None = optional(
+        "Every marginal, as rows of measurements.parquet."
+    )
     measured_together: dict[str, tuple[tuple[str | None, ...], ...]] | None = optional(
         "By attribute, values that were measured as one; null is a missing value."
     )
-    not_measured: tuple[tuple[str, ...], ...] | None = optional("Marginals left out because they had too many cells.")
+    not_measured: tuple[tuple[str, ...], ...] | None = optional(
+        "Marginals left out because they had too many cells."
+    )
 
 
 class BoundingBias(Described):
     """How far a bounded count of a length may fall short of the count of the rows as prepared."""
 
     length: int = Field(description="Attributes of a combination.")
-    records: int | None = Field(description="At most by so many records; null where that is not known.")
+    records: int | None = Field(
+        description="At most by so many records; null where that is not known."
+    )
     confidence: float | None = Field(
         description="Probability that this holds, 1 where public facts say so; null likewise."
     )
@@ -131,7 +167,9 @@ class Confidence(Described):
 
     level: float = Field(description="Confidence of each interval by itself, from 0 to 1.")
     intervals: tuple[str, ...] = Field(description="What the intervals cover, in words.")
-    bounding: tuple[BoundingBias, ...] = Field(description="What bounding contributions may have taken from a count.")
+    bounding: tuple[BoundingBias, ...] = Field(
+        description="What bounding contributions may have taken from a count."
+    )
 
 
 class Programs(Described):
@@ -204,13 +242,17 @@ class EarlierStatement(Described):
     release: str = Field(description="Identifier of that release in the ledger.")
     run: str = Field(description="Name of its run.")
     files: dict[str, str] = Field(description="SHA-256 of its files that were used, by name.")
-    same_rows: str = Field(description="How it is known that the rows are the same, by the steward's word.")
+    same_rows: str = Field(
+        description="How it is known that the rows are the same, by the steward's word."
+    )
 
     @classmethod
     def of(cls, earlier: KnownRelease) -> Self:
         """Return the statement about an earlier release that a configuration names."""
         release = earlier.release
-        return cls(release=release.id, run=release.run, files=release.files, same_rows=earlier.same_rows)
+        return cls(
+            release=release.id, run=release.run, files=release.files, same_rows=earlier.same_rows
+        )
 
 
 class Promise(Described):
@@ -220,7 +262,9 @@ class Promise(Described):
     observer: float = Field(
         description="Largest probability that a best guess whether one unit is in the data is right, from 0.5 to 1."
     )
-    preparation: tuple[str, ...] = Field(description="What was done to the rows before they were counted, in words.")
+    preparation: tuple[str, ...] = Field(
+        description="What was done to the rows before they were counted, in words."
+    )
     mechanisms: tuple[Mechanism, ...] = Field(description="Every draw, in the order of the plan.")
     composition: str = Field(description="How the draws compose, in words.")
     assumptions: tuple[str, ...] = Field(description="What the guarantee rests on, in words.")
@@ -239,7 +283,9 @@ class UndeclaredStatement(Described):
 
     attribute: str = Field(description="Name of the attribute, or of a column of sets.")
     count: int = Field(description="As counted, with noise, in records; never below 0.")
-    deviation: float = Field(description="Standard deviation of the noise of this count, in records.")
+    deviation: float = Field(
+        description="Standard deviation of the noise of this count, in records."
+    )
     low: int = Field(description="At least so many, in records, with a confidence of 95 %.")
     high: int = Field(description="At most so many.")
     found: bool = Field(
@@ -267,19 +313,29 @@ class UncountedStatement(Described):
 
     column: str = Field(description="The column that tells whose a row is.")
     cap: int = Field(description="At most so many rows of each of its values are counted.")
-    most: int = Field(description="Of the rows of a value beyond these, at most so many are in `rows`.")
-    subjects: int = Field(description="Values with more than `cap` rows, as counted, with noise; never below 0.")
+    most: int = Field(
+        description="Of the rows of a value beyond these, at most so many are in `rows`."
+    )
+    subjects: int = Field(
+        description="Values with more than `cap` rows, as counted, with noise; never below 0."
+    )
     subjects_deviation: float = Field(description="Standard deviation of the noise of this number.")
-    subjects_ends: tuple[int, int] = Field(description="An interval for it, with a confidence of 95 %.")
+    subjects_ends: tuple[int, int] = Field(
+        description="An interval for it, with a confidence of 95 %."
+    )
     rows: int = Field(
         description="Rows beyond `cap`, `most` of each value at most, as counted, with noise; never below 0."
     )
     rows_deviation: float = Field(description="Standard deviation of the noise of this number.")
     rows_ends: tuple[int, int] = Field(description="An interval for it, with a confidence of 95 %.")
-    words: str = Field(description="The same, with the share of all rows that is at least not counted, for a reader.")
+    words: str = Field(
+        description="The same, with the share of all rows that is at least not counted, for a reader."
+    )
 
 
-class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
+class PrivacyStatement(
+    MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile
+):
     """privacy.json of a published release."""
 
     schema_: Literal["urn:marginweave:privacy:3"] = contract("urn:marginweave:privacy:3")
@@ -293,8 +349,12 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     uncounted: UncountedStatement | None = optional(
         "Where some rows of each value of a column are counted, and no more: how many are not."
     )
-    types: dict[str, str] | None = optional("By column, its type in the source's schema; in brackets that of pandas.")
-    synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
+    types: dict[str, str] | None = optional(
+        "By column, its type in the source's schema; in brackets that of pandas."
+    )
+    synthesis: dict[str, JsonValue] | None = optional(
+        "Settings of later synthetic records, as in a configuration."
+    )
 
     @property
     def bounds_of_lengths(self) -> dict[int, int]:
@@ -340,5 +400,7 @@ class Rejection(Described):
 class RejectedStatement(Promise, ReleaseIdentity, StatementFile):
     """privacy.json in the handover of a rejected release: what it would have promised; nothing of it is published."""
 
-    schema_: Literal["urn:marginweave:privacy-of-rejected:3"] = contract("urn:marginweave:privacy-of-rejected:3")
+    schema_: Literal["urn:marginweave:privacy-of-rejected:3"] = contract(
+        "urn:marginweave:privacy-of-rejected:3"
+    )
     rejected: Rejection = Field(description="The decision.")

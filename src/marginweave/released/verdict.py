@@ -54,7 +54,9 @@ class LengthVerdict(Described):
 
     length: int = Field(description="Attributes of a set, k.")
     good: int = Field(description="Sets whose expected distance is at most .05.")
-    with_care: int = Field(description="Sets whose expected distance is at most .15, or of which nothing is known.")
+    with_care: int = Field(
+        description="Sets whose expected distance is at most .15, or of which nothing is known."
+    )
     bad: int = Field(description="Sets whose expected distance is larger.")
     least_group: int | None = Field(
         description="A group of fewer records has a count whose noise is above a quarter of it; no less than that of fewer "
@@ -65,9 +67,15 @@ class LengthVerdict(Described):
 class VerdictSummary(Described):
     """The verdict in words."""
 
-    publication: Publication = Field(description="Whether the release is fit to be published, by its accuracy alone.")
-    says: tuple[str, ...] = Field(description="What it is good for, with care, and not for: one sentence each.")
-    advice: tuple[str, ...] = Field(description="What would make a better release: one sentence each.")
+    publication: Publication = Field(
+        description="Whether the release is fit to be published, by its accuracy alone."
+    )
+    says: tuple[str, ...] = Field(
+        description="What it is good for, with care, and not for: one sentence each."
+    )
+    advice: tuple[str, ...] = Field(
+        description="What would make a better release: one sentence each."
+    )
 
 
 class Verdict(VerdictSummary):

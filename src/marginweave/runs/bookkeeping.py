@@ -61,7 +61,9 @@ class Bookkeeper:
         reporter().finished(name, charged, time.monotonic() - begun)
         return result
 
-    def stage(self, name: str, function: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
+    def stage(
+        self, name: str, function: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs
+    ) -> StageResult:
         """Run a stage and enter its checkpoint into the manifest."""
         result = self.step(name, function, *args, **kwargs)
         entry = StageEntry(
@@ -91,7 +93,9 @@ class Bookkeeper:
         release = reference.manifest.release
         staged = staged_release(self.folder, reference.lease)
         if not holds(staged, outputs):
-            raise StageError(f"{staged} was changed since it was written; the same command makes it again")
+            raise StageError(
+                f"{staged} was changed since it was written; the same command makes it again"
+            )
         if settings.approval is None:
             reference.ledger.releases.publish(release, reference.lease, outputs)
         else:
@@ -122,7 +126,11 @@ def return_unused_draws(reference: RunReference) -> None:
 def is_charged(reference: RunReference, lease: str | None) -> bool:
     """Return whether the attempt under `lease` has begun a draw of the release; another process may have begun others."""
     record = reference.ledger.releases.find(reference.manifest.release)
-    return lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
+    return (
+        lease is not None
+        and record is not None
+        and any(draw.lease == lease for draw in record.draws)
+    )
 
 
 def release_facts(reference: RunReference) -> ReleaseFacts:
@@ -133,8 +141,12 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
     record = ledger.releases.find(manifest.release)
     assert record is not None
     assert record.program is not None
-    version_of_digest = {draw.facts["program"]: draw.facts["version"] for draw in record.draws if draw.facts}
-    drawing_programs = [Program(version=version, digest=digest) for digest, version in version_of_digest.items()]
+    version_of_digest = {
+        draw.facts["program"]: draw.facts["version"] for draw in record.draws if draw.facts
+    }
+    drawing_programs = [
+        Program(version=version, digest=digest) for digest, version in version_of_digest.items()
+    ]
     return ReleaseFacts(
         identity=ReleaseIdentity(
             dataset=manifest.dataset,
@@ -143,7 +155,9 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
             begun=f"{manifest.created:%Y-%m-%d}",
             supersedes=manifest.supersedes,
             programs=Programs(reserved=record.program, drew=tuple(drawing_programs)),
-            selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
+            selected_after_internal_evaluation=ledger.evaluations.precede(
+                manifest.dataset, manifest.release
+            ),
             configured_after_check=configured_after_look(home, manifest, reference.source),
             drafted_from_table=is_drafted(home, manifest, reference.source),
         ),

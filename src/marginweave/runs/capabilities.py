@@ -64,7 +64,9 @@ class CheckpointReference(ABC):
     def _slice(self) -> dict[str, Any]:
         """Return the part of the configuration that the stages depend on; JSON values."""
 
-    def checkpoint(self, stage: str, inputs: Sequence[StageResult | str], compute: Callable[[], bytes]) -> StageResult:
+    def checkpoint(
+        self, stage: str, inputs: Sequence[StageResult | str], compute: Callable[[], bytes]
+    ) -> StageResult:
         """Return the checkpoint of a deterministic stage, computed if it is missing.
 
         Its address has the code version, the part of the configuration that the stage depends on, and the digests of its
@@ -101,7 +103,9 @@ class CheckpointReference(ABC):
         """Return the blocks of an earlier stage's checkpoint; raises StageError where it is missing."""
         return _present(self.store.blocks(result.stage, result.address), result)
 
-    def _address(self, stage: str, inputs: Sequence[StageResult | str], files: Sequence[Path] = ()) -> str:
+    def _address(
+        self, stage: str, inputs: Sequence[StageResult | str], files: Sequence[Path] = ()
+    ) -> str:
         file_digests = [_file_digest(file) for file in files]
         declared = {**self._slice(), "files": file_digests}
         input_digests = [source if isinstance(source, str) else source.digest for source in inputs]
@@ -178,13 +182,20 @@ class RunReference(CheckpointReference):
     """The plan of the configuration; None where nothing is drawn any more."""
 
     def keep(
-        self, *, manifest: Manifest, ledger: Ledger, source_digest: SourceDigest, read_digest: SourceDigest
+        self,
+        *,
+        manifest: Manifest,
+        ledger: Ledger,
+        source_digest: SourceDigest,
+        read_digest: SourceDigest,
     ) -> None:
         """Take what was read, opened and digested when the run was prepared, so that it is not done a second time.
 
         `read_digest` is the digest of the bytes that are read: of the source itself, or of the file made from a data frame.
         """
-        vars(self).update(manifest=manifest, ledger=ledger, source_digest=source_digest, read_digest=read_digest)
+        vars(self).update(
+            manifest=manifest, ledger=ledger, source_digest=source_digest, read_digest=read_digest
+        )
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -290,7 +301,9 @@ class RunReference(CheckpointReference):
         canonical = manifest.configuration
         execution = manifest.execution
         types = manifest.types
-        derived = DerivedReference(place=self.folder.derived, canonical=canonical, execution=execution, types=types)
+        derived = DerivedReference(
+            place=self.folder.derived, canonical=canonical, execution=execution, types=types
+        )
         vars(derived).update(configuration=self.configuration)  # it is public, and parsed already
         return derived
 
@@ -302,7 +315,9 @@ class RunReference(CheckpointReference):
 
 def _result(store: Store, stage: str, key: str, digest: str) -> StageResult:
     place = store.place(stage, key)
-    return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=digest)
+    return StageResult(
+        stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=digest
+    )
 
 
 def _present(content: T | None, result: StageResult) -> T:

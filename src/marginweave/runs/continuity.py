@@ -9,7 +9,12 @@ from marginweave.accounting.records import ReleaseRecord, State
 from marginweave.base.budget import Cost
 from marginweave.base.durable import file_digest, replace_file
 from marginweave.base.errors import BudgetError, InputError, StageError
-from marginweave.checkpoints.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
+from marginweave.checkpoints.run_folder import (
+    RunFolder,
+    check_proposed,
+    propose_staged,
+    publish_staged,
+)
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import written_content
 from marginweave.draws.files import DrawStore
@@ -34,7 +39,9 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     begun_with = written_content(present.written)
     requested = written_content(request.configuration.written)
     differing = ", ".join(_differences(begun_with, requested, ""))
-    raise InputError(f"run {present.run} has another configuration: it differs in {differing}; {NEW_NAME}")
+    raise InputError(
+        f"run {present.run} has another configuration: it differs in {differing}; {NEW_NAME}"
+    )
 
 
 def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger) -> None:
@@ -54,10 +61,15 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     differing_draws = check_same_plan(record, request.charged_plan, program)
     if differing_draws:
         names = ", ".join(differing_draws[:3])
-        reporter().note(f"{names} differ from the plan in their last digits; what was reserved is drawn")
+        reporter().note(
+            f"{names} differ from the plan in their last digits; what was reserved is drawn"
+        )
     store = DrawStore(request.folder, ledger.keys.checkpoint_key)
     for draw in record.draws:
-        if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
+        if (
+            draw.state == State.DRAWN
+            and store.read(record.release, draw.name, draw.lease or "", None) is None
+        ):
             check_same_program(draw, program)
 
 
@@ -103,7 +115,9 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         raise StageError(f"run {folder.run} has lost private/key and cannot be resumed; {NEW_NAME}")
     violation = first_violation(RunAndRelease(folder=folder, manifest=present, record=release))
     if violation is not None:
-        raise BudgetError(f"run {folder.run} {_REFUSALS[violation.invariant].format(what=violation.contradiction)}")
+        raise BudgetError(
+            f"run {folder.run} {_REFUSALS[violation.invariant].format(what=violation.contradiction)}"
+        )
 
 
 _RESTORE = "restore the ledger that the run was charged in"
@@ -135,7 +149,9 @@ def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Ma
         done = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
         check_outputs(folder, done)
     else:
-        done = present.with_state(RunState.AWAITING if record.decision is None else RunState.REJECTED)
+        done = present.with_state(
+            RunState.AWAITING if record.decision is None else RunState.REJECTED
+        )
     if done != present:
         # After the row that publishes, and before the manifest ends the run: after a kill in between, this is repeated.
         if record.outputs:
@@ -175,7 +191,9 @@ def changed(file: Path) -> StageError:
 def restore_account(folder: RunFolder, manifest: Manifest, ledger: Ledger) -> None:
     """Write account.json of a finished run where it is missing: it follows from the rows up to the one that published."""
     if not (folder.release / ACCOUNT).exists():
-        replace_file(folder.release / ACCOUNT, ledger.accounts.as_published(manifest.release).to_json())
+        replace_file(
+            folder.release / ACCOUNT, ledger.accounts.as_published(manifest.release).to_json()
+        )
 
 
 def check_history(request: Request, present: Manifest | None, ledger: Ledger) -> None:
@@ -213,7 +231,11 @@ def _charged_manifests(request: Request, present: Manifest | None) -> list[Manif
     for folder in RunFolder.all_of(request.folder.home):
         # a manifest that is damaged is found by `audit_files`
         manifest = present if folder == request.folder else folder.readable_manifest()
-        if manifest is None or manifest.dataset != request.configuration.dataset or not was_charged(manifest):
+        if (
+            manifest is None
+            or manifest.dataset != request.configuration.dataset
+            or not was_charged(manifest)
+        ):
             continue
         if not is_example(folder):
             manifests.append(manifest)

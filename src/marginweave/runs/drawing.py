@@ -59,10 +59,17 @@ def draw_once(reference: RunReference, measurement: AnyDraw, counted: StageResul
         return result
 
 
-def _read(reference: RunReference, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+def _read(
+    reference: RunReference, name: str, prepared: PreparedDraw | None = None
+) -> tuple[bytes, StageResult]:
     """Return the bytes and the place of a draw; raises StageError, without `prepared`, for one that is not committed."""
     payload, record = run_draw(
-        reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared
+        reference.ledger.draws,
+        reference.draws,
+        reference.secrets,
+        reference.attempt,
+        name,
+        prepared,
     )
     if record.digest is None:
         raise forgotten_error(reference.attempt.release, name)
@@ -122,7 +129,8 @@ class RunDraws(Drawn):
 
     def _payload_and_result(self, measurement: AnyDraw) -> tuple[bytes, StageResult]:
         if not self.is_returned(measurement) or measurement.is_needed(self):
-            return _read(self._reference, measurement.name)  # it refuses a needed draw that has expired
+            # it refuses a needed draw that has expired
+            return _read(self._reference, measurement.name)
         derived = self._reference.derived
         result = derived.checkpoint(measurement.name, [], partial(measurement.unreached, self))
         return derived.load(result), result
@@ -205,4 +213,6 @@ def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:
             changed_terms.append(name)
     if changed_terms:
         names = ", ".join(sorted(changed_terms))
-        raise StageError(f"draw {draw.name} would be drawn with another {names} than was reserved; nothing was drawn")
+        raise StageError(
+            f"draw {draw.name} would be drawn with another {names} than was reserved; nothing was drawn"
+        )

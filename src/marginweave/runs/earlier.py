@@ -49,7 +49,9 @@ def earlier_releases(
         folder = Path(entry_with_folder.release.folder)
         content = read_file(folder / "privacy.json")
         if content is None:
-            raise InputError(f"known.release ({folder}) has no privacy.json; name the folder of a published release")
+            raise InputError(
+                f"known.release ({folder}) has no privacy.json; name the folder of a published release"
+            )
         try:
             statement = PrivacyStatement.from_json(content)
         except ValueError:
@@ -63,7 +65,9 @@ def earlier_releases(
 
 
 def _check_rules(
-    configuration: Configuration, statement: PrivacyStatement, marginals: Sequence[MarginalStatement]
+    configuration: Configuration,
+    statement: PrivacyStatement,
+    marginals: Sequence[MarginalStatement],
 ) -> None:
     """Refuse columns where broken rows are repaired at random: each release would count other values.
 
@@ -78,7 +82,10 @@ def _check_rules(
     for marginal in marginals:
         used_columns.update(marginal.attributes)
     random_columns: set[str] = set()
-    for declared, labels in ((earlier, statement.released_domain.labels), (configuration, public_labels)):
+    for declared, labels in (
+        (earlier, statement.released_domain.labels),
+        (configuration, public_labels),
+    ):
         chance = chance_before_counting(declared, labels, {})
         random_columns |= {declared.attributes[j].name for j in chance.attributes}
     refused_columns = sorted(used_columns & random_columns)

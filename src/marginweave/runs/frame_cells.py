@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 1 << 16
-_PLACE = re.compile(r" at 0x[0-9a-fA-F]+")  # address of an object in memory, different in every process
+# address of an object in memory, different in every process
+_PLACE = re.compile(r" at 0x[0-9a-fA-F]+")
 _TEXT = "text"
 
 
@@ -93,7 +94,8 @@ def _text(cell: Any) -> str:
         return "[" + ", ".join(map(_spelled, cell)) + "]"
     if isinstance(cell, str | bytes):
         return repr(cell)
-    if isinstance(getattr(cell, "shape", None), tuple):  # the text of a long numpy array leaves cells out
+    # the text of a long numpy array leaves cells out
+    if isinstance(getattr(cell, "shape", None), tuple):
         return _spelled(cell.tolist())
     return f"{type(cell).__name__} {_PLACE.sub('', str(cell))}"
 

@@ -38,7 +38,9 @@ _DAYS = '{0}.dt.strftime("%Y-%m-%d")'
 _STARTS = "{0}.dt.to_timestamp()"
 _DENSE = "{0}.sparse.to_dense()"
 _TEXTS = '{0}.map(str, na_action="ignore")'
-_ASCII_TEXTS = "{0}.map(lambda cell: cell if isinstance(cell, str | int | float | None) else ascii(cell))"
+_ASCII_TEXTS = (
+    "{0}.map(lambda cell: cell if isinstance(cell, str | int | float | None) else ascii(cell))"
+)
 _MOMENTS = '{0}.where({0}.between("0001-01-01", "9999-12-31"))'
 _DIGITS = 38
 """Most digits of Arrow's decimal numbers in 128 bits."""
@@ -81,7 +83,10 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
         InputError: as `as_table`, or a column has a dtype whose cells have no faithful text, whatever the rows are.
     """
     columns = configuration.columns
-    kinds = {name: columns[name].type if name in columns else "identifier" for name in configuration.source_names}
+    kinds = {
+        name: columns[name].type if name in columns else "identifier"
+        for name in configuration.source_names
+    }
     refuse_types(data, kinds, configuration.spelled_names)
     table = as_table(data, {name: _NATIVE.get(kind, "") for name, kind in kinds.items()})
     content = _parquet(table)
@@ -101,7 +106,9 @@ def _not_storable(table: pa.Table, *, is_pandas: bool) -> InputError:
         advice = f"{place} = {template.format(place)}"
     else:
         advice = "such cells as null" if is_moment else "its cells as texts"
-    return InputError(f"the frame has the column {name!r} with a cell that cannot be stored as {kind}; write {advice}")
+    return InputError(
+        f"the frame has the column {name!r} with a cell that cannot be stored as {kind}; write {advice}"
+    )
 
 
 def frame_bytes(data: Any) -> Iterator[bytes]:
@@ -177,7 +184,9 @@ def _check_names(columns: list[Any], names: Iterable[str]) -> None:
     """Refuse a frame that has a column of these names twice or not at all; raises InputError."""
     repeated = [name for name in names if columns.count(name) > 1]
     if repeated:
-        raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
+        raise InputError(
+            f"the frame has the column {', '.join(map(repr, repeated))} more than once"
+        )
     absent = [name for name in names if name not in columns]
     if absent and not all(isinstance(name, str) for name in columns):
         raise InputError("column names must be texts; write frame.columns = frame.columns.map(str)")
@@ -217,7 +226,11 @@ def _mended(dtype: Any, native: str, *, is_spelled: bool) -> str | None:
         return _WHOLE
     if isinstance(dtype, pd.ArrowDtype):
         return None if is_cell(dtype.pyarrow_dtype) else _TEXTS
-    if pd.api.types.is_object_dtype(dtype) or isinstance(dtype, pd.StringDtype) or dtype.kind in _PLAIN + native:
+    if (
+        pd.api.types.is_object_dtype(dtype)
+        or isinstance(dtype, pd.StringDtype)
+        or dtype.kind in _PLAIN + native
+    ):
         return None
     line = _DAYS if dtype.kind == "M" else _TEXTS
     if dtype.kind == "m" and native == _NUMBERS:
@@ -258,7 +271,9 @@ def _is_untyped(dtype: Any) -> bool:
 
     if isinstance(dtype, pd.SparseDtype):
         dtype = dtype.subtype
-    return not isinstance(dtype, pd.ArrowDtype | pd.CategoricalDtype) and pd.api.types.is_object_dtype(dtype)
+    return not isinstance(
+        dtype, pd.ArrowDtype | pd.CategoricalDtype
+    ) and pd.api.types.is_object_dtype(dtype)
 
 
 def _kind(dtype: Any) -> str:
@@ -279,9 +294,12 @@ def _frame(data: Any) -> Any:
     if _is_pandas(data) and data.ndim == 2:
         return data
     if not _is_pandas(data) and hasattr(data, "__arrow_c_stream__"):
-        with suppress(TypeError, ValueError, pa.ArrowException):  # raised for an array, which is not a table
+        # raised for an array, which is not a table
+        with suppress(TypeError, ValueError, pa.ArrowException):
             return pa.table(data)
-    raise InputError("the data must be a frame of pandas or Polars, an Arrow table, or the path of a table")
+    raise InputError(
+        "the data must be a frame of pandas or Polars, an Arrow table, or the path of a table"
+    )
 
 
 def _array(series: pd.Series[Any], native: str) -> pa.Array | None:
@@ -312,7 +330,9 @@ def _cells(series: pd.Series[Any], native: str) -> pa.Array:
     if _kind(dtype) in _PLAIN:
         return pc.cast(pa.array(series, from_pandas=True), pa.string())
     is_missing = series.isna().to_numpy()
-    texts = [None if missing else _text(cell) for cell, missing in zip(series, is_missing, strict=True)]
+    texts = [
+        None if missing else _text(cell) for cell, missing in zip(series, is_missing, strict=True)
+    ]
     return pa.array(texts, pa.string())
 
 

@@ -40,7 +40,11 @@ def check_size(configuration: Configuration) -> Plan:
     forbidden = configuration.forbidden
     public_labels = [attribute.labels for attribute in configuration.attributes]
     has_tuples = configuration.marginals is None
-    lists_forbidden = has_tuples or isinstance(configuration.synthesize, SynthesisSettings) or configuration.totals
+    lists_forbidden = (
+        has_tuples
+        or isinstance(configuration.synthesize, SynthesisSettings)
+        or configuration.totals
+    )
     if lists_forbidden and most_forbidden(forbidden) > _MAX_FORBIDDEN:
         raise InputError(
             f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples, aggregate-seeded "
@@ -74,7 +78,9 @@ class _Most(NamedTuple):
     is_chosen: bool
 
 
-def _check_marginals(configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]) -> _Most:
+def _check_marginals(
+    configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]
+) -> _Most:
     """Return the upper bounds for the marginals; raises InputError where there are too many marginals or cells."""
     if isinstance(settings.cliques, tuple):
         number = len(settings.cliques)
@@ -96,7 +102,9 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings, s
         if settings.has_larger(len(sizes)):
             cliques = declared_cliques(settings, configuration.attributes, sizes)
             if not cliques:
-                raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
+                raise InputError(
+                    "aggregate.cliques.max_cells leaves no marginal to measure; use a larger one"
+                )
         total_cells = sum(cells(clique, counted_sizes(configuration)) for clique in cliques)
     if total_cells > MAX_CELLS:
         raise InputError(
@@ -121,16 +129,24 @@ def _check_pure_noise(plan: Plan, most: _Most, sizes: tuple[int, ...]) -> None:
         )
 
 
-def _check_noise(configuration: Configuration, plan: Plan, shared: Mapping[type[WholeMarginals], int]) -> None:
+def _check_noise(
+    configuration: Configuration, plan: Plan, shared: Mapping[type[WholeMarginals], int]
+) -> None:
     """Refuse noise with a sigma that has no table.
 
     `shared`: for each kind of draw, among how many marginals at most its budget is split.
     """
-    instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
+    instead = (
+        "a smaller aggregate.reporting_length"
+        if configuration.marginals is None
+        else "fewer marginals"
+    )
     for draw in plan.draws:
         sigmas = list(draw.forecast(configuration).sigmas)
         # An unequal split may fall back to equal parts, where noise cannot be drawn for the largest one.
-        if isinstance(draw, WholeMarginals) and math.isfinite(draw.count_noise(configuration).largest_part):
+        if isinstance(draw, WholeMarginals) and math.isfinite(
+            draw.count_noise(configuration).largest_part
+        ):
             sigmas.append(draw.equal_sigma(configuration, shared[type(draw)]))
         if max(sigmas, default=0) > MAX_SIGMA:
             raise InputError(

@@ -93,7 +93,9 @@ def stops_are_looks(request: Request) -> Iterator[None]:
         yield
     except OperatorError:
         configuration = request.configuration
-        record_look(request.folder.home, "run", configuration.dataset, request.source, configuration.written)
+        record_look(
+            request.folder.home, "run", configuration.dataset, request.source, configuration.written
+        )
         raise
 
 
@@ -142,7 +144,9 @@ def _looks(home: Path) -> list[LookRecord]:
     try:
         return [LookRecord.model_validate_json(line) for line in content.splitlines()]
     except ValidationError:
-        raise StageError(f"{looks_file(home)} is damaged; it says who has looked at which table: restore it") from None
+        raise StageError(
+            f"{looks_file(home)} is damaged; it says who has looked at which table: restore it"
+        ) from None
 
 
 def _place(source: str) -> str:

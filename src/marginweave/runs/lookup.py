@@ -108,7 +108,9 @@ def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     folder = RunFolder.at(home, run)
     manifest = folder.read_manifest()
     if manifest is None:
-        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+        raise InputError(
+            f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs"
+        )
     return folder, manifest
 
 
@@ -220,7 +222,9 @@ def place_of_files(folder: RunFolder) -> Path:
     return folder.proposed if awaiting else folder.release
 
 
-def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tuple[RunFolder, Decision]:
+def decide(
+    home: Path, run: str, *, approved: bool, by: str, reason: str
+) -> tuple[RunFolder, Decision]:
     """Approve or reject a run that awaits approval, and bring folder and manifest to the state in the ledger.
 
     Nothing is read but the proposed files, to compare their digests with those in the ledger. The first decision is final; it
@@ -237,13 +241,16 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
         ledger = Ledger.open(ledger_of(folder, home), witness=witness)
         manifest = folder.read_manifest() or manifest
         if approved:
-            manifest = sync_with_ledger(folder, manifest, ledger)  # a proposal that was changed can still be rejected
+            # a proposal that was changed can still be rejected
+            manifest = sync_with_ledger(folder, manifest, ledger)
         record = ledger.releases.find(manifest.release)
         if manifest.state in {RunState.AWAITING, RunState.REJECTED}:
             check_continuity(folder, manifest, ledger)
         if record is None or not record.proposed:
             raise InputError(f"run {run} does not await approval; it is {manifest.state.value}")
-        decision = ledger.approvals.decide(manifest.release, approved=approved, by=by, reason=reason)
+        decision = ledger.approvals.decide(
+            manifest.release, approved=approved, by=by, reason=reason
+        )
         sync_with_ledger(folder, manifest, ledger)
     return folder, decision
 

@@ -116,7 +116,8 @@ def write_metrics(home: Path, location: LedgerLocation, change: _Change = lambda
     A folder without `runs/`, where nothing is served either, is no home: nothing is written there.
     """
     place = metrics_file(home)
-    with suppress(Exception):  # nothing that goes wrong here is a reason to stop a release, or to hide why it stopped
+    # nothing that goes wrong here is a reason to stop a release, or to hide why it stopped
+    with suppress(Exception):
         if not (place.parent.is_dir() or (home / "runs").is_dir()):
             return
         with exclusive_lock(place.with_suffix(".lock"), None):

@@ -91,7 +91,11 @@ def overview_page(homes: Sequence[Path], location: LedgerLocation, moment: datet
 
 
 def _account(
-    total: AccountTotal, records: Sequence[ReleaseRecord], ledger: Ledger, moment: datetime, name: str
+    total: AccountTotal,
+    records: Sequence[ReleaseRecord],
+    ledger: Ledger,
+    moment: datetime,
+    name: str,
 ) -> _AccountLine:
     policy = total.account.policy
     period = None
@@ -160,7 +164,9 @@ def _warnings(homes: Sequence[Path], location: LedgerLocation) -> Iterator[str]:
             yield f"Ledger: {refusal}"
 
 
-def _open_decisions(accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine]) -> Iterator[str]:
+def _open_decisions(
+    accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine]
+) -> Iterator[str]:
     """Yield a sentence for each decision that somebody should make."""
     for line in releases:
         run = line.record.run

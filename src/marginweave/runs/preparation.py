@@ -91,7 +91,11 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     frame = _FRAME.get()
     read_digest = ledger.keys.source_digest(content_of(request.source))
     digest = read_digest if frame is None else ledger.keys.source_digest(frame.chunks())
-    present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
+    present = (
+        _resume(request, present, ledger, digest)
+        if present
+        else _begin(request, ledger, digest, supersedes)
+    )
     if present.state in {RunState.FINISHED, RunState.AWAITING}:
         _complete(request, present, ledger)
     reference = RunReference(
@@ -109,7 +113,9 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     return reference, present.state
 
 
-def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
+def _begin(
+    request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None
+) -> Manifest:
     """Begin a new run if the ledger would admit its release: make its folder and key, and return its manifest."""
     _check_admission(request, ledger, digest)
     configuration = request.configuration
@@ -156,16 +162,26 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
             request.folder.remove_private()
             (request.folder.internal / STOPPED).unlink(missing_ok=True)
             return _begin(request, ledger, digest, present.supersedes)
-        raise InputError(f"run {present.run} was made from other source bytes, or under another ledger; {NEW_NAME}")
+        raise InputError(
+            f"run {present.run} was made from other source bytes, or under another ledger; {NEW_NAME}"
+        )
     if present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = continuity.sync_with_ledger(request.folder, present, ledger)
     if present.state == RunState.REJECTED:
-        raise InputError(f"run {present.run} was rejected, and its charge stays; for one more charge, {NEW_NAME}")
+        raise InputError(
+            f"run {present.run} was rejected, and its charge stays; for one more charge, {NEW_NAME}"
+        )
     if present.state != RunState.RUNNING:
         return present
-    changed = present.with_execution(request.configuration.execution).with_program(program_identity())
+    changed = present.with_execution(request.configuration.execution).with_program(
+        program_identity()
+    )
     record = ledger.releases.find(present.release)
-    if record is not None and record.draws and all(draw.state == State.RETURNED for draw in record.draws):
+    if (
+        record is not None
+        and record.draws
+        and all(draw.state == State.RETURNED for draw in record.draws)
+    ):
         release = str(uuid.uuid4())
         changed = changed.with_release(release, digest.mark(release))
     if changed != present:
@@ -198,7 +214,8 @@ def check_request(request: Request) -> Ledger:
 
 def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
     """Check everything that `check_request` refuses, and return the ledger; `present` is the run's manifest, if it has one."""
-    reads_table = present is None or present.state == RunState.RUNNING  # else the digest of the source is enough
+    # else the digest of the source is enough
+    reads_table = present is None or present.state == RunState.RUNNING
     if reads_table:
         from marginweave.sources.source import check_header
 
@@ -211,7 +228,9 @@ def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
     correction = continuity.check_correction(request, present)
     if present is None and correction is not None:
         check_correction(request.configuration.dataset, correction.release, ledger.releases.find)
-    if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
+    if present is None or (
+        present.state == RunState.RUNNING and ledger.releases.find(present.release) is None
+    ):
         _check_admission(request, ledger)
     if reads_table:
         _check_rows(request)

@@ -116,9 +116,8 @@ class LineReporter(Reporter):
 
     def stopped(self, error: BaseException) -> None:
         """Print the last stage and the kind of error; text that depends on the data goes to standard error alone."""
-        message = (
-            str(error) if isinstance(error, MarginweaveError) else ""
-        )  # of an `OperatorError` this leaves out its detail
+        # of an `OperatorError` this leaves out its detail
+        message = str(error) if isinstance(error, MarginweaveError) else ""
         self.line(Ending.of(error), stage=self._stage, error=type(error).__name__, message=message)
 
     def published(self, release: str, *, is_waiting: bool) -> None:
@@ -162,7 +161,14 @@ class TerminalReporter(Reporter):
     """Shows a progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         super().__init__()
         columns = (
@@ -270,7 +276,9 @@ def report_to(chosen: Reporter) -> None:
 
 
 @contextmanager
-def reporting(to: Console | Reporter | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
+def reporting(
+    to: Console | Reporter | None, run: str = "", dataset: str = ""
+) -> Iterator[Reporter]:
     """Report the run inside, and an error that ends it: to the reporter `to`, to a console `to`, or in JSON lines.
 
     A console is used if it is a terminal; otherwise the lines go to standard output.

@@ -37,13 +37,17 @@ def released_verdict(release: Path) -> VerdictSummary | None:
 
 def outcome_words(account: AccountSums, verdict: VerdictSummary | None) -> list[str]:
     """Return the lines that a run prints at its end: the account's spent budget, and the verdict on the release."""
-    spent = f"epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent at delta {account.delta:g}"
+    spent = (
+        f"epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent at delta {account.delta:g}"
+    )
     lines = [
         f"Account {account.dataset}: {spent}, {account.releases} release(s)",
         "  This sum is no bound under adaptively chosen budgets; the cap is",
     ]
     if verdict is not None:
-        lines.append(str(verdict_sentence("lines.run", publication=publication_text(verdict.publication))))
+        lines.append(
+            str(verdict_sentence("lines.run", publication=publication_text(verdict.publication)))
+        )
         lines += [f"  {sentence}" for sentence in (*verdict.says, *verdict.advice)]
     return lines
 
@@ -60,7 +64,9 @@ def next_words(run: str, report: Path | str, verdict: VerdictSummary | None) -> 
     return f"Next: open {report}; publish would refuse this release, for what the verdict says"
 
 
-def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:
+def copy_release(
+    home: Path, run: str, to: Path, *, even_so: bool = False
+) -> tuple[list[str], list[str], str | None]:
     """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
 
     account.json has no digest, and is copied as it is. A release with the verdict "not for publication" is copied only with
@@ -88,7 +94,9 @@ def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tu
         contents[Path(name).name] = content
     account = read_file(folder.release / ACCOUNT)  # `ledger verify` compares it with the rows
     if account is None:
-        raise StageError(f"{folder.release / ACCOUNT} is missing: the same run again writes it, free of charge")
+        raise StageError(
+            f"{folder.release / ACCOUNT} is missing: the same run again writes it, free of charge"
+        )
     contents[ACCOUNT] = account
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):
@@ -108,7 +116,9 @@ def check_target(home: Path, to: Path) -> Path:
         place = to.expanduser().resolve()
         runs = (home / "runs").resolve()
         if place.is_relative_to(runs) or runs.is_relative_to(place):
-            raise InputError(f"{to} must not be nested with {runs}: what leaves goes to another place")
+            raise InputError(
+                f"{to} must not be nested with {runs}: what leaves goes to another place"
+            )
         if not place.parent.is_dir():
             raise InputError(f"{place.parent} is not a folder")
         if to.is_symlink() or not _is_free(place):
@@ -135,7 +145,9 @@ def write_folder(place: Path, contents: Mapping[str, bytes]) -> None:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def regenerate_records(home: Path, run: str, *, records: int | None, seed: int | None, to: Path | None) -> Path:
+def regenerate_records(
+    home: Path, run: str, *, records: int | None, seed: int | None, to: Path | None
+) -> Path:
     """Write new synthetic records of a finished release, with their privacy statement. DP: post-processing.
 
     Returns the folder of the records.
@@ -156,11 +168,19 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
     was_evaluated = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)
     selected = was_evaluated or bool(published.statement.selected_after_internal_evaluation)
     statement = published.statement.model_copy(
-        update={"synthesis": settings.model_dump(mode="json"), "selected_after_internal_evaluation": selected}
+        update={
+            "synthesis": settings.model_dump(mode="json"),
+            "selected_after_internal_evaluation": selected,
+        }
     )
     with at_place(place, "created"):
         place.mkdir(parents=True, exist_ok=True)
-    write_synthetic(place, published.synthesize(settings), published.configuration, published.statement.types or {})
+    write_synthetic(
+        place,
+        published.synthesize(settings),
+        published.configuration,
+        published.statement.types or {},
+    )
     replace_file(place / "privacy.json", statement.to_json())
     return place
 

@@ -41,12 +41,14 @@ class Request:
     configuration: Configuration
     folder: RunFolder
     source: str
-    ledger_file: Path | None = None  # the ledger of an example; None: the environment says where the ledger is
+    # the ledger of an example; None: the environment says where the ledger is
+    ledger_file: Path | None = None
     suites: tuple[Path | None, Path | None] = (None, None)
     certificates: tuple[Path, ...] = ()  # files of the engine: authority, certificate, key
     supersedes: str | None = None  # the run that is to be corrected
     earlier: tuple[EarlierRelease, ...] = ()
-    checked_plan: Plan | None = None  # None where nothing had to be checked, because the run has ended
+    # None where nothing had to be checked, because the run has ended
+    checked_plan: Plan | None = None
 
     @cached_property
     def plan(self) -> Plan:
@@ -92,7 +94,8 @@ def read_request(
     folder = RunFolder.at(home, run or configuration.default_run)
     begun = folder.read_manifest()
     named_releases = configuration.earlier
-    if begun is not None and begun.is_of(configuration):  # a run keeps the resolution of the version that began it
+    # a run keeps the resolution of the version that began it
+    if begun is not None and begun.is_of(configuration):
         configuration = configuration.as_resolved(begun.configuration)
     checked_plan = None
     if begun is None or begun.state == RunState.RUNNING:
@@ -110,7 +113,9 @@ def read_request(
         configuration=configuration,
         folder=folder,
         source=source_name,
-        ledger_file=example_ledger_location(home) if source_name.startswith(EXAMPLE_PREFIX) else None,
+        ledger_file=example_ledger_location(home)
+        if source_name.startswith(EXAMPLE_PREFIX)
+        else None,
         suites=_suites(configuration, below),
         certificates=_certificates(configuration, below),
         supersedes=supersedes,
@@ -143,7 +148,9 @@ def _certificates(configuration: Configuration, below: Path) -> tuple[Path, ...]
         if not file.is_file():
             raise InputError(f"engine: {file} does not exist")
     if engine.dask is not None and configuration.marginals is not None:
-        raise InputError("engine: dask counts k-tuples alone; marginals are counted on this machine: leave engine out")
+        raise InputError(
+            "engine: dask counts k-tuples alone; marginals are counted on this machine: leave engine out"
+        )
     return files
 
 
@@ -163,14 +170,20 @@ def original_request(home: Path, run: str) -> tuple[Path, str]:
     path = folder.internal / _REQUEST
     content = read_file(path)
     if content is None and folder.manifest_file.exists():
-        raise InputError(f"run {run} has lost {path.name}; resume it: marginweave run CONFIG --run {run}")
+        raise InputError(
+            f"run {run} has lost {path.name}; resume it: marginweave run CONFIG --run {run}"
+        )
     if content is None:
-        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+        raise InputError(
+            f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs"
+        )
     try:
         request = json.loads(content)
         return Path(request["configuration"]), str(request["source"])
     except (ValueError, KeyError, TypeError):
-        raise StageError(f"{path} is damaged; resume the run: marginweave run CONFIG --run {run}") from None
+        raise StageError(
+            f"{path} is damaged; resume the run: marginweave run CONFIG --run {run}"
+        ) from None
 
 
 def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:

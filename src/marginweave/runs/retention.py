@@ -54,7 +54,9 @@ def _has_files_of_run(folder: RunFolder) -> bool:
     return not names <= {".lock", "internal", "configuration.yaml", FRAME}
 
 
-def _summary(folder: RunFolder, manifest: Manifest | None, correcting_runs: dict[str, str]) -> RunSummary:
+def _summary(
+    folder: RunFolder, manifest: Manifest | None, correcting_runs: dict[str, str]
+) -> RunSummary:
     if manifest is None:
         state = "damaged" if folder.manifest_file.exists() else "not begun"
     elif manifest.state == RunState.FINISHED and manifest.release in correcting_runs:
@@ -94,7 +96,8 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
     folder, manifest = existing_run(home, run)
     apply_decision(folder, manifest)
     with run_lock(folder):
-        folder, manifest = existing_run(home, run)  # read again: under the lock nobody else works on it
+        # read again: under the lock nobody else works on it
+        folder, manifest = existing_run(home, run)
         if manifest.state == RunState.RUNNING:
             manifest = _end_run(folder, manifest, home, unfinished=unfinished)
         if manifest.state == RunState.REJECTED and folder.proposed.exists():
@@ -128,7 +131,9 @@ def purge_older(home: Path, age: timedelta) -> tuple[list[str], list[str]]:
         except MarginweaveError as error:
             failed.append(f"{folder.run} ({error})")
     if failed:
-        raise StageError(f"{len(done)} run(s) purged, and {len(failed)} could not be: {'; '.join(failed)}")
+        raise StageError(
+            f"{len(done)} run(s) purged, and {len(failed)} could not be: {'; '.join(failed)}"
+        )
     return done, busy
 
 
@@ -138,7 +143,9 @@ def _end_run(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: b
     Raises:
         InputError: the ledger has no end for it, and it is not to be given up (`unfinished`).
     """
-    ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home, folder.path, manifest.release))
+    ledger = Ledger.open(
+        ledger_of(folder, home), witness=Witness(home, folder.path, manifest.release)
+    )
     manifest = sync_with_ledger(folder, manifest, ledger)
     if manifest.state != RunState.RUNNING:
         return manifest

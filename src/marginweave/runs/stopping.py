@@ -16,7 +16,8 @@ from marginweave.base.errors import StageError
 from marginweave.base.interruption import INTERRUPTION, Stopped
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_SERVERS_ENDED = "MARGINWEAVE_SERVERS_ENDED"  # times (seconds) at which servers ended that this command had started
+# times (seconds) at which servers ended that this command had started
+_SERVERS_ENDED = "MARGINWEAVE_SERVERS_ENDED"
 _HOUR = 3600.0
 UNFINISHED: list[Callable[[BaseException], None]] = []
 """For each run in progress, a function that reports its end by an error, also where its main thread does not end in time."""
@@ -35,7 +36,9 @@ def obey_signals(last_words: Callable[[int], None]) -> None:
     read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     take_signals()
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    watcher = threading.Thread(target=_watch, args=(read_end, last_words), daemon=True, name="signals")
+    watcher = threading.Thread(
+        target=_watch, args=(read_end, last_words), daemon=True, name="signals"
+    )
     watcher.start()
 
 
@@ -73,7 +76,9 @@ def check_servers(log: Path) -> None:
     end_times = [float(moment) for moment in os.environ.get(_SERVERS_ENDED, "").split()]
     recent_ends = sum(time.time() - moment < _HOUR for moment in end_times)
     if recent_ends > 1:
-        raise StageError(f"the Prefect server of this command ended twice; {log} says why. The same command resumes it")
+        raise StageError(
+            f"the Prefect server of this command ended twice; {log} says why. The same command resumes it"
+        )
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:

@@ -28,7 +28,9 @@ def arrow_batches(part: Part, columns: Sequence[str], rows: int) -> Iterator[pa.
                 yield batch.slice(start, rows)
 
 
-def _opened(part: Part, options: pa.ipc.IpcReadOptions | None = None) -> pa.ipc.RecordBatchFileReader:
+def _opened(
+    part: Part, options: pa.ipc.IpcReadOptions | None = None
+) -> pa.ipc.RecordBatchFileReader:
     place = part.for_arrow()
     file = place if isinstance(place, pa.NativeFile) else pa.OSFile(str(place))
     return pa.ipc.open_file(file, options=options)

@@ -62,8 +62,11 @@ def read_example(source: str) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    package = find_spec("statsmodels")  # not imported: that takes longer than the counts of a small release
+    # not imported: that takes longer than the counts of a small release
+    package = find_spec("statsmodels")
     if package is None or not package.submodule_search_locations:
-        raise InputError("source (example:affairs) needs statsmodels: pip install 'marginweave[examples]'")
+        raise InputError(
+            "source (example:affairs) needs statsmodels: pip install 'marginweave[examples]'"
+        )
     table = csv.read_csv(f"{package.submodule_search_locations[0]}/datasets/fair/fair.csv")
     return table.cast(pa.schema([(name, pa.float64()) for name in table.column_names]))

@@ -74,8 +74,12 @@ def check_kind(source: str, form: SourceFile) -> None:
             "another ending declare its delimiter: source: {file: …, delimiter: semicolon}"
         )
     if compression_of(source) is not None and kind != "text":
-        raise InputError(f"source ({source}) is compressed, which only text files can be; decompress it first")
+        raise InputError(
+            f"source ({source}) is compressed, which only text files can be; decompress it first"
+        )
     if ending == ".txt" and kind == "text" and form.separator is None:
-        raise InputError(f"source ({source}) needs its delimiter declared: source: {{file: …, delimiter: tab}}")
+        raise InputError(
+            f"source ({source}) needs its delimiter declared: source: {{file: …, delimiter: tab}}"
+        )
     if kind == "sheet" and find_spec("openpyxl") is None:
         raise InputError(f"source ({source}) needs openpyxl: pip install 'marginweave[xlsx]'")

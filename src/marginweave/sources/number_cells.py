@@ -12,7 +12,9 @@ from marginweave.configuration.number_texts import MARKS, NumberForm
 from marginweave.configuration.values import NUMBER_PATTERN
 
 
-def plain_numbers(table: pa.Table, form: NumberForm, columns: Mapping[str, Sequence[str]]) -> pa.Table:
+def plain_numbers(
+    table: pa.Table, form: NumberForm, columns: Mapping[str, Sequence[str]]
+) -> pa.Table:
     """Return the table with the texts of `columns` spelled with a decimal point and nothing between thousands.
 
     A text that is no number in this form and would be read as one is put in quotes, so that it is none; one that means "no
@@ -28,7 +30,9 @@ def plain_numbers(table: pa.Table, form: NumberForm, columns: Mapping[str, Seque
 
 def _spelled(cells: pa.Array, form: NumberForm, missing: Sequence[str]) -> pa.Array:
     if pa.types.is_dictionary(cells.type):
-        return pa.DictionaryArray.from_arrays(cells.indices, _spelled(cells.dictionary, form, missing))
+        return pa.DictionaryArray.from_arrays(
+            cells.indices, _spelled(cells.dictionary, form, missing)
+        )
     texts = pc.utf8_trim_whitespace(cells)
     bare = texts
     if form.thousands:

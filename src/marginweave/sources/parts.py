@@ -178,7 +178,9 @@ def _objects(source: str) -> list[Part]:
             entries[entry.base_name] = entry.type == FileType.Directory
         return [S3Object(f"{key}/{name}") for name in _parts_among(source, entries)]
     if info.type != FileType.File:
-        raise InputError(f"source ({source}) does not exist: no such bucket, or no such object in it")
+        raise InputError(
+            f"source ({source}) does not exist: no such bucket, or no such object in it"
+        )
     return [S3Object(key)]
 
 
@@ -223,7 +225,9 @@ def _s3() -> Any:
     if endpoint is not None:
         place = urlsplit(endpoint)
         if place.scheme != "https" and not (place.scheme == "http" and place.hostname in _LOOPBACK):
-            raise InputError("AWS_ENDPOINT_URL must begin with https://: rows leave no machine unencrypted")
+            raise InputError(
+                "AWS_ENDPOINT_URL must begin with https://: rows leave no machine unencrypted"
+            )
     return _file_system(endpoint, os.environ.get("AWS_CA_BUNDLE"))
 
 
@@ -233,6 +237,8 @@ def _file_system(endpoint: str | None, authorities: str | None) -> Any:
     try:
         from pyarrow.fs import S3FileSystem
     except ImportError:
-        raise InputError("source on S3 needs a pyarrow that was built with S3: pip install 'pyarrow>=20'") from None
+        raise InputError(
+            "source on S3 needs a pyarrow that was built with S3: pip install 'pyarrow>=20'"
+        ) from None
     trust = {} if authorities is None else {"tls_ca_file_path": authorities}
     return S3FileSystem(endpoint_override=endpoint, **trust)

@@ -27,7 +27,9 @@ def sheet_header(source: str, part: Part) -> tuple[str, ...]:
         return _header(source, rows)
 
 
-def read_sheet(source: str, part: Part, columns: Sequence[str], numbers: NumberForm) -> Iterator[pa.Table]:
+def read_sheet(
+    source: str, part: Part, columns: Sequence[str], numbers: NumberForm
+) -> Iterator[pa.Table]:
     """Yield the named columns as texts behind dictionaries, in that order, some rows at a time; at least one table.
 
     Rows without any value are left out. A number is spelled in the form of the source's numbers, a date in ISO 8601.
@@ -41,7 +43,9 @@ def read_sheet(source: str, part: Part, columns: Sequence[str], numbers: NumberF
         block = []
         for line, row in enumerate(rows, 2):
             if any(cell is not None for cell in row[len(header) :]):
-                raise InputError(f"source ({source}) has a value in row {line} beyond the last column that has a name")
+                raise InputError(
+                    f"source ({source}) has a value in row {line} beyond the last column that has a name"
+                )
             if any(cell is not None for cell in row):
                 cells = [row[place] if place < len(row) else None for place in places]
                 block.append([_text(cell, numbers) for cell in cells])
@@ -64,7 +68,9 @@ def _header(source: str, rows: Iterator[Row]) -> tuple[str, ...]:
     while names and not names[-1]:
         names.pop()
     if not names:
-        raise InputError(f"source ({source}) has no header: its first row must hold the column names")
+        raise InputError(
+            f"source ({source}) has no header: its first row must hold the column names"
+        )
     return tuple(names)
 
 
@@ -104,5 +110,7 @@ def _text(cell: Any, numbers: NumberForm) -> str:
     if isinstance(cell, float):
         return repr(cell).replace(".", MARKS[numbers.decimal])
     if isinstance(cell, datetime):
-        return cell.date().isoformat() if cell.time() == time() else cell.isoformat(timespec="seconds")
+        return (
+            cell.date().isoformat() if cell.time() == time() else cell.isoformat(timespec="seconds")
+        )
     return cell.isoformat() if isinstance(cell, date | time) else str(cell)

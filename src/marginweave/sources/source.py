@@ -51,7 +51,9 @@ def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> 
                     cells[name] = values.cast(types.field(name).type)
                 # Raised outside `except`, so that Arrow's exception, which has values in its message, is not chained.
                 if name not in cells:
-                    raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
+                    raise InputError(
+                        _UNFIT.format(source=source, column=name, number=number, part=part.name)
+                    )
             yield pa.table(cells, schema=types)
 
 
@@ -128,9 +130,13 @@ def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -
             kind = pa.string() if is_text(kind) else kind
             schema = pa.schema([(name, kind)])
             try:
-                kinds[name] = pa.unify_schemas([kinds.get(name, schema), schema], promote_options="permissive")
+                kinds[name] = pa.unify_schemas(
+                    [kinds.get(name, schema), schema], promote_options="permissive"
+                )
             except pa.ArrowException:
-                raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name)) from None
+                raise InputError(
+                    _UNFIT.format(source=source, column=name, number=number, part=part.name)
+                ) from None
     return pa.schema([kinds[name].field(0) for name in columns])
 
 
@@ -144,7 +150,9 @@ def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.Rec
         with pq.ParquetFile(part.for_arrow()) as file:
             schema = file.schema_arrow
             texts = [name for name in columns if is_text(schema.field(name).type)]
-        with pq.ParquetFile(part.for_arrow(), read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
+        with pq.ParquetFile(
+            part.for_arrow(), read_dictionary=texts, memory_map=False, pre_buffer=False
+        ) as file:
             yield from file.iter_batches(batch_size=_ROWS, columns=list(columns))
     except (pa.ArrowException, OSError) as error:
         reason = fault_of(source, error) or _unreadable(source)
@@ -158,7 +166,8 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
     Texts of any layout, and columns without a single value, come behind a dictionary of plain texts; decimals in 128 bits.
     """
     inner = cell_type(kind)
-    if pa.types.is_decimal32(inner) or pa.types.is_decimal64(inner):  # Arrow cannot put these behind a dictionary
+    # Arrow cannot put these behind a dictionary
+    if pa.types.is_decimal32(inner) or pa.types.is_decimal64(inner):
         return pa.decimal128(inner.precision, inner.scale)
     if is_text(inner) or pa.types.is_null(inner):
         return pa.dictionary(pa.int32(), pa.string())
@@ -256,7 +265,9 @@ class TableSource:
             raise InputError(otherwise)
 
 
-def check_header(source: str, columns: Sequence[str], form: SourceFile, exact_text_columns: Sequence[str] = ()) -> None:
+def check_header(
+    source: str, columns: Sequence[str], form: SourceFile, exact_text_columns: Sequence[str] = ()
+) -> None:
     """Refuse a source by its kind and its header, and by nothing in its rows.
 
     `exact_text_columns` are the columns of ids and of private domains, whose texts matter exactly.
@@ -275,13 +286,18 @@ def check_header(source: str, columns: Sequence[str], form: SourceFile, exact_te
 _CHECKED_UP_TO_BYTES = 1 << 26
 
 
-def check_rows(source: str, columns: Sequence[str], form: SourceFile, exact_text_columns: Sequence[str] = ()) -> None:
+def check_rows(
+    source: str, columns: Sequence[str], form: SourceFile, exact_text_columns: Sequence[str] = ()
+) -> None:
     """Read a source from its first row to its last, unless it is large: faults are known before a run begins.
 
     Raises:
         InputError: as `TableSource.tables`; where it names a row, it reveals something of the rows.
     """
-    if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _CHECKED_UP_TO_BYTES:
+    if (
+        not source.startswith(EXAMPLE_PREFIX)
+        and sum(part.size for part in parts_of(source)) <= _CHECKED_UP_TO_BYTES
+    ):
         for _ in TableSource(source, form, exact_text_columns=exact_text_columns).tables(columns):
             pass
 

@@ -57,7 +57,9 @@ def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = 
             lacks its subject, which the caller puts before it, and has no data in it but the number of a line.
     """
     csv.field_size_limit(_BLOCK)  # other libraries lift it, for all of the process
-    rows = csv.reader(io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True)
+    rows = csv.reader(
+        io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True
+    )
     try:
         for row in rows:
             if width is not None and len(row) != width and row:
@@ -68,9 +70,13 @@ def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = 
     else:
         return
     if "expected after" in fault:
-        raise InputError("has a quote that is closed inside a field; a quote that is meant is written twice")
+        raise InputError(
+            "has a quote that is closed inside a field; a quote that is meant is written twice"
+        )
     if "field limit" in fault:
-        raise InputError(f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed")
+        raise InputError(
+            f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed"
+        )
     raise InputError("has a quote that is never closed")
 
 
@@ -78,7 +84,9 @@ def _fields(number: int) -> str:
     return "1 field" if number == 1 else f"{number} fields"
 
 
-def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = lambda: "") -> None:
+def check_columns(
+    present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = lambda: ""
+) -> None:
     """Refuse a text, a sheet or a Parquet or Arrow file that lacks a declared column or has it twice.
 
     The message repeats no name of the source that was not declared: a file without a header has data there. Where a column is
@@ -112,11 +120,15 @@ def read_header(source: str, part: Part, delimiter: str, form: SourceFile) -> tu
     except csv.Error:
         raise InputError(f"source ({source}) has a header that cannot be parsed") from None
     if not header:
-        raise InputError(f"source ({source}) has no header: its first line must hold the column names")
+        raise InputError(
+            f"source ({source}) has no header: its first line must hold the column names"
+        )
     return tuple(name.strip() for name in header)
 
 
-def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], form: SourceFile) -> Iterator[pa.Table]:
+def read_text(
+    source: str, part: Part, delimiter: str, columns: Sequence[str], form: SourceFile
+) -> Iterator[pa.Table]:
     """Yield the named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
 
     Raises:

@@ -34,4 +34,6 @@ def check_account_file(place: Path, content: bytes, published: PublishedAccount)
     is_close = math.isclose(epsilon, expected.total.epsilon, rel_tol=SLACK)
     total = expected.total.model_copy(update={"epsilon": epsilon})
     if not is_close or account != expected.model_copy(update={"total": total}):
-        raise AuditError(f"{place} is not what the rows say of the account when the release was published")
+        raise AuditError(
+            f"{place} is not what the rows say of the account when the release was published"
+        )

@@ -119,7 +119,10 @@ def _check_published(
         content = (folder / name.removeprefix("release/")).read_bytes()
         require(_sha256(content) == outputs[name], f"{name} is not the file that was published")
     configuration = json.loads((folder / "privacy.json").read_bytes())["configuration"]
-    require(configuration == plan["configuration"], "the configuration in plan.json is not that of privacy.json")
+    require(
+        configuration == plan["configuration"],
+        "the configuration in plan.json is not that of privacy.json",
+    )
     approvals = [row for row in release_rows if row["kind"] == "APPROVED"]
     approved = "".join(f", and {approval['actor']} had approved it" for approval in approvals)
     sentences = [
@@ -142,10 +145,14 @@ def _unreleased_files(published: Path, released: set[str]) -> list[str]:
     listed = ", ".join(map(ascii, names[:10]))
     if len(names) > 10:
         listed += ", and more"
-    return [f"not checked, as the release does not have them: {len(names)} other file(s) in {published}: {listed}"]
+    return [
+        f"not checked, as the release does not have them: {len(names)} other file(s) in {published}: {listed}"
+    ]
 
 
-def _check_account_file(rows: list[Content], final_row: Content, bundle: Path, published: Path | None) -> str:
+def _check_account_file(
+    rows: list[Content], final_row: Content, bundle: Path, published: Path | None
+) -> str:
     """Compare account.json, of which no row has a digest, with the rows of the account; return a sentence that says so."""
     content = (bundle / "account.json").read_bytes()
     check_account(json.loads(content), rows, final_row)
@@ -172,7 +179,10 @@ def _check_rejected(
     expected["release"] = row["release"]
     expected["rejected"] = {"by": row["actor"], "reason": row["body"]["reason"]}
     for name, value in expected.items():
-        require(stated[name] == value, f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}")
+        require(
+            stated[name] == value,
+            f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}",
+        )
     return [
         f"row {row['seq']}, of {row['actor']}, rejected it after all draws were completed: charged, and not published",
         "privacy.json promises what plan.json says",
@@ -195,7 +205,10 @@ def _check_plan(plan: Content, release_rows: list[Content]) -> None:
     for name in ("unit", "neighbors"):
         require(plan[name] == body[name], f"{name} in plan.json is not that of {row}")
     for name in ("epsilon", "delta"):
-        require(Decimal(str(plan[name])) == Decimal(body[name]), f"{name} in plan.json is not that of {row}")
+        require(
+            Decimal(str(plan[name])) == Decimal(body[name]),
+            f"{name} in plan.json is not that of {row}",
+        )
     same = all(plan[name] == body[name] for name in ("delta_threshold", "spent_epsilon"))
     require(same, f"delta_threshold or spent_epsilon in plan.json is not that of {row}")
     same = len(plan["draws"]) == len(body["draws"])
@@ -229,15 +242,27 @@ def _check_course(release_rows: list[Content], final_row: Content) -> None:
         if row["draw"] is not None:
             courses.setdefault(row["draw"], []).append(row["kind"])
             in_time = row["seq"] <= final_row["seq"]
-            require(in_time, f"row {row['seq']} is of a draw after the publication, or the decision")
+            require(
+                in_time, f"row {row['seq']} is of a draw after the publication, or the decision"
+            )
     for name, course in courses.items():
         rows = ", ".join(course)
-        require(course in _COURSES, f"the rows of {name} are {rows}: some are missing, or in another order")
-    steps = [row for row in release_rows if row["kind"] in {"SUBMITTED", "APPROVED", "REJECTED", "PUBLISHED"}]
+        require(
+            course in _COURSES,
+            f"the rows of {name} are {rows}: some are missing, or in another order",
+        )
+    steps = [
+        row
+        for row in release_rows
+        if row["kind"] in {"SUBMITTED", "APPROVED", "REJECTED", "PUBLISHED"}
+    ]
     kinds = [row["kind"] for row in steps]
     if release_rows[0]["body"].get("approval") == "required" or final_row["kind"] == "REJECTED":
         fits = kinds in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"])
-        require(fits, "it needs an approval, and was not submitted, approved and published, or rejected, in this order")
+        require(
+            fits,
+            "it needs an approval, and was not submitted, approved and published, or rejected, in this order",
+        )
         if final_row["kind"] == "PUBLISHED":
             submitted = steps[0]["body"]["outputs"]
             same = submitted == final_row["body"]["outputs"]
@@ -247,7 +272,9 @@ def _check_course(release_rows: list[Content], final_row: Content) -> None:
 def _check_correction(rows: list[Content], first: Content) -> None:
     """Refuse a release that corrects another one unless exactly one row of that one says so."""
     corrected = first["body"].get("supersedes")
-    corrections = [row["body"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == corrected]
+    corrections = [
+        row["body"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == corrected
+    ]
     corrected_by = [body["by"] for body in corrections]
     recorded = corrected is None or corrected_by == [first["release"]]
     require(recorded, f"it corrects release {corrected}, and the rows of that one do not say so")
@@ -284,7 +311,9 @@ def _sha256(content: bytes) -> str:
 
 def _canonical(content: object) -> str:
     """Return `content` as JSON with sorted keys, no spaces and ASCII only."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def main(arguments: list[str]) -> int:

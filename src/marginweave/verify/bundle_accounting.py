@@ -15,7 +15,8 @@ Content = dict[str, Any]  # an object of JSON: a row, a draw, a plan, a statemen
 AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
-ROUNDED = 1024  # a sigma, or a scale of Laplace noise, is rounded up to a multiple of one part of these
+# a sigma, or a scale of Laplace noise, is rounded up to a multiple of one part of these
+ROUNDED = 1024
 # As in `src/marginweave/accounting/selection_composition.py`: steps of a selection's losses, and its largest epsilon.
 _STEPS = 64
 _FEWEST_STEPS = 8
@@ -74,17 +75,22 @@ def check_epsilon(guarantee: Content, draws: list[Content], body: Content) -> No
     if sampled is None:
         for draw in draws:
             _check_price(draw)
-    else:  # all is charged on the first draw; the privacy towards the sample follows from their parameters
+    # all is charged on the first draw; the privacy towards the sample follows from their parameters
+    else:
         delta_left = Decimal(repr(sampled["delta"])) - Decimal(repr(guarantee["delta_threshold"]))
         by_parameter = [_priced_by_parameter(draw) for draw in draws]
         private = draws_hold(by_parameter, sampled["epsilon"], delta_left)
         require(
-            private, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
+            private,
+            "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says",
         )
     spent = guarantee["epsilon_of_the_draws"]
     within_epsilon = spent <= guarantee["epsilon"] * (1 + SLACK)
     paid = within_epsilon and draws_hold(draws, spent, Decimal(body["delta"]))
-    require(paid, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
+    require(
+        paid,
+        "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon",
+    )
 
 
 def _priced_by_parameter(draw: Content) -> Content:
@@ -94,7 +100,10 @@ def _priced_by_parameter(draw: Content) -> Content:
     free = {**draw, **dict.fromkeys(AMOUNTS, Decimal(0))}
     if mechanism == "discrete-laplace":
         return {**free, "plain_epsilon": Decimal(repr(draw["parameter"]))}
-    require(mechanism in {"rounded-gaussian", "exponential"}, f"draw {draw['name']} has a mechanism without a price")
+    require(
+        mechanism in {"rounded-gaussian", "exponential"},
+        f"draw {draw['name']} has a mechanism without a price",
+    )
     if mechanism == "rounded-gaussian":
         mu2 = 1 / parameter**2
         rho = 1 / parameter**2 / 2
@@ -205,7 +214,8 @@ def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
     mu = math.sqrt(mu2)
     most_epsilon = 2 * (_log_phi(mu / 2) - _log_phi(-mu / 2))
     if mu < 1:
-        most_epsilon = 4 * math.atanh(math.erf(mu / math.sqrt(8)))  # without the cancellation of the logarithms
+        # without the cancellation of the logarithms
+        most_epsilon = 4 * math.atanh(math.erf(mu / math.sqrt(8)))
     in_mu = epsilon <= most_epsilon * (1 + SLACK)
     in_rho = epsilon * epsilon / 8 <= float(rho) * (1 + SLACK)
     return in_mu and in_rho

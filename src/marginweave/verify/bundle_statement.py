@@ -10,7 +10,12 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-from marginweave.base.formats import ACCOUNT_MEANING, CAP_WAS_CHANGED, CAP_WAS_LOWERED, STATEMENT_FORMAT
+from marginweave.base.formats import (
+    ACCOUNT_MEANING,
+    CAP_WAS_CHANGED,
+    CAP_WAS_LOWERED,
+    STATEMENT_FORMAT,
+)
 from marginweave.verify.bundle_accounting import (
     AMOUNTS,
     ROUNDED,
@@ -25,7 +30,14 @@ from marginweave.verify.bundle_accounting import (
 
 # Entries of privacy.json that the rows of one release do not determine, by reason; `ledger verify` has all rows.
 _UNKNOWN = {
-    "released values": ("domain", "bounds", "bins", "measured_together", "marginals.attributes", "marginals.cells"),
+    "released values": (
+        "domain",
+        "bounds",
+        "bins",
+        "measured_together",
+        "marginals.attributes",
+        "marginals.cells",
+    ),
     "follows from released values": (
         *("not_measured", "confidence"),
         *("noise.threshold", "noise.raised_from", "noise.candidates"),
@@ -77,7 +89,10 @@ def _drawing_programs(release_rows: list[Content]) -> list[Content]:
     for row in release_rows:
         if row["kind"] == "DRAWN":
             program = row["body"]
-            programs[program["program"]] = {"version": program["version"], "digest": program["program"]}
+            programs[program["program"]] = {
+                "version": program["version"],
+                "digest": program["program"],
+            }
     return list(programs.values())
 
 
@@ -118,7 +133,9 @@ def _check_guarantee(statement: Content, body: Content, draws: list[Content]) ->
     require(same, "guarantee.unit in privacy.json is not that of the rows")
     threshold = stated["delta_threshold"]
     covered = float(total["delta"]) <= threshold * (1 + SLACK)
-    require(covered, "guarantee.delta_threshold in privacy.json is less than the rows of the draws have")
+    require(
+        covered, "guarantee.delta_threshold in privacy.json is less than the rows of the draws have"
+    )
     if mu is not None:
         # Phi(mu/2) + delta of thresholds
         phi = math.erfc(-mu / 2 / math.sqrt(2)) / 2
@@ -136,7 +153,9 @@ def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
     same = [mechanism["draw"] for mechanism in mechanisms] == [draw["name"] for draw in draws]
     require(same, "the draws in privacy.json are not those of the rows")
     for mechanism, draw in zip(mechanisms, draws):  # noqa: B905 - Python 3.9 runs it
-        parameter_name = "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
+        parameter_name = (
+            "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
+        )
         place = f"mechanisms.{draw['name']}"
         planned = {"draw": draw["name"], parameter_name: draw["parameter"]}
         planned |= {name: draw[name] for name in ("mechanism", "length", "state")}
@@ -177,7 +196,10 @@ def check_account(account: Content, rows: list[Content], published: Content) -> 
     # A row that a restored ledger adopted from a home is later than the publication.
     unknown = {"cap", "as_of"} if "adopted" in published["body"] else set()
     for name, value in expected.items():
-        require(name in unknown or account[name] == value, f"{name} in account.json is not that of the rows")
+        require(
+            name in unknown or account[name] == value,
+            f"{name} in account.json is not that of the rows",
+        )
     if not unknown:
         _check_caps(account, before)
 
@@ -201,7 +223,10 @@ def _check_caps(account: Content, before: list[Content]) -> None:
         amount = {name: float(row["body"][name]) for name in ("epsilon", "delta")}
         amounts.append(amount)
         dated.append({**amount, "since": row["created"]})
-    require(fits and listed in (None, dated), "caps_since_the_first_draw in account.json is not that of the rows")
+    require(
+        fits and listed in (None, dated),
+        "caps_since_the_first_draw in account.json is not that of the rows",
+    )
     largest = {}
     for name in ("epsilon", "delta"):
         largest[name] = max(amount[name] for amount in amounts)
@@ -252,8 +277,12 @@ def _expected_level_noise(statement: Content, draw: Content) -> Content:
     bound = level["contribution_bound"]
     same = level["length"] == draw["length"] and 1 <= bound <= terms["cap"]
     require(same, f"the noise of length {draw['length']} in privacy.json is not that of its row")
-    compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, records, replaced)})
-    public = {"contribution_bound": terms["contribution_bound"]} if "contribution_bound" in terms else {}
+    compare(
+        f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, records, replaced)}
+    )
+    public = (
+        {"contribution_bound": terms["contribution_bound"]} if "contribution_bound" in terms else {}
+    )
     if "private_threshold" in terms or "private_values" not in terms:
         public["private_threshold"] = terms.get("private_threshold", 0)
     compare(f"noise.{name}", level, public)
@@ -272,7 +301,9 @@ def _check_thresholds(level: Content, terms: Content, records: int) -> None:
     delta_below = exposure(threshold - 1, sigma, values_each, records)
     is_least = delta_below > delta * (1 - SLACK) or threshold == level["threshold"]
     fits = delta_at_threshold <= delta * (1 + SLACK) and is_least
-    require(fits, f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
+    require(
+        fits, f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta"
+    )
 
 
 def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float:
@@ -292,7 +323,9 @@ def _check_marginals(statement: Content, draw: Content, draws: list[Content]) ->
     The one-way draw also made the tables of sets that count undeclared values.
     """
     round_draws = [
-        planned for planned in draws if planned["name"].startswith("measure-") and planned["state"] == "drawn"
+        planned
+        for planned in draws
+        if planned["name"].startswith("measure-") and planned["state"] == "drawn"
     ]
     is_rounds = bool(round_draws) and draw["name"] == round_draws[0]["name"]
     draw_name = "rounds" if is_rounds else draw["name"]
@@ -300,7 +333,9 @@ def _check_marginals(statement: Content, draw: Content, draws: list[Content]) ->
     if not marginals:
         return
     same = all(marginal["noise"] == draw["mechanism"] for marginal in marginals)
-    require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
+    require(
+        same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row"
+    )
     sigmas = [marginal["deviation"] for marginal in marginals]
     if draw["name"] == "one-way":
         undeclared = statement.get("undeclared") or ()
@@ -308,7 +343,10 @@ def _check_marginals(statement: Content, draw: Content, draws: list[Content]) ->
     least, most = share_of_marginals(draw, sigmas)
     draws_paid = len(round_draws) if is_rounds else 1
     paid = least <= draws_paid * (1 + SLACK) and (is_rounds or most >= 1 - SLACK)
-    require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
+    require(
+        paid,
+        f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for",
+    )
 
 
 def compare(place: str, stated: Content, expected: Content) -> None:

@@ -18,7 +18,13 @@ from marginweave.checkpoints.run_folder import RunFolder, published_place
 from marginweave.checkpoints.store import open_blocks, open_seal
 from marginweave.draws.files import DrawStore
 from marginweave.ledger.audit import AuditedLedger
-from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, draw_files, first_violation, lacks_row
+from marginweave.ledger.invariants import (
+    HomeInvariant,
+    RunAndRelease,
+    draw_files,
+    first_violation,
+    lacks_row,
+)
 from marginweave.ledger.keys import LedgerKey, subkey
 from marginweave.ledger.published_account import PublishedAccount, published_accounts
 from marginweave.ledger.witness import RECONCILE, SEEN, Sighting
@@ -102,14 +108,18 @@ def audit_files(
     return AuditedFiles(runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=elsewhere)
 
 
-def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, key: LedgerKey) -> int:
+def _audit_run(
+    folder: RunFolder, manifest: Manifest, statements: StatementAudit, key: LedgerKey
+) -> int:
     """Refuse a run with a file that differs from the ledger; return the number of files compared."""
     audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
     violation = first_violation(RunAndRelease(folder=folder, manifest=manifest, record=record))
     if violation is not None:
-        raise AuditError(f"{folder.manifest_file}: {_FAULTS[violation.invariant].format(what=violation.contradiction)}")
+        raise AuditError(
+            f"{folder.manifest_file}: {_FAULTS[violation.invariant].format(what=violation.contradiction)}"
+        )
     if record is None:
         return 0
     checked = _check_released(folder, manifest, record, statements)
@@ -157,7 +167,9 @@ def _refuse_files_without_manifest(folder: RunFolder) -> None:
         )
 
 
-def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit) -> int:
+def _check_released(
+    folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit
+) -> int:
     """Refuse a released, or proposed, file that differs from the ledger; return the number of files compared."""
     proposed = _check_proposed(folder, record)
     is_unfinished = manifest.state in {RunState.RUNNING, RunState.AWAITING}
@@ -166,7 +178,9 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
     awaits_last_step = is_unfinished and published_place(folder, record.outputs) is not None
     for name, digest in () if awaits_last_step else record.outputs.items():
         if file_digest(folder.path / name) != digest:
-            raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
+            raise AuditError(
+                f"{folder.path / name} is missing or was changed since it was published"
+            )
         if name == "release/privacy.json":
             statements.check(read_file(folder.path / name) or b"", record)
     is_finished = manifest.state == RunState.FINISHED
@@ -183,11 +197,15 @@ def _check_proposed(folder: RunFolder, record: ReleaseRecord) -> int:
     if not record.proposed or record.decision is not None:
         return 0
     if published_place(folder, record.proposed) is None:
-        raise AuditError(f"{folder.proposed}: a file is missing or was changed since it was submitted for approval")
+        raise AuditError(
+            f"{folder.proposed}: a file is missing or was changed since it was submitted for approval"
+        )
     return len(record.proposed)
 
 
-def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:
+def _check_draws(
+    folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore
+) -> int:
     """Refuse a committed draw whose file or copy is missing or damaged; return the number of draws, 0 after a purge."""
     if not folder.private.exists() and manifest.state != RunState.RUNNING:
         return 0
@@ -255,7 +273,9 @@ class StatementAudit:
         except Fault as fault:
             raise AuditError(f"run {record.run}: {fault}") from None
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, AttributeError):
-            raise AuditError(f"run {record.run}: privacy.json is not what the program writes") from None
+            raise AuditError(
+                f"run {record.run}: privacy.json is not what the program writes"
+            ) from None
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str | None, str | None], list[dict[str, Any]]]:

@@ -43,7 +43,8 @@ _PLANNED = ("epsilon", "delta", "unit", "neighbors", "delta_threshold", "spent_e
 _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.\S+ import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
-_VERIFIER = (bundle, formats, bundle_accounting, bundle_statement)  # the first has the docstring, and runs last
+# the first has the docstring, and runs last
+_VERIFIER = (bundle, formats, bundle_accounting, bundle_statement)
 # The row of the ledger's creation belongs to every account.
 _COMMON = EventKind.LEDGER_CREATED.value
 
@@ -79,7 +80,9 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     if record.outputs:
         account_file = folder.release / ACCOUNT
         account = _read_released(account_file)
-        check_account_file(account_file, account, published_accounts(audited.events)[record.release])
+        check_account_file(
+            account_file, account, published_accounts(audited.events)[record.release]
+        )
         contents[ACCOUNT] = account
     place = check_target(home, to)
     if to.suffix.lower() == ".zip":
@@ -102,11 +105,15 @@ def _statement_of_rejected(folder: RunFolder, home: Path, record: ReleaseRecord)
     if record.decision is None or record.decision.approved:
         raise AuditError(f"the ledger does not know that run {folder.run} was rejected")
     ledger_file = ledger_file_of(folder, home)
-    reference = RunReference(folder=folder, source="", ledger_file=ledger_file, lease=record.lease or "")
+    reference = RunReference(
+        folder=folder, source="", ledger_file=ledger_file, lease=record.lease or ""
+    )
     facts = release_facts(reference)
     promised = promise(reference.configuration, reference.plan, facts)
     rejected = Rejection(by=record.decision.by, reason=record.decision.reason)
-    statement = RejectedStatement(format=3, **dict(facts.identity), **dict(promised), rejected=rejected)
+    statement = RejectedStatement(
+        format=3, **dict(facts.identity), **dict(promised), rejected=rejected
+    )
     return statement.to_json()
 
 
@@ -119,7 +126,9 @@ def _bundle_files(
         link = {"seq": row["seq"], "content": content_digest(row), "row_hash": row["row_hash"]}
         links.append(json.dumps(link) + "\n")
     rows = [row for row in audited.rows if _belongs(row, record)]
-    readme = render("handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs)
+    readme = render(
+        "handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs
+    )
     return {
         "README.md": readme.encode(),
         "plan.json": _plan_file(manifest, record),

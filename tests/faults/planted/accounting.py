@@ -14,28 +14,36 @@ FAULTS = (
             "        p * math.sqrt(sum(q**-2 for q in proportions[: k + 1]) / budget) for k, p in enumerate(proportions)\n"
             "    )"
         ),
-        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_sigma_sum_must_run_to_the_last_length",),
+        killed_by=(
+            "tests/unit/measurements/test_k_tuple_plans.py::test_sigma_sum_must_run_to_the_last_length",
+        ),
     ),
     Fault(
         name="delta is used twice, for the threshold and whole for the noise",
         file="src/marginweave/measurements/split.py",
         text="epsilon=epsilon, delta=delta - delta_threshold,",
         instead="epsilon=epsilon, delta=delta,",
-        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_shares_are_shares_of_the_budget[True]",),
+        killed_by=(
+            "tests/unit/measurements/test_k_tuple_plans.py::test_shares_are_shares_of_the_budget[True]",
+        ),
     ),
     Fault(
         name="the delta of the threshold is not charged",
         file="src/marginweave/measurements/base.py",
         text="cost = replace(cost, delta=amount(delta))",
         instead="cost = replace(cost)",
-        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_only_private_domains_pay_for_a_threshold",),
+        killed_by=(
+            "tests/unit/measurements/test_k_tuple_plans.py::test_only_private_domains_pay_for_a_threshold",
+        ),
     ),
     Fault(
         name="a selection is charged half its epsilon",
         file="src/marginweave/mechanisms/exponential.py",
         text="return Cost(mu2=amount(selection_mu(parameter) ** 2), rho=amount(parameter**2 / 8))",
         instead="return Cost(mu2=amount(selection_mu(parameter / 2) ** 2), rho=amount(parameter**2 / 32))",
-        killed_by=("tests/unit/measurements/test_k_tuple_plans.py::test_every_draw_is_priced_in_both_currencies",),
+        killed_by=(
+            "tests/unit/measurements/test_k_tuple_plans.py::test_every_draw_is_priced_in_both_currencies",
+        ),
     ),
     Fault(
         name="releases of an account do not add up",
@@ -75,7 +83,13 @@ FAULTS = (
     Fault(
         name="one coordinate of the box pays for another",
         file="src/marginweave/accounting/accounts.py",
-        text="return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)",
+        text=(
+            "return (\n"
+            "            cost.mu2 <= self.mu2\n"
+            "            and cost.delta <= self.delta_add\n"
+            "            and cost.plain.within(self.allowance)\n"
+            "        )"
+        ),
         instead=(
             "whole = BasicAmount(epsilon=self.mu2, delta=self.delta_add) + self.allowance\n"
             "        return cost.mu2 / (whole.epsilon or 1) + cost.delta / (whole.delta or 1) <= 2"
@@ -94,19 +108,26 @@ FAULTS = (
         file="src/marginweave/accounting/accounts.py",
         text="cost_by_statement=record.reserved if record.by_statement else self.cost_by_statement,",
         instead="cost_by_statement=record.charged if record.by_statement else self.cost_by_statement,",
-        killed_by=("tests/unit/ledger/test_boxes.py::test_a_closed_account_stays_closed_after_a_refund",),
+        killed_by=(
+            "tests/unit/ledger/test_boxes.py::test_a_closed_account_stays_closed_after_a_refund",
+        ),
     ),
     Fault(
         name="the second release of an account is admitted by its statement, too",
         file="src/marginweave/ledger/boxes.py",
         text="if spent.ever_reserved == 0 and statement.within(account.cap):",
         instead="if statement.within(account.cap):",
-        killed_by=("tests/unit/ledger/test_boxes.py::test_only_the_first_release_is_admitted_by_its_statement",),
+        killed_by=(
+            "tests/unit/ledger/test_boxes.py::test_only_the_first_release_is_admitted_by_its_statement",
+        ),
     ),
     Fault(
         name="the verifiers do not compare the deviation of a length with its row",
         file="src/marginweave/verify/bundle_statement.py",
-        text='compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, records, replaced)})',
+        text=(
+            'compare(\n        f"noise.{name}", level, {"deviation": '
+            '_sigma(draw["parameter"], bound, records, replaced)}\n    )'
+        ),
         instead="pass",
         killed_by=("tests/unit/verify/test_statement_verifiers.py::test_every_other_lie_is_found",),
     ),
@@ -115,6 +136,8 @@ FAULTS = (
         file="src/marginweave/verify/bundle_accounting.py",
         text="    return mixed_total_delta(draws, epsilon) <= allowed",
         instead="    return True",
-        killed_by=("tests/laws/test_verifier_accounting.py::test_what_the_program_plans_holds_and_no_less_does",),
+        killed_by=(
+            "tests/laws/test_verifier_accounting.py::test_what_the_program_plans_holds_and_no_less_does",
+        ),
     ),
 )

@@ -6,9 +6,13 @@ from tests.faults.fault import Fault
 
 _DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
 
-_MERGED = "tests/laws/test_merging_by_noise.py::test_no_sum_of_counts_is_biased_by_what_noise_merged"
+_MERGED = (
+    "tests/laws/test_merging_by_noise.py::test_no_sum_of_counts_is_biased_by_what_noise_merged"
+)
 
-_REJECTED = "tests/laws/test_independent_columns.py::test_independent_columns_are_rejected_as_often_as_said"
+_REJECTED = (
+    "tests/laws/test_independent_columns.py::test_independent_columns_are_rejected_as_often_as_said"
+)
 
 _SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
 
@@ -62,14 +66,18 @@ FAULTS = (
         file="src/marginweave/answers/quantities.py",
         text="return -count * end * from_end, count * (end + from_end), -count",
         instead="return max(squares, count * mean**2), -2 * mean * count, count",
-        killed_by=("tests/laws/test_answers.py::test_means_of_a_population_are_covered_also_where_rare_values_decide",),
+        killed_by=(
+            "tests/laws/test_answers.py::test_means_of_a_population_are_covered_also_where_rare_values_decide",
+        ),
     ),
     Fault(
         name="a share of cells that are not as declared takes the number of records for exact",
         file="src/marginweave/domain/labels.py",
         text="of_records = half * deviation / self.deviation if self.deviation else 0.0",
         instead="of_records = 0.0",
-        killed_by=("tests/unit/counts/test_undeclared.py::test_the_share_of_such_cells_is_as_near_as_it_says",),
+        killed_by=(
+            "tests/unit/counts/test_undeclared.py::test_the_share_of_such_cells_is_as_near_as_it_says",
+        ),
     ),
     Fault(
         name="an interval of a regression forgets half of the noise",
@@ -97,7 +105,9 @@ FAULTS = (
         file="src/marginweave/inference/normal_regression.py",
         text="spread += sampling * self.start * scores.T @ scores",
         instead="spread += min(sampling, 1.0) * self.start * scores.T @ scores",
-        killed_by=("tests/laws/test_regression.py::test_intervals_cover_where_all_rows_of_a_person_are_alike",),
+        killed_by=(
+            "tests/laws/test_regression.py::test_intervals_cover_where_all_rows_of_a_person_are_alike",
+        ),
     ),
     Fault(
         name="a test of independence forgets the noise of cells",
@@ -118,14 +128,18 @@ FAULTS = (
         file="src/marginweave/answers/model.py",
         text='if not is_measured and "last" in misfits:',
         instead='if is_measured and "last" in misfits:',
-        killed_by=("tests/laws/test_few_rounds.py::test_intervals_of_pairs_that_no_round_chose_cover",),
+        killed_by=(
+            "tests/laws/test_few_rounds.py::test_intervals_of_pairs_that_no_round_chose_cover",
+        ),
     ),
     Fault(
         name="a pair that no round chose is graded by the noise alone",
         file="src/marginweave/evaluate/distances.py",
         text="pair_distance = max(by_noise, ",
         instead="pair_distance = min(by_noise, ",
-        killed_by=("tests/laws/test_few_rounds.py::test_pairs_that_no_round_chose_are_not_called_good",),
+        killed_by=(
+            "tests/laws/test_few_rounds.py::test_pairs_that_no_round_chose_are_not_called_good",
+        ),
     ),
     Fault(
         name="bounds of what was not measured forget their noise",
@@ -169,27 +183,35 @@ FAULTS = (
         file="src/marginweave/inference/several_sets.py",
         text="np.eye(part.size)[codes]",
         instead="np.eye(part.size)",
-        killed_by=("tests/laws/test_drawn_sets.py::test_codes_of_a_measured_table_in_another_order",),
+        killed_by=(
+            "tests/laws/test_drawn_sets.py::test_codes_of_a_measured_table_in_another_order",
+        ),
     ),
     Fault(
         name="the variance inside synthetic tables is not taken off",
         file="src/marginweave/inference/several_sets.py",
         text="variances = np.maximum(total - inside_variances, inside_variances)",
         instead="variances = np.maximum(total, inside_variances)",
-        killed_by=("tests/laws/test_drawn_sets.py::test_a_variance_that_is_less_than_inside_the_sets_is_that",),
+        killed_by=(
+            "tests/laws/test_drawn_sets.py::test_a_variance_that_is_less_than_inside_the_sets_is_that",
+        ),
     ),
     Fault(
         name="a share that noise took below 0 has an empty interval",
         file="src/marginweave/answers/intervals.py",
         text="n = _clipped(float(values[0]), limits[0] * d, limits[1] * d)",
         instead="n = float(values[0])",
-        killed_by=("tests/laws/test_answers.py::test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit",),
+        killed_by=(
+            "tests/laws/test_answers.py::test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit",
+        ),
     ),
     Fault(
         name="the ends of a count in whole numbers do not move out",
         file="src/marginweave/answers/intervals.py",
         text="half_widths = [reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()]",
         instead="half_widths = [reach.of(sigma) for sigma in sigmas.tolist()]",
-        killed_by=("tests/laws/test_answers.py::test_a_count_from_one_cell_covers_what_the_exact_interval_does",),
+        killed_by=(
+            "tests/laws/test_answers.py::test_a_count_from_one_cell_covers_what_the_exact_interval_does",
+        ),
     ),
 )

@@ -6,7 +6,9 @@ from tests.faults.fault import Fault
 
 _MIDDLE = "tests/laws/test_counting_kernels.py::test_a_record_in_the_middle_changes_at_most_bound_counts_by_one"
 _SUBSETS = "tests/laws/test_counting_kernels.py::test_every_subset_is_as_likely"
-_BLOCKS = "tests/laws/test_counting_kernels.py::test_blocks_tiles_threads_and_memory_change_no_count"
+_BLOCKS = (
+    "tests/laws/test_counting_kernels.py::test_blocks_tiles_threads_and_memory_change_no_count"
+)
 _SPANS = "tests/laws/test_counting_kernels.py::test_spans_hold_every_record_once"
 
 FAULTS = (

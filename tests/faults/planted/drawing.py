@@ -70,8 +70,8 @@ FAULTS = (
     Fault(
         name="a draw that was begun is made again from other rows",
         file="src/marginweave/draws/protocol.py",
-        text='if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):',
-        instead="if secret is None:",
+        text='        or not hmac.compare_digest(bound, draw.facts.get("inputs", ""))\n',
+        instead="",
         killed_by=(f"{_RUN}test_other_inputs_are_refused_and_the_draw_is_lost",),
     ),
     Fault(
@@ -107,7 +107,9 @@ FAULTS = (
         file="src/marginweave/accounting/records.py",
         text="        (State.RESERVED, State.DRAWN),\n",
         instead="        (State.RESERVED, State.DRAWN),\n        (State.DRAWN, State.DRAWN),\n",
-        killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
+        killed_by=(
+            "tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",
+        ),
     ),
     Fault(
         name="what was drawn is given back to the account",
@@ -141,7 +143,9 @@ FAULTS = (
         file="src/marginweave/draws/files.py",
         text="if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):",
         instead="if opened is not None:",
-        killed_by=("tests/unit/draws/test_run_draw.py::test_committed_bytes_must_be_those_of_the_ledger",),
+        killed_by=(
+            "tests/unit/draws/test_run_draw.py::test_committed_bytes_must_be_those_of_the_ledger",
+        ),
     ),
     Fault(
         name="a committed draw whose bytes are gone is drawn again",
@@ -160,7 +164,9 @@ FAULTS = (
         file="src/marginweave/draws/protocol.py",
         text="        if bits.tainted:\n",
         instead="        if bits.tainted is None:\n",
-        killed_by=("tests/unit/draws/test_run_draw.py::test_tainted_draws_are_lost_and_not_stored",),
+        killed_by=(
+            "tests/unit/draws/test_run_draw.py::test_tainted_draws_are_lost_and_not_stored",
+        ),
     ),
     Fault(
         name="an attempt that was taken over continues",
@@ -177,6 +183,8 @@ FAULTS = (
         file="flows/release.py",
         text="retries=len(BACK_OFF_SECONDS) if stage.patient else 0,",
         instead="retries=len(BACK_OFF_SECONDS),",
-        killed_by=("tests/unit/tasks/test_patience.py::test_stages_that_draw_or_charge_are_never_retried",),
+        killed_by=(
+            "tests/unit/tasks/test_patience.py::test_stages_that_draw_or_charge_are_never_retried",
+        ),
     ),
 )

@@ -19,7 +19,8 @@ FAULTS = (
         name="words are streamed: a call continues where the last one ended",
         file="src/marginweave/mechanisms/randomness.py",
         text=_WORDS,
-        instead='self.__dict__["_read"] = (start := self.__dict__.get("_read", 0)) + count\n        ' + _WORDS,
+        instead='self.__dict__["_read"] = (start := self.__dict__.get("_read", 0)) + count\n        '
+        + _WORDS,
         killed_by=(_ORDER, _THREADS),
     ),
     Fault(
@@ -27,7 +28,10 @@ FAULTS = (
         file="src/marginweave/mechanisms/randomness.py",
         text="encoded(NOISE_FORMAT, len(context), *context, purpose,",
         instead="encoded(NOISE_FORMAT, purpose,",
-        killed_by=(_OTHERS, "tests/unit/mechanisms/test_randomness.py::test_contexts_that_look_alike_are_told_apart"),
+        killed_by=(
+            _OTHERS,
+            "tests/unit/mechanisms/test_randomness.py::test_contexts_that_look_alike_are_told_apart",
+        ),
     ),
     Fault(
         name="strings and numbers of a context run into each other",
@@ -85,14 +89,18 @@ FAULTS = (
         file="src/marginweave/measurements/levels.py",
         text="_noised(counted, mechanism.sigma, bits, table)",
         instead="_noised(counted, mechanism.sigma, bits, 0)",
-        killed_by=("tests/laws/test_keyed_noise.py::test_the_noise_of_a_set_of_columns_has_its_number_and_places",),
+        killed_by=(
+            "tests/laws/test_keyed_noise.py::test_the_noise_of_a_set_of_columns_has_its_number_and_places",
+        ),
     ),
     Fault(
         name="each block of empty cells passes as the first one does",
         file="src/marginweave/mechanisms/zero_cells.py",
         text="bits.stream(_POSITIONS, number)",
         instead="bits.stream(_POSITIONS, 0)",
-        killed_by=("tests/laws/test_keyed_noise.py::test_blocks_of_zeros_have_streams_of_their_own",),
+        killed_by=(
+            "tests/laws/test_keyed_noise.py::test_blocks_of_zeros_have_streams_of_their_own",
+        ),
     ),
     Fault(
         name="values that a rule tells apart are one kind",
@@ -162,7 +170,9 @@ FAULTS = (
         file="src/marginweave/mechanisms/exponential.py",
         text="uniform = uniform << precision | stream.integer(precision)",
         instead="uniform = stream.integer(2 * precision)",
-        killed_by=("tests/laws/test_exponential.py::test_choices_that_are_refined_have_the_same_probabilities",),
+        killed_by=(
+            "tests/laws/test_exponential.py::test_choices_that_are_refined_have_the_same_probabilities",
+        ),
     ),
     Fault(
         name="of candidates with one score the first is chosen",

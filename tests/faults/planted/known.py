@@ -12,14 +12,18 @@ FAULTS = (
         file="src/marginweave/estimate/marginals.py",
         text="    total, sigma = _total(marginals, configuration)\n    return Aggregates(",
         instead="    total, sigma = total_of_rows(configuration) or 0.0, 0.0\n    return Aggregates(",
-        killed_by=("tests/system/test_known_totals.py::test_no_draw_depends_on_what_is_known[marginals]",),
+        killed_by=(
+            "tests/system/test_known_totals.py::test_no_draw_depends_on_what_is_known[marginals]",
+        ),
     ),
     Fault(
         name="an invariant is stated as the table of another source",
         file="src/marginweave/publish/statement.py",
         text='if known_total.exact and known_total.table.origin == "these-rows"',
         instead='if known_total.exact and known_total.table.origin == "other-source"',
-        killed_by=("tests/unit/configuration/test_known.py::test_what_is_known_of_these_rows_is_told",),
+        killed_by=(
+            "tests/unit/configuration/test_known.py::test_what_is_known_of_these_rows_is_told",
+        ),
     ),
     Fault(
         name="each shard keeps a known table for itself, rounded down",
@@ -75,6 +79,8 @@ FAULTS = (
         file="src/marginweave/evaluate/bounds.py",
         text="    one_way, wider = marginals.measured\n",
         instead="    one_way, wider = marginals.one_way, marginals.larger\n",
-        killed_by=("tests/unit/evaluate/test_bounds.py::test_groups_are_as_small_as_both_releases_can_tell",),
+        killed_by=(
+            "tests/unit/evaluate/test_bounds.py::test_groups_are_as_small_as_both_releases_can_tell",
+        ),
     ),
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 
-_PUBLIC = "tests/system/test_stages_capabilities.py::test_nothing_private_is_opened_right_of_aggregate"
+_PUBLIC = (
+    "tests/system/test_stages_capabilities.py::test_nothing_private_is_opened_right_of_aggregate"
+)
 
 FAULTS = (
     Fault(
@@ -12,28 +14,36 @@ FAULTS = (
         file="src/marginweave/runs/preparation.py",
         text="    raise OperatorError(reason)",
         instead="    raise InputError(reason)",
-        killed_by=("tests/system/test_check.py::test_rows_that_cannot_be_read_are_told_to_the_operator_alone",),
+        killed_by=(
+            "tests/system/test_check.py::test_rows_that_cannot_be_read_are_told_to_the_operator_alone",
+        ),
     ),
     Fault(
         name="the number of records is released without noise",
         file="src/marginweave/measurements/record_count.py",
         text="pack_number(int(add_noise(records, sigma, bits)[0]))",
         instead="pack_number(int(records[0]))",
-        killed_by=("tests/system/test_stages_capabilities.py::test_the_number_of_records_is_told_with_its_noise",),
+        killed_by=(
+            "tests/system/test_stages_capabilities.py::test_the_number_of_records_is_told_with_its_noise",
+        ),
     ),
     Fault(
         name="the names of all values of a private domain are released",
         file="src/marginweave/counts/released_rows.py",
         text="released[j] = tuple(sorted(names))",
         instead="released[j] = tuple(sorted(labels[j]))",
-        killed_by=("tests/laws/test_level_draw.py::test_private_labels_leave_only_if_they_survived",),
+        killed_by=(
+            "tests/laws/test_level_draw.py::test_private_labels_leave_only_if_they_survived",
+        ),
     ),
     Fault(
         name="the text of an exception quotes what a library said",
         file="tasks/stage.py",
         text='kind(f"{name} failed: {type(error).__name__} at {place_of(error)}")',
         instead='kind(f"{name} failed: {error}")',
-        killed_by=("tests/unit/tasks/test_stage.py::test_a_fault_is_named_by_type_and_place_alone",),
+        killed_by=(
+            "tests/unit/tasks/test_stage.py::test_a_fault_is_named_by_type_and_place_alone",
+        ),
     ),
     Fault(
         name="metrics call an attempt by the text of the error that ended it",
@@ -56,13 +66,15 @@ FAULTS = (
         file="src/marginweave/base/errors.py",
         text="super().__init__(_FOR_OPERATOR)",
         instead="super().__init__(detail)",
-        killed_by=("tests/unit/tasks/test_stage.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",),
+        killed_by=(
+            "tests/unit/tasks/test_stage.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",
+        ),
     ),
     Fault(
         name="Prefect keeps what a stage returns",
         file="flows/release.py",
-        text="persist_result=False,\n",
-        instead="persist_result=True,\n",
+        text="cache_policy=NO_CACHE,\n        persist_result=False,\n",
+        instead="cache_policy=NO_CACHE,\n        persist_result=True,\n",
         killed_by=("tests/unit/tasks/test_stage.py::test_a_stage_neither_retries_nor_caches",),
     ),
     Fault(
@@ -70,26 +82,36 @@ FAULTS = (
         file="src/marginweave/runs/preparation.py",
         text='stops=_ATTENDED.get() or request.configuration.check == "stop",',
         instead="stops=True,",
-        killed_by=("tests/unit/runs/test_preparation.py::test_a_table_stops_a_run_that_a_person_has_started",),
+        killed_by=(
+            "tests/unit/runs/test_preparation.py::test_a_table_stops_a_run_that_a_person_has_started",
+        ),
     ),
     Fault(
         name="a configuration that was changed after a look is not marked",
         file="src/marginweave/runs/looks.py",
         text="return bool(looks) and looks[0].declared != _declared(manifest.written, _key(home))",
         instead="return bool(looks) and looks[-1].declared != _declared(manifest.written, _key(home))",
-        killed_by=("tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
+        killed_by=(
+            "tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",
+        ),
     ),
     Fault(
         name="the number of rows may follow what was seen of the table",
         file="src/marginweave/runs/looks.py",
         text='_FREE_SECTIONS = ("dataset",',
         instead='_FREE_SECTIONS = ("rows", "dataset",',
-        killed_by=("tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
+        killed_by=(
+            "tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",
+        ),
     ),
     Fault(
         name="the warning of ids reads the table and is no look",
         file="flows/check/table.py",
-        text='    record_look(request.folder.home, "run", configuration.dataset, request.source, configuration.written)\n',
+        text=(
+            "    record_look(\n"
+            '        request.folder.home, "run", configuration.dataset, request.source, '
+            "configuration.written\n    )\n"
+        ),
         instead="",
         killed_by=("tests/unit/runs/test_looks.py::test_the_warning_of_ids_is_a_look",),
     ),
@@ -98,7 +120,9 @@ FAULTS = (
         file="src/marginweave/runs/looks.py",
         text="    except OperatorError:\n",
         instead="    except KeyError:\n",
-        killed_by=("tests/unit/runs/test_looks.py::test_a_run_that_stopped_for_its_rows_is_a_look",),
+        killed_by=(
+            "tests/unit/runs/test_looks.py::test_a_run_that_stopped_for_its_rows_is_a_look",
+        ),
     ),
     Fault(
         name="post-processing reads a private file",
@@ -122,21 +146,27 @@ FAULTS = (
         file="src/marginweave/runs/capabilities.py",
         text="return Store(self.folder.private, self.ledger.keys.checkpoint_key)",
         instead="return Store(self.folder.private, bytes(32))",
-        killed_by=("tests/system/test_stages_capabilities.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",),
+        killed_by=(
+            "tests/system/test_stages_capabilities.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",
+        ),
     ),
     Fault(
         name="the digest of the source is unkeyed",
         file="src/marginweave/ledger/keys.py",
         text='digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)',
         instead="digest = hashlib.sha256()",
-        killed_by=("tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",),
+        killed_by=(
+            "tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",
+        ),
     ),
     Fault(
         name="two releases of one source are marked alike",
         file="src/marginweave/ledger/keys.py",
         text="return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()",
         instead="return hmac.digest(self.key, self.base, hashlib.sha256).hex()",
-        killed_by=("tests/unit/ledger/test_places_and_keys.py::test_marks_of_one_source_tell_nothing_without_the_key",),
+        killed_by=(
+            "tests/unit/ledger/test_places_and_keys.py::test_marks_of_one_source_tell_nothing_without_the_key",
+        ),
     ),
     Fault(
         name="ids of subjects are digested without the key",
@@ -150,7 +180,9 @@ FAULTS = (
         file="src/marginweave/configuration/columns/base.py",
         text='"format", "codes")',
         instead='"format")',
-        killed_by=("tests/unit/configuration/test_confirmation.py::test_a_private_line_that_waits_holds_no_fact",),
+        killed_by=(
+            "tests/unit/configuration/test_confirmation.py::test_a_private_line_that_waits_holds_no_fact",
+        ),
     ),
     Fault(
         name="account.json says what unpublished releases gave back",

@@ -11,14 +11,18 @@ _TWICE = "tests/laws/test_noise.py::test_two_releases_differ_by_twice_the_varian
 _FORKS = "tests/laws/test_noise.py::test_forked_workers_never_share_noise"
 _INDEPENDENT = "tests/laws/test_noise.py::test_cells_and_calls_are_independent"
 _BITS = "tests/unit/mechanisms/test_gaussian.py::test_noise_does_not_depend_on_the_counts"
-_SCAN = "tests/unit/mechanisms/test_gaussian.py::test_the_guided_search_finds_what_a_plain_search_does"
+_SCAN = (
+    "tests/unit/mechanisms/test_gaussian.py::test_the_guided_search_finds_what_a_plain_search_does"
+)
 
 _KEYED = "tests/laws/test_keyed_noise.py::"
 _CHUNKS = _KEYED + "test_noise_does_not_depend_on_chunks"
 _OTHERS = _KEYED + "test_words_of_other_addresses_are_independent"
 
 _DRAWN = "draw_signed(distribution, bits, table, start + first, len(chunk))"
-_SQUARED_NORM = 'stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)'
+_SQUARED_NORM = (
+    'stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)'
+)
 
 FAULTS = (
     Fault(
@@ -103,14 +107,18 @@ FAULTS = (
         file="src/marginweave/mechanisms/laplace.py",
         text="    if noise.dtype != np.int64 or noise.shape != (counts.size,):\n",
         instead="    noise = np.resize(noise, counts.size).astype(np.int64)\n    if noise.shape != (counts.size,):\n",
-        killed_by=("tests/laws/test_laplace.py::test_noise_that_was_drawn_for_another_marginal_is_refused",),
+        killed_by=(
+            "tests/laws/test_laplace.py::test_noise_that_was_drawn_for_another_marginal_is_refused",
+        ),
     ),
     Fault(
         name="Laplace noise is for a record that comes, where records are replaced",
         file="src/marginweave/mechanisms/base.py",
         text="return cls(l1=sides * theta * l1",
         instead="return cls(l1=theta * l1",
-        killed_by=("tests/laws/test_laplace.py::test_the_sensitivity_is_the_largest_move_of_one_subject",),
+        killed_by=(
+            "tests/laws/test_laplace.py::test_the_sensitivity_is_the_largest_move_of_one_subject",
+        ),
     ),
     Fault(
         name="Laplace noise has half its scale, and the check against OpenDP is gone",
@@ -126,7 +134,9 @@ FAULTS = (
         file="src/marginweave/measurements/marginals.py",
         text="        yield Observation(\n",
         instead="        noisy = np.where(counts > 0, noisy, 0)\n        yield Observation(\n",
-        killed_by=("tests/laws/test_marginals.py::test_the_noise_of_a_marginal_has_the_deviation_it_claims",),
+        killed_by=(
+            "tests/laws/test_marginals.py::test_the_noise_of_a_marginal_has_the_deviation_it_claims",
+        ),
     ),
     Fault(
         name="theta is ignored in the noise of the record count",
@@ -143,7 +153,9 @@ FAULTS = (
         file="src/marginweave/measurements/rows_beyond_cap.py",
         text="beyond = np.minimum(block.rows_of_unit - cap, most)",
         instead="beyond = block.rows_of_unit - cap",
-        killed_by=("tests/laws/test_units.py::test_a_subject_moves_what_is_left_out_by_at_most_its_bound",),
+        killed_by=(
+            "tests/laws/test_units.py::test_a_subject_moves_what_is_left_out_by_at_most_its_bound",
+        ),
     ),
     Fault(
         name="rows that are left out are noised as if their subjects were not counted with them",
@@ -182,7 +194,9 @@ FAULTS = (
         file="src/marginweave/measurements/pair_scores.py",
         text="moved**2 * pairs",
         instead="moved**2",
-        killed_by=("tests/laws/test_marginals.py::test_the_noise_of_the_scores_covers_their_joint_sensitivity",),
+        killed_by=(
+            "tests/laws/test_marginals.py::test_the_noise_of_the_scores_covers_their_joint_sensitivity",
+        ),
     ),
     Fault(
         name="a score of InDif moves half as far",

@@ -25,7 +25,10 @@ FAULTS = (
         file="src/marginweave/columns/category.py",
         text="np.searchsorted(ordered, ordered) < most",
         instead="np.searchsorted(ordered, ordered) <= most",
-        killed_by=(_ROWS, "tests/laws/test_units.py::test_a_subject_changes_at_most_theta_rows_and_all_its_own"),
+        killed_by=(
+            _ROWS,
+            "tests/laws/test_units.py::test_a_subject_changes_at_most_theta_rows_and_all_its_own",
+        ),
     ),
     Fault(
         name="the plan of single attributes has no part for the tables that sets have more",
@@ -60,7 +63,9 @@ FAULTS = (
         file="src/marginweave/prepare/encode.py",
         text="sample = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))",
         instead='sample = np.argsort(word, kind="stable")[: math.floor(settings.rate * len(word))]',
-        killed_by=("tests/laws/test_units.py::test_a_copy_is_sampled_whatever_other_rows_there_are",),
+        killed_by=(
+            "tests/laws/test_units.py::test_a_copy_is_sampled_whatever_other_rows_there_are",
+        ),
     ),
     Fault(
         name="pandas spells the cells of a column together, by what other rows hold",
@@ -95,7 +100,9 @@ FAULTS = (
         file="src/marginweave/columns/category.py",
         text="    if column.private:\n",
         instead="    if True:\n",
-        killed_by=("tests/unit/prepare/test_clean.py::test_the_dictionary_is_the_public_domain_whatever_the_data",),
+        killed_by=(
+            "tests/unit/prepare/test_clean.py::test_the_dictionary_is_the_public_domain_whatever_the_data",
+        ),
     ),
     Fault(
         name="candidates of private bounds end at the largest value that occurs",
@@ -109,8 +116,8 @@ FAULTS = (
     Fault(
         name="a cell that is not as declared becomes a value where its record breaks a rule",
         file="src/marginweave/prepare/repair.py",
-        text="np.where((column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1))",
-        instead="has_code[:, :last].any(axis=1)",
+        text="(column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1)",
+        instead="True, has_code[:, :last].any(axis=1), False",
         killed_by=(f"{_UNDECLARED}::{_STAYS}",),
     ),
     Fault(

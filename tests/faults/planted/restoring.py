@@ -14,7 +14,9 @@ FAULTS = (
         file="src/marginweave/ledger/reconciliation.py",
         text="cost=Cost(plain=unaccounted)",
         instead="cost=Cost(mu2=unaccounted.epsilon**2, delta=unaccounted.delta)",
-        killed_by=("tests/unit/ledger/test_restored.py::test_what_is_unaccounted_counts_as_it_is_stated",),
+        killed_by=(
+            "tests/unit/ledger/test_restored.py::test_what_is_unaccounted_counts_as_it_is_stated",
+        ),
     ),
     Fault(
         name="what an older version made is read",
@@ -64,30 +66,38 @@ FAULTS = (
     Fault(
         name="a run that has lost the rows it had seen is not compared",
         file="src/marginweave/ledger/witness.py",
-        text="        manifest = None if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()\n",
-        instead="        manifest = None\n",
-        killed_by=(f"{_OLDER}::test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen",),
+        text="if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()",
+        instead="",
+        killed_by=(
+            f"{_OLDER}::test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen",
+        ),
     ),
     Fault(
         name="a home gives back what runs of other homes have reserved",
         file="src/marginweave/ledger/draws.py",
         text="if release is None and home is not None and not home.has(record.run):",
         instead="if release is None and False:",
-        killed_by=("tests/unit/ledger/test_restored.py::test_what_was_given_back_after_a_restore_is_charged_again",),
+        killed_by=(
+            "tests/unit/ledger/test_restored.py::test_what_was_given_back_after_a_restore_is_charged_again",
+        ),
     ),
     Fault(
         name="a draw that was begun is refused to the lease that begun it",
         file="src/marginweave/ledger/draws.py",
         text="    if newest == replace(entry, created=newest.created):\n",
         instead="    if newest is None:\n",
-        killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
+        killed_by=(
+            "tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",
+        ),
     ),
     Fault(
         name="sums from a checkpoint on forget what is reserved behind it",
         file="src/marginweave/ledger/sums.py",
         text="releases = releases_of(events, earlier)",
         instead="releases = dict(earlier)",
-        killed_by=(f"{_CHECKPOINTS}::test_what_a_checkpoint_has_added_up_is_not_read_again[sqlite]",),
+        killed_by=(
+            f"{_CHECKPOINTS}::test_what_a_checkpoint_has_added_up_is_not_read_again[sqlite]",
+        ),
     ),
     Fault(
         name="no checkpoint follows what is given back",
@@ -117,6 +127,8 @@ FAULTS = (
         file="src/marginweave/ledger/invariants.py",
         text="_NOT_BEGUN = frozenset({State.RESERVED, State.RETURNED})",
         instead="_NOT_BEGUN = frozenset({State.RESERVED})",
-        killed_by=("tests/unit/ledger/test_invariants.py::test_what_does_not_fit_is_named[given back]",),
+        killed_by=(
+            "tests/unit/ledger/test_invariants.py::test_what_does_not_fit_is_named[given back]",
+        ),
     ),
 )

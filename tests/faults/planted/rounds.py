@@ -22,7 +22,9 @@ FAULTS = (
         file="src/marginweave/measurements/rounds.py",
         text=" * largest_weight",
         instead="",
-        killed_by=("tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",),
+        killed_by=(
+            "tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",
+        ),
     ),
     Fault(
         name="a marginal is chosen at twice the epsilon that is charged",
@@ -34,8 +36,8 @@ FAULTS = (
     Fault(
         name="of the choices of a round one is charged",
         file="src/marginweave/measurements/prices.py",
-        text="[RoundChoice.priced(Exponential, epsilon, number, pick) for pick in range(1, batch + 1)]",
-        instead="[RoundChoice.priced(Exponential, epsilon, number, 1)]",
+        text="RoundChoice.priced(Exponential, epsilon, number, pick) for pick in range(1, batch + 1)",
+        instead="RoundChoice.priced(Exponential, epsilon, number, pick) for pick in range(1, 2)",
         killed_by=(
             "tests/unit/measurements/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",
         ),
@@ -43,16 +45,16 @@ FAULTS = (
     Fault(
         name="an annealed round has half the noise for the price of one share",
         file="src/marginweave/measurements/whole_marginals.py",
-        text="return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)",
-        instead="return split_noise(self.count_noise(configuration), self.parameter / 2, cliques, sizes, allocation)",
+        text="self.count_noise(configuration), self.parameter, cliques, sizes, allocation\n",
+        instead="self.count_noise(configuration), self.parameter / 2, cliques, sizes, allocation\n",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
         file="src/marginweave/measurements/whole_marginals.py",
-        text="return split_noise(self.count_noise(configuration), self.parameter, cliques, sizes, allocation)",
-        instead="return len(cliques) * split_noise("
-        "self.count_noise(configuration), self.parameter, cliques[:1], sizes, allocation)",
+        text="self.count_noise(configuration), self.parameter, cliques, sizes, allocation\n",
+        instead="self.count_noise(configuration), self.parameter, cliques[:1], sizes, allocation\n"
+        "        ) * len(cliques) or (\n",
         killed_by=(_PRICE,),
     ),
     Fault(

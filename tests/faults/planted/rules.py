@@ -49,34 +49,44 @@ FAULTS = (
         file="src/marginweave/estimate/mixture/fit.py",
         text="return normal(np.maximum(mass, _LEAST_MASS))",
         instead="return normal(np.ones_like(mass))",
-        killed_by=("tests/laws/test_box_masses.py::test_single_columns_are_met_whatever_the_boxes",),
+        killed_by=(
+            "tests/laws/test_box_masses.py::test_single_columns_are_met_whatever_the_boxes",
+        ),
     ),
     Fault(
         name="columns that apply together are taken for functions of each other",
         file="src/marginweave/estimate/mixture/blocks.py",
         text="(mask.allowed @ second <= 1)[first > 0].all()",
         instead="(mask.allowed.sum(axis=1) <= 1)[first > 0].all()",
-        killed_by=("tests/laws/test_box_masses.py::test_boxes_keep_what_applies_together_however_rules_are_written",),
+        killed_by=(
+            "tests/laws/test_box_masses.py::test_boxes_keep_what_applies_together_however_rules_are_written",
+        ),
     ),
     Fault(
         name="a private domain of which nothing was released must have a value",
         file="src/marginweave/domain/zeros.py",
         text="if attribute.private and not values else attribute",
         instead="if attribute.private and values is None else attribute",
-        killed_by=("tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",),
+        killed_by=(
+            "tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",
+        ),
     ),
     Fault(
         name="rules leave no record of the values that were released, and no release",
         file="src/marginweave/domain/zeros.py",
         text="    if not lost.any():\n",
         instead="    if lost.any() or not lost.any():\n",
-        killed_by=("tests/laws/test_extreme_draws.py::test_rules_that_leave_no_record_of_released_values_leave_gaps",),
+        killed_by=(
+            "tests/laws/test_extreme_draws.py::test_rules_that_leave_no_record_of_released_values_leave_gaps",
+        ),
     ),
     Fault(
         name="a mixture is fitted to no table of a column of which nothing was released",
         file="src/marginweave/estimate/tuples.py",
         text="            observations += drawn\n",
         instead="            observations += [table for table in drawn if (table.released | table.hidden).any()]\n",
-        killed_by=("tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",),
+        killed_by=(
+            "tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",
+        ),
     ),
 )

@@ -5,12 +5,16 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 _SMALLEST = "tests/laws/test_thresholds.py::test_private_threshold_is_the_smallest_that_keeps_delta"
-_EXPOSED = (
-    "tests/laws/test_level_draw.py::test_private_values_of_one_record_are_published_with_probability_delta_at_most"
+_EXPOSED = "tests/laws/test_level_draw.py::test_private_values_of_one_record_are_published_with_probability_delta_at_most"
+_EMPTY_VALUES = (
+    "tests/laws/test_level_draw.py::test_empty_values_of_public_domains_survive_as_the_tail_says"
 )
-_EMPTY_VALUES = "tests/laws/test_level_draw.py::test_empty_values_of_public_domains_survive_as_the_tail_says"
-_EMPTY_PAIRS = "tests/laws/test_level_draw.py::test_empty_pairs_of_survivors_survive_as_the_tail_says"
-_JOINT = "tests/laws/test_zero_cells.py::test_the_joint_distribution_is_the_exact_one[draw_unvisited]"
+_EMPTY_PAIRS = (
+    "tests/laws/test_level_draw.py::test_empty_pairs_of_survivors_survive_as_the_tail_says"
+)
+_JOINT = (
+    "tests/laws/test_zero_cells.py::test_the_joint_distribution_is_the_exact_one[draw_unvisited]"
+)
 _MANY = "tests/laws/test_zero_cells.py::test_many_cells_pass_as_often_and_as_far_as_they_should"
 
 FAULTS = (
@@ -33,7 +37,9 @@ FAULTS = (
         file="src/marginweave/measurements/thresholds.py",
         text="max(of_single_rows, of_full_counts)",
         instead="exposed(threshold, 1, contributions)",
-        killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
+        killed_by=(
+            "tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",
+        ),
     ),
     Fault(
         name="a noisy count above the printed rho_1 is released, where it has to reach the integer T",
@@ -58,7 +64,10 @@ FAULTS = (
             "        for (_, counts), (cells, noised) in zip(exact, noisy_pieces, strict=True):\n"
             "            reach = counts >= threshold\n"
         ),
-        killed_by=("tests/laws/test_level_draw.py::test_noise_is_added_before_the_threshold", _EMPTY_VALUES),
+        killed_by=(
+            "tests/laws/test_level_draw.py::test_noise_is_added_before_the_threshold",
+            _EMPTY_VALUES,
+        ),
     ),
     Fault(
         name="cells in which nobody is get no noise",
@@ -100,6 +109,8 @@ FAULTS = (
         file="src/marginweave/measurements/thresholds.py",
         text="return max(0.0, -float(sigma) * ndtri(probability))",
         instead="return max(0.0, -float(ndtri(probability)))",
-        killed_by=("tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",),
+        killed_by=(
+            "tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",
+        ),
     ),
 )

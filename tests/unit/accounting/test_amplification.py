@@ -73,10 +73,14 @@ def test_what_the_formula_undoes_is_what_was_asked_for(
 
 @given(st.floats(1e-3, 20.0), st.floats(0.05, 5.0))
 @settings(max_examples=40, deadline=None)
-def test_the_tight_formula_gives_more_than_the_printed_one(epsilon: float, proportion: float) -> None:
+def test_the_tight_formula_gives_more_than_the_printed_one(
+    epsilon: float, proportion: float
+) -> None:
     """Amplify, then group, is never worse; for one copy the two are the same."""
     copies, rate = copies_and_rate(proportion)
-    printed, tight = (functional_parameters(epsilon, 1e-6, copies, rate, formula) for formula in FORMULAS)
+    printed, tight = (
+        functional_parameters(epsilon, 1e-6, copies, rate, formula) for formula in FORMULAS
+    )
     assert tight[0] >= printed[0] * (1 - 1e-9)
     assert tight[1] >= printed[1] * (1 - 1e-9) or copies > 1
     if copies == 1:
@@ -86,7 +90,9 @@ def test_the_tight_formula_gives_more_than_the_printed_one(epsilon: float, propo
 @pytest.mark.parametrize("proportion", [0.75, 1.0, 1.5, 2.5, 3.7])
 @pytest.mark.parametrize("asked", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_a_worst_mechanism_keeps_epsilon_in_both_directions(formula, asked: float, proportion: float) -> None:
+def test_a_worst_mechanism_keeps_epsilon_in_both_directions(
+    formula, asked: float, proportion: float
+) -> None:
     """Geometric noise on a count, K ~ Bin(c, s) copies of one row: the largest log-ratio, exactly, is at most epsilon.
 
     `tight` reaches it, so any slip that lets epsilon_f grow is found.
@@ -118,10 +124,16 @@ def test_a_worst_mechanism_keeps_delta_in_both_directions(formula, proportion: f
     grouped = inner_delta * np.expm1(k * inner) / np.expm1(inner)
     # P_k(S) <= e^{k eps} P_0(S) + grouped_k for every S: at P_0(S) = x the mixture is at most sum w (e^{k eps} x + grouped)
     x = np.linspace(0, 1, 2001)
-    most = sum(w * np.minimum(1, np.exp(j * inner) * x + g) for j, w, g in zip(k, weights, grouped, strict=True))
+    most = sum(
+        w * np.minimum(1, np.exp(j * inner) * x + g)
+        for j, w, g in zip(k, weights, grouped, strict=True)
+    )
     assert (most - np.exp(asked) * x).max() <= delta * (1 + 1e-9)
     # and the other way: P_0(S) = y forces P_k(S) >= e^{-k eps} (y - grouped_k)
-    least = sum(w * np.maximum(0, np.exp(-j * inner) * (x - g)) for j, w, g in zip(k, weights, grouped, strict=True))
+    least = sum(
+        w * np.maximum(0, np.exp(-j * inner) * (x - g))
+        for j, w, g in zip(k, weights, grouped, strict=True)
+    )
     assert (x - np.exp(asked) * least).max() <= delta * (1 + 1e-9)
 
 
@@ -136,7 +148,9 @@ def test_a_worst_mechanism_keeps_delta_in_both_directions(formula, proportion: f
         ((1.0, 1e-6, 1, Fraction(3, 2)), "rate"),
     ],
 )
-def test_impossible_parameters_are_refused(arguments: tuple[float, float, int, Fraction], message: str) -> None:
+def test_impossible_parameters_are_refused(
+    arguments: tuple[float, float, int, Fraction], message: str
+) -> None:
     """Each by name."""
     with pytest.raises(InputError, match=message):
         functional_parameters(*arguments, "tight")

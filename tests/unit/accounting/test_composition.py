@@ -37,7 +37,9 @@ def test_repeated_releases_compose_below_their_sum(releases: int, epsilon: float
     """Published: four releases at (1, 1e-6) cost 2.12 together, twenty 5.21."""
     plan = plan_budget(configuration(missing=False))
     total, name = account_epsilon(
-        _times(plan.cost, releases), _times(BasicAmount(epsilon=Decimal(1), delta=DELTA), releases), DELTA
+        _times(plan.cost, releases),
+        _times(BasicAmount(epsilon=Decimal(1), delta=DELTA), releases),
+        DELTA,
     )
     assert (round(total, 2), name) == (epsilon, "gdp")
 
@@ -90,7 +92,9 @@ def test_sums_of_amounts_are_exact_and_rounded_up(first: float, second: float) -
     """A charge is at least its float, and adding charges loses nothing."""
     total = Cost(mu2=amount(first)) + Cost(mu2=amount(second))
     assert (
-        Fraction(first) + Fraction(second) <= Fraction(total.mu2) == Fraction(amount(first)) + Fraction(amount(second))
+        Fraction(first) + Fraction(second)
+        <= Fraction(total.mu2)
+        == Fraction(amount(first)) + Fraction(amount(second))
     )
 
 
@@ -102,17 +106,26 @@ def test_a_delta_lies_below_one() -> None:
 def test_plain_charges_are_added_to_what_the_rest_converts_to() -> None:
     """As they were charged: the Gaussian part is converted at the delta that they leave."""
     mixed = Cost(
-        mu2=Decimal("0.02"), rho=Decimal("0.01"), plain=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("2e-7"))
+        mu2=Decimal("0.02"),
+        rho=Decimal("0.01"),
+        plain=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("2e-7")),
     )
     total, name = account_epsilon(mixed, FAR, DELTA)
-    assert (name, total) == ("gdp", pytest.approx(gdp_epsilon(math.sqrt(0.02), 8e-7) + 0.5, rel=1e-9))
+    assert (name, total) == (
+        "gdp",
+        pytest.approx(gdp_epsilon(math.sqrt(0.02), 8e-7) + 0.5, rel=1e-9),
+    )
 
 
 @given(st.floats(0.01, 2), st.floats(0.001, 2), st.floats(1e-9, 4e-7))
 @settings(max_examples=25, deadline=None)
-def test_a_release_with_plain_draws_is_composed_as_its_parts(mu: float, epsilon: float, delta: float) -> None:
+def test_a_release_with_plain_draws_is_composed_as_its_parts(
+    mu: float, epsilon: float, delta: float
+) -> None:
     """Brute force: the sum of both parts' curves, each at its share of delta, is no less than what is booked (Dwork, Roth)."""
     plain = BasicAmount(epsilon=amount(epsilon), delta=amount(delta))
     total, _ = composed_epsilon(Cost(mu2=amount(mu * mu), rho=Decimal(10), plain=plain), DELTA)
     assert total >= epsilon + gdp_epsilon(mu, float(DELTA) - delta) * (1 - 1e-9)
-    assert total <= (epsilon + gdp_epsilon(mu + 1e-9, (float(DELTA) - delta) * (1 - 1e-9))) * (1 + 1e-6)
+    assert total <= (epsilon + gdp_epsilon(mu + 1e-9, (float(DELTA) - delta) * (1 - 1e-9))) * (
+        1 + 1e-6
+    )

@@ -66,7 +66,9 @@ def opened(
     domain = Domain(names=tuple(places), labels=labels, undeclared=tuple(undeclared))
     plain = Marginals(domain=domain, one_way=one_way, larger=())
     merged = drawn_compression_of(plain, config)
-    larger = tuple(measure_merged(counted(tuple(sorted(places[n] for n in c))), merged) for c in cliques)
+    larger = tuple(
+        measure_merged(counted(tuple(sorted(places[n] for n in c))), merged) for c in cliques
+    )
     drawn = Marginals(domain=domain, one_way=one_way, larger=larger)
     answers = MarginalAnswers(
         squares=LeastSquares(part_tables(drawn, config)),
@@ -74,7 +76,11 @@ def opened(
         measured_together=cliques,
         sampled=sampled,
         rules=AnswerRules(rules=structural_masks(whole, labels), sizes=sizes),
-        undeclared={cells.name: str(cells.sentence(2000, 0.0, cells.name)) for cells in undeclared if cells.found},
+        undeclared={
+            cells.name: str(cells.sentence(2000, 0.0, cells.name))
+            for cells in undeclared
+            if cells.found
+        },
     )
     return answers, dict(zip(places, rows, strict=True))
 
@@ -84,8 +90,12 @@ def ask(answers: MarginalAnswers, *where: str, **content: Any) -> list[Any]:
     return list(answers.ask(question))
 
 
-@pytest.mark.parametrize(("changes", "lacking"), [({}, True), ({"columns__region__missing": []}, False)])
-def test_any_but_a_value_also_of_a_column_that_is_never_missing(changes: dict[str, Any], lacking: bool) -> None:
+@pytest.mark.parametrize(
+    ("changes", "lacking"), [({}, True), ({"columns__region__missing": []}, False)]
+)
+def test_any_but_a_value_also_of_a_column_that_is_never_missing(
+    changes: dict[str, Any], lacking: bool
+) -> None:
     """`!=` counts a missing value where there is one, and asks for none elsewhere."""
     answers, rows = opened(changes, CLIQUES)
     assert (rows["region"].max() == 3) == lacking
@@ -94,14 +104,20 @@ def test_any_but_a_value_also_of_a_column_that_is_never_missing(changes: dict[st
         assert abs(found.estimate - (~np.isin(rows["region"], codes)).sum()) <= 1
 
 
-UNREAD: dict[str, Any] = {"columns__region__missing": [], "columns__grade__missing": [], "columns__age__missing": []}
+UNREAD: dict[str, Any] = {
+    "columns__region__missing": [],
+    "columns__grade__missing": [],
+    "columns__age__missing": [],
+}
 UNDECLARED = "(not as declared)"
 
 
 @pytest.mark.parametrize(("found", "kept"), [(True, True), (True, False), (False, False)])
 def test_cells_that_are_not_as_declared_are_asked_for_by_name(*, found: bool, kept: bool) -> None:
     """Where there are more than noise explains, also of known counts; all others are the rest, whatever was found."""
-    cells = UndeclaredCells(name="region", count=700, deviation=20.0, low=600, high=800, found=found, kept=kept)
+    cells = UndeclaredCells(
+        name="region", count=700, deviation=20.0, low=600, high=800, found=found, kept=kept
+    )
     answers, rows = opened(UNREAD, CLIQUES, undeclared=[cells])
     last = rows["region"] == 3
     assert last.any()
@@ -125,9 +141,13 @@ def test_cells_that_are_not_as_declared_are_asked_for_by_name(*, found: bool, ke
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_what_is_missing_and_what_is_not_as_declared_are_asked_for_by_themselves(*, found: bool) -> None:
+def test_what_is_missing_and_what_is_not_as_declared_are_asked_for_by_themselves(
+    *, found: bool
+) -> None:
     """Where a column has both: each by its name, in groups, and both among all other records."""
-    cells = UndeclaredCells(name="region", count=300, deviation=20.0, low=260, high=340, found=found, kept=found)
+    cells = UndeclaredCells(
+        name="region", count=300, deviation=20.0, low=260, high=340, found=found, kept=found
+    )
     answers, rows = opened({"columns__region__missing": ["n"]}, CLIQUES, undeclared=[cells])
     region = rows["region"]
     assert {3, 4} <= {*region.tolist()}
@@ -145,16 +165,24 @@ def test_what_is_missing_and_what_is_not_as_declared_are_asked_for_by_themselves
 
 
 def test_an_answer_of_a_resized_table_is_not_one_of_the_table() -> None:
-    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    imputed = {
+        f"columns__{name}__impute": {"distribution": "uniform"}
+        for name in ("sex", "region", "age", "grade")
+    }
     resized, _ = opened({**imputed, "resize": {"records": 2000}}, CLIQUES)
     plain, _ = opened(imputed, CLIQUES)
-    assert [ask(answers, "sex = f")[0].of for answers in (resized, plain)] == ["resized table", "table"]
+    assert [ask(answers, "sex = f")[0].of for answers in (resized, plain)] == [
+        "resized table",
+        "table",
+    ]
 
 
 @pytest.mark.parametrize("found", [True, False])
 def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None:
     """In its flag; not where noise explains them, and not beside counts."""
-    cells = UndeclaredCells(name="age", count=400, deviation=20.0, low=380, high=420, found=found, kept=found)
+    cells = UndeclaredCells(
+        name="age", count=400, deviation=20.0, low=380, high=420, found=found, kept=found
+    )
     answers, _ = opened(UNREAD, CLIQUES, undeclared=[cells])
     words = "in the whole table about 20 % (19 to 21) of age were not among the declared values, and are left out"
     for asked in ({"mean": "age"}, {"sum": "age"}, {"quantile": "age:.9"}):
@@ -198,7 +226,10 @@ def test_a_listener_hears_how_many_groups_are_answered() -> None:
 def test_means_and_quantiles_hold_the_truth_wherever_in_its_bin_a_value_lies() -> None:
     answers, rows = opened({}, CLIQUES)
     known = rows["age"] < 5  # whole numbers: [0, 18) holds 0 to 17
-    lower, upper = (np.array(ends)[rows["age"][known]] for ends in ([0, 18, 30, 50, 65.0], [17, 29, 49, 64, 100.0]))
+    lower, upper = (
+        np.array(ends)[rows["age"][known]]
+        for ends in ([0, 18, 30, 50, 65.0], [17, 29, 49, 64, 100.0])
+    )
     (mean,) = ask(answers, mean="age")
     assert mean.low <= lower.mean()
     assert upper.mean() <= mean.high
@@ -219,10 +250,18 @@ def test_means_and_quantiles_hold_the_truth_wherever_in_its_bin_a_value_lies() -
 
 def test_a_coarser_column_is_asked_for_by_the_finer_one() -> None:
     """What is computed was not counted: the refusal names the column that it follows from."""
-    coast = {"column": "area", "by": "region", "mapping": {"north": "coast", "west": "coast"}, "default": "land"}
+    coast = {
+        "column": "area",
+        "by": "region",
+        "mapping": {"north": "coast", "west": "coast"},
+        "default": "land",
+    }
     area = {"type": "category", "values": ["coast", "land"]}
     answers, rows = opened({"columns__area": area, "structure": {"determined": [coast]}}, CLIQUES)
-    with pytest.raises(InputError, match="'area' was not counted, as it is computed from region: ask for that; there"):
+    with pytest.raises(
+        InputError,
+        match="'area' was not counted, as it is computed from region: ask for that; there",
+    ):
         ask(answers, "area = coast")
     (found,) = ask(answers, "region in north, west", "sex = f")
     assert found.low <= (np.isin(rows["region"], (0, 2)) & (rows["sex"] == 0)).sum() <= found.high
@@ -243,22 +282,34 @@ def test_what_no_value_meets_is_a_zero_with_a_reason() -> None:
     answers, _ = opened({}, CLIQUES)
     for where in (("sex = f", "sex = m"), ("region not in north, south, west", "region != ")):
         (found,) = ask(answers, *where)
-        assert (found.estimate, found.low, found.high, found.flag) == (0, 0, 0, "no value meets the conditions")
+        assert (found.estimate, found.low, found.high, found.flag) == (
+            0,
+            0,
+            0,
+            "no value meets the conditions",
+        )
     for one in ask(answers, "sex = f", by=["sex"], share=True):
         assert one.flag == ("" if one.group["sex"] == "f" else "no value meets the conditions")
-        assert not np.signbit([end for end in (one.estimate, one.low, one.high) if end is not None]).any()
+        assert not np.signbit(
+            [end for end in (one.estimate, one.low, one.high) if end is not None]
+        ).any()
 
 
 def test_nothing_is_said_of_values_beyond_bounds_or_not_released() -> None:
     """Beyond the bounds numbers were counted as the nearest: a count of 0 would be untrue, as it would be of hidden values."""
     answers, _ = opened({}, CLIQUES)
     for where in ("age > 10000", "age < -1"):
-        with pytest.raises(InputError, match="counted as the nearest bound, so that nothing is known of them"):
+        with pytest.raises(
+            InputError, match="counted as the nearest bound, so that nothing is known of them"
+        ):
             ask(answers, where)
     config = configuration(columns__region=PRIVATE)
     labels = tuple(() if a.private else a.labels for a in config.attributes)
     hidden = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=labels))
-    with pytest.raises(InputError, match="no value of column 'region' was released, so that nothing is known of any"):
+    with pytest.raises(
+        InputError,
+        match="no value of column 'region' was released, so that nothing is known of any",
+    ):
         hidden.conditions(read_question({"where": [read_condition("region = north")]}))
 
 
@@ -266,7 +317,9 @@ def test_what_is_not_measured_is_refused_by_name() -> None:
     answers, _ = opened({}, CLIQUES)
     (found,) = ask(answers, "sex = f", "grade = 1")
     assert (found.estimate, found.low) == (None, None)
-    assert found.flag.startswith("not measured: grade, sex are in no measured set together; nearest: sex, region")
+    assert found.flag.startswith(
+        "not measured: grade, sex are in no measured set together; nearest: sex, region"
+    )
     for wrong, said in (
         ("salary > 3", "no column that was counted; there are"),
         ("Region = north", "did you mean region\\?"),
@@ -284,7 +337,9 @@ def test_merged_values_have_wider_counts_and_a_mean_takes_their_range() -> None:
     """All 32 counts of a release at once, whose noise may miss one in twenty; what else asks for a part of them is refused."""
     answers, rows = opened({}, CLIQUES, sd=60.0)
     inside = [
-        found.low <= ((rows["region"] == place // 8) & (rows["grade"] == place % 8)).sum() <= found.high
+        found.low
+        <= ((rows["region"] == place // 8) & (rows["grade"] == place % 8)).sum()
+        <= found.high
         for place, found in enumerate(ask(answers, by=["region", "grade"]))
     ]
     assert len(inside) == 32
@@ -308,7 +363,9 @@ def test_counts_that_noise_may_have_made_are_flagged_and_a_population_may_be_ref
     shown = ask(answers, by=["region", "sex"])
     total = ask(answers)[0].estimate
     assert any(one.flag.startswith("there may be none") for one in shown)
-    assert all((one.low == 0) == one.flag.startswith(("there may be none", "do not use")) for one in shown)
+    assert all(
+        (one.low == 0) == one.flag.startswith(("there may be none", "do not use")) for one in shown
+    )
     assert all(one.high > 0.05 * total for one in shown if one.flag.startswith("do not use"))
     with pytest.raises(InputError, match="a subject has several records"):
         ask(answers, "sex = f", share=True, of="population")
@@ -316,7 +373,9 @@ def test_counts_that_noise_may_have_made_are_flagged_and_a_population_may_be_ref
 
 WARD: dict[str, Any] = {
     "columns__region__missing": [],
-    "structure": {"forbidden": [{"region": "north", "age": {"from": 50}}, {"region": "north", "sex": "m"}]},
+    "structure": {
+        "forbidden": [{"region": "north", "age": {"from": 50}}, {"region": "north", "sex": "m"}]
+    },
 }
 
 
@@ -325,7 +384,14 @@ def test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is() -> None:
     answers, rows = opened(WARD, CLIQUES, sd=20.0)
     for where in (("region = north", "age >= 50"), ("region = north", "sex = m")):
         (none,) = ask(answers, *where)
-        assert (none.estimate, none.low, none.high, none.noise_sd, none.how, none.flag) == (0, 0, 0, 0, "rule", "")
+        assert (none.estimate, none.low, none.high, none.noise_sd, none.how, none.flag) == (
+            0,
+            0,
+            0,
+            0,
+            "rule",
+            "",
+        )
     by = {one.group["region"]: one for one in ask(answers, "sex = m", by=["region"], share=True)}
     assert (by["north"].estimate, by["north"].high, by["north"].how) == (0, 0, "rule")
     assert by["south"].how == "measured"
@@ -336,16 +402,26 @@ def test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is() -> None:
     assert (old.estimate, old.low, old.how) == (1, 1, "rule")
     (mean,) = ask(answers, "region = north", mean="age")
     assert 0 <= mean.low <= mean.high <= 50
-    for asked in ({"quantile": "age:.5"}, {"mean": "age"}, {"share": True, "by": ["region", "age"]}):
+    for asked in (
+        {"quantile": "age:.5"},
+        {"mean": "age"},
+        {"share": True, "by": ["region", "age"]},
+    ):
         where = ["sex = f"] if "by" in asked else ["region = north", "age >= 50"]
-        none = next(one for one in ask(answers, *where, **asked) if one.how == "rule" and one.estimate is None)
+        none = next(
+            one
+            for one in ask(answers, *where, **asked)
+            if one.how == "rule" and one.estimate is None
+        )
         assert (none.estimate, none.low, none.high, none.level) == (None,) * 4
         assert none.flag == "a rule allows no such record"
     (total,) = ask(answers, "region = north", "age >= 50", sum="age")
     assert (total.estimate, total.low, total.high, total.how) == (0, 0, 0, "rule")
     for one in ask(answers, by=["region", "age"]):
         place = ["north", "south", "west"].index(one.group["region"])
-        assert (one.how == "rule") == (place == 0 and one.group["age"] in {"[50, 65)", "[65, 100]"}), one
+        assert (one.how == "rule") == (
+            place == 0 and one.group["age"] in {"[50, 65)", "[65, 100]"}
+        ), one
         assert one.how == "measured" or one.estimate == 0
     assert not ((rows["region"] == 0) & np.isin(rows["age"], (3, 4))).any()
 
@@ -362,7 +438,10 @@ def test_a_mean_of_nobody_is_an_empty_line_and_no_refusal(
     assert (frame["how"].tolist(), frame["estimate"].dtype) == (["rule"], np.dtype(float))
     monkeypatch.setattr("marginweave.inference.answers.open_answers", lambda *_: answers)
     query("release", where=["region = north", "age >= 50"], mean="age", as_csv=True)
-    assert capsys.readouterr().out.splitlines()[1] == "mean age,,,,,,table,rule,a rule allows no such record"
+    assert (
+        capsys.readouterr().out.splitlines()[1]
+        == "mean age,,,,,,table,rule,a rule allows no such record"
+    )
 
 
 def test_where_a_rule_leaves_no_number_there_is_no_mean() -> None:
@@ -381,7 +460,9 @@ def test_values_that_no_rule_allows_beside_others_bring_no_noise() -> None:
     ruled, rows = opened({**WARD, **apart}, CLIQUES, sd=20.0)
     (less,), (more,) = (ask(answers, "region = north", "age >= 30") for answers in (ruled, free))
     assert less.noise_sd < 0.8 * more.noise_sd
-    assert abs(less.estimate - ((rows["region"] == 0) & (rows["age"] == 2)).sum()) < 5 * less.noise_sd
+    assert (
+        abs(less.estimate - ((rows["region"] == 0) & (rows["age"] == 2)).sum()) < 5 * less.noise_sd
+    )
 
 
 def test_a_median_beside_merged_values_lies_between_bounds() -> None:
@@ -389,7 +470,9 @@ def test_a_median_beside_merged_values_lies_between_bounds() -> None:
     answers, rows = opened({}, CLIQUES, sd=60.0)
     for code, one in enumerate(ask(answers, by=["region"], median="grade")[:3]):
         truth = np.quantile(
-            rows["grade"][(rows["region"] == code) & (rows["grade"] < 7)] + 1, 0.5, method="inverted_cdf"
+            rows["grade"][(rows["region"] == code) & (rows["grade"] < 7)] + 1,
+            0.5,
+            method="inverted_cdf",
         )
         assert one.low is not None, one.flag
         assert one.low <= truth <= one.high
@@ -398,7 +481,10 @@ def test_a_median_beside_merged_values_lies_between_bounds() -> None:
 
 def test_an_answer_that_may_be_anything_says_so() -> None:
     answers, _ = opened({"aggregate__compress": "none"}, CLIQUES, sd=400.0)
-    told = [*ask(answers, "sex = f", by=["region"], share=True), *ask(answers, by=["region"], mean="age")]
+    told = [
+        *ask(answers, "sex = f", by=["region"], share=True),
+        *ask(answers, by=["region"], mean="age"),
+    ]
     empty = [one for one in told if one.high - one.low >= (0.9 if one.question == "share" else 90)]
     assert empty
     assert all(one.flag.startswith("do not use") for one in empty)
@@ -415,7 +501,9 @@ def test_a_mean_and_a_sum_beside_merged_values_lie_between_bounds(sd: float) -> 
         for asked, truths in (("mean", np.mean), ("sum", np.sum)):
             (found,) = ask(answers, f"grade = {code + 1}", **{asked: "age"})
             assert found.low is not None, found.flag
-            covered.append(found.low <= truths(edges[ages]) and truths(edges[ages + 1]) <= found.high)
+            covered.append(
+                found.low <= truths(edges[ages]) and truths(edges[ages + 1]) <= found.high
+            )
             answered += found.estimate is not None and not found.flag
     assert sum(covered) >= 12
     assert answered >= 4
@@ -425,17 +513,27 @@ def test_a_count_that_may_be_nothing_or_all_is_flagged() -> None:
     """Of rare values measured together, and of ratios of few records, the answer may be anything: it is said, in every row."""
     answers, _ = opened({}, CLIQUES, sd=60.0)
     total = ask(answers)[0].estimate
-    for content in ({"by": ["grade", "region"]}, {"by": ["grade"], "share": True}, {"by": ["grade"], "mean": "age"}):
+    for content in (
+        {"by": ["grade", "region"]},
+        {"by": ["grade"], "share": True},
+        {"by": ["grade"], "mean": "age"},
+    ):
         for one in ask(answers, "age < 50", **content):
             most = {"count": total, "share": 1.0}.get(one.question.partition(" ")[0], 100.0)
-            assert one.high is None or one.high - one.low < 0.9 * most or one.flag.startswith("do not use"), one
+            assert (
+                one.high is None
+                or one.high - one.low < 0.9 * most
+                or one.flag.startswith("do not use")
+            ), one
 
 
 def test_what_a_rule_excludes_is_0_by_rule_and_an_empty_answer_claims_nothing() -> None:
     """A combination that no record can have is no contradiction of the question; and no number has neither source nor level."""
     excluded = [["f", "west"], ["m", "north"], ["m", "south"]]
     forbidden = [{"sex": "f", "region": "west"}, {"sex": "m", "region": ["north", "south"]}]
-    answers, rows = opened({"structure": {"forbidden": forbidden}}, [("sex", "region"), ("age", "grade")])
+    answers, rows = opened(
+        {"structure": {"forbidden": forbidden}}, [("sex", "region"), ("age", "grade")]
+    )
     for one in ask(answers, by=["sex", "region"]):
         place = [one.group["sex"], one.group["region"]]
         if "(missing)" in place:
@@ -448,12 +546,17 @@ def test_what_a_rule_excludes_is_0_by_rule_and_an_empty_answer_claims_nothing() 
         assert one.low <= ((rows["sex"] == sex) & (rows["region"] == region)).sum() <= one.high
     (contradicts,) = ask(answers, "sex = m", "region = north")
     assert (contradicts.estimate, contradicts.how) == (0, "rule")
-    for one in (*ask(answers, by=["sex", "grade"]), *ask(answers, "grade = 1", by=["sex"], mean="age")):
+    for one in (
+        *ask(answers, by=["sex", "grade"]),
+        *ask(answers, "grade = 1", by=["sex"], mean="age"),
+    ):
         assert (one.low, one.level, one.how) == (None, None, None)
         assert one.flag.startswith("not measured: ")
 
 
-OPEN_AGES = {"columns__age": {"type": "number", "bins": [0, 18, 30, 50], "outer": "open", "decimals": 0}}
+OPEN_AGES = {
+    "columns__age": {"type": "number", "bins": [0, 18, 30, 50], "outer": "open", "decimals": 0}
+}
 
 
 def test_no_mean_or_sum_of_open_bins_is_known() -> None:
@@ -462,8 +565,16 @@ def test_no_mean_or_sum_of_open_bins_is_known() -> None:
     for asked in ("mean", "sum"):
         for where in ((), ("sex = f",), ("age >= 0",), ("age < 50",)):
             (refused,) = ask(answers, *where, **{asked: "age"})
-            assert (refused.how, refused.level, refused.low, refused.estimate) == (None, None, None, None)
-            assert 'ask for what lies between, with --where "age >= 0" --where "age < 50"' in refused.flag
+            assert (refused.how, refused.level, refused.low, refused.estimate) == (
+                None,
+                None,
+                None,
+                None,
+            )
+            assert (
+                'ask for what lies between, with --where "age >= 0" --where "age < 50"'
+                in refused.flag
+            )
         (between,) = ask(answers, "age >= 0", "age < 50", **{asked: "age"})
         inside = np.isin(rows["age"], (1, 2, 3))
         edges = np.array([-1, 0, 18, 30])
@@ -482,7 +593,13 @@ def test_a_quantile_in_an_open_bin_has_one_end() -> None:
     assert shares[0] > 0.2
     assert shares[0] < 0.4 < shares[1]
     (below,) = ask(answers, quantile="age:.1")
-    assert (below.estimate, below.low, below.high, below.how, below.level) == (None, None, -1, "measured", 0.95)
+    assert (below.estimate, below.low, below.high, below.how, below.level) == (
+        None,
+        None,
+        -1,
+        "measured",
+        0.95,
+    )
     assert below.flag == "at most -1: it may lie in an open bin, which has no end"
     (inside,) = ask(answers, quantile="age:.4")
     assert (inside.low, inside.high, inside.flag) == (0, 17, "")
@@ -512,7 +629,9 @@ def test_numbers_of_whole_numbers_are_not_half_a_unit_too_high() -> None:
 def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
     """A population is one of persons all the same."""
     config = configuration(privacy__unit={"column": "person", "max_records": 2})
-    codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=((),) * 4))
+    codes = Codes.of(
+        config, Domain(names=tuple(a.name for a in config.attributes), labels=((),) * 4)
+    )
     assert codes.about("table", []) == "at most 2 rows for each person"
     assert codes.about("population", []) == "population"
 
@@ -530,9 +649,15 @@ def test_an_answer_of_some_values_of_each_cell_says_so(method: str) -> None:
     }
     config = configuration(columns=columns, aggregate={"method": method})
     places = {a.column: j for j, a in enumerate(config.attributes)}
-    domain = Domain(names=tuple(a.name for a in config.attributes), labels=tuple(a.labels for a in config.attributes))
+    domain = Domain(
+        names=tuple(a.name for a in config.attributes),
+        labels=tuple(a.labels for a in config.attributes),
+    )
     codes = Codes.of(config, domain)
-    assert codes.about("table", [places["signs"], places["sex"]]) == "at most 2 values of signs in each cell"
+    assert (
+        codes.about("table", [places["signs"], places["sex"]])
+        == "at most 2 values of signs in each cell"
+    )
     assert {codes.about("table", [places[name]]) for name in ("sex", "tests")} == {"table"}
     assert config.counted_words == "at most 2 values of signs in each cell"
 

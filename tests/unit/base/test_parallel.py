@@ -13,7 +13,9 @@ from marginweave.base.parallel import LocalEngine, in_order
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 5))
 def test_many_parts_come_once_and_in_order(parts: list[int], cores: int) -> None:
-    assert list(LocalEngine(cores).map_many(lambda part: part + 1, parts)) == [part + 1 for part in parts]
+    assert list(LocalEngine(cores).map_many(lambda part: part + 1, parts)) == [
+        part + 1 for part in parts
+    ]
 
 
 @given(st.integers(0, 30), st.integers(1, 6))
@@ -40,8 +42,14 @@ def test_as_many_parts_as_cores_are_worked_on_at_once() -> None:
 def test_batches_are_few_and_end_at_about_the_same_time() -> None:
     """A thousand parts of two cores are 16 batches of 63 at most, each worked on by one thread at a stretch."""
     seen: list[tuple[int, int]] = []
-    list(LocalEngine(2).map_many(lambda part: seen.append((part, threading.get_ident())), range(1000)))
-    by_batch = {batch: {thread for part, thread in seen if part // 63 == batch} for batch in range(16)}
+    list(
+        LocalEngine(2).map_many(
+            lambda part: seen.append((part, threading.get_ident())), range(1000)
+        )
+    )
+    by_batch = {
+        batch: {thread for part, thread in seen if part // 63 == batch} for batch in range(16)
+    }
     assert sorted(part for part, _ in seen) == list(range(1000))
     assert all(len(threads) == 1 for threads in by_batch.values())
 

@@ -57,7 +57,8 @@ def test_a_sample_of_marginals_is_some_of_them() -> None:
     rng = np.random.default_rng(0)
     real, made = (np.stack([rng.integers(0, s, 50) for s in SIZES], axis=1) for _ in range(2))
     each = [
-        mean_l1(real[:, c], made[:, c], tuple(SIZES[i] for i in c), 3, 1) for c in itertools.combinations(range(4), 3)
+        mean_l1(real[:, c], made[:, c], tuple(SIZES[i] for i in c), 3, 1)
+        for c in itertools.combinations(range(4), 3)
     ]
     sampled = mean_l1(real, made, SIZES, 3, 2)
     assert any(sampled == pytest.approx((x + y) / 2) for x, y in itertools.combinations(each, 2))
@@ -66,7 +67,9 @@ def test_a_sample_of_marginals_is_some_of_them() -> None:
 def test_a_value_that_is_left_out_counts() -> None:
     """ "" is a value where it is declared, and where a peer leaves a value out that cannot be missing."""
     three = Table(
-        header=("a", "b", "c"), rows=[[*row, "u"] for row in SMALL.rows], domain={**SMALL.domain, "c": ["u", "v"]}
+        header=("a", "b", "c"),
+        rows=[[*row, "u"] for row in SMALL.rows],
+        domain={**SMALL.domain, "c": ["u", "v"]},
     )
     same = measure(three, three.rows)
     assert set(same.values()) == {0.0}
@@ -89,7 +92,9 @@ def test_the_survey_is_binned_by_its_public_edges() -> None:
 
 def test_a_number_has_a_bin_for_each_of_its_values() -> None:
     """In the order of the domain; what is drawn in a bin is its whole number alone. Peers get the same texts."""
-    counted = Table(header=("n", "b"), rows=[], domain={"n": ["0", "1", "2"], "b": ["x", "y"]}, numbers=("n",))
+    counted = Table(
+        header=("n", "b"), rows=[], domain={"n": ["0", "1", "2"], "b": ["x", "y"]}, numbers=("n",)
+    )
     made = small_configuration(columns=counted.columns(), missing=[], aggregate={})
     number: Any = made.columns["n"]
     assert (made.attributes[0].bins, len(made.attributes[0].labels), number.decimals) == (3, 3, 0)
@@ -111,7 +116,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_configurations_are_those_of_the_registry() -> None:
     """Sections as declared, the public domain, "" as a missing value, and the repetition as seed."""
-    made = parse_configuration(configuration(Cell(table="t", epsilon=0.3, method="independent", seed=2), "t.csv"))
+    made = parse_configuration(
+        configuration(Cell(table="t", epsilon=0.3, method="independent", seed=2), "t.csv")
+    )
     assert made.marginals is not None
     assert not made.marginals.has_larger(2)
     assert (made.privacy.epsilon, made.privacy.delta, made.synthesize.seed) == (0.3, 1e-6, 2)
@@ -128,10 +135,16 @@ def test_a_method_is_accepted_or_refused_in_one_line(method: str) -> None:
 def test_the_default_is_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the method that resolves to the same settings, however it is written; else one of its own."""
     usual = methods._resolved(DEFAULT, "t", 1.0)
-    monkeypatch.setattr(methods, "OURS", {"independent": OURS["independent"], "bad": {"aggregate": {"method": "no"}}})
+    monkeypatch.setattr(
+        methods,
+        "OURS",
+        {"independent": OURS["independent"], "bad": {"aggregate": {"method": "no"}}},
+    )
     assert methods.default_method("t", 1.0) == DEFAULT
     assert settings(Cell(table="t", epsilon=1.0, method=DEFAULT, seed=0)) == usual
-    named = {n: {key: s[key] for key in ("method", "cliques") if key in s} for n, s in usual.items()}
+    named = {
+        n: {key: s[key] for key in ("method", "cliques") if key in s} for n, s in usual.items()
+    }
     monkeypatch.setitem(methods.OURS, "explicit", named)
     assert methods.default_method("t", 1.0) == "explicit"
 
@@ -139,7 +152,11 @@ def test_the_default_is_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_length_counts_however_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two columns have no longer combinations than 2, declared or not."""
-    lengths: dict[str, dict[str, int]] = {"usual": {}, "two": {"reporting_length": 2}, "one": {"reporting_length": 1}}
+    lengths: dict[str, dict[str, int]] = {
+        "usual": {},
+        "two": {"reporting_length": 2},
+        "one": {"reporting_length": 1},
+    }
     made = {name: {"aggregate": {"method": "k-tuples", **said}} for name, said in lengths.items()}
     monkeypatch.setattr(methods, "OURS", made)
     usual, two, one = (methods._resolved(name, "t", 1.0) for name in made)
@@ -162,10 +179,22 @@ def test_peers_are_pinned_and_have_programs() -> None:
         assert all("==" in line for line in path.read_text().splitlines())
 
 
-def made(method: str, tvd: float = 0.1, ended: str = "", tvd3: float | None = None, **cell: Any) -> Figure:
+def made(
+    method: str, tvd: float = 0.1, ended: str = "", tvd3: float | None = None, **cell: Any
+) -> Figure:
     place = Cell(**{"table": "affairs", "epsilon": 1.0, "method": method, "seed": 0} | cell)
-    errors = {} if ended else {"tvd1": 0.01, "tvd2": tvd, "tvd3": tvd3 or 2 * tvd, "l1_2": 2 * tvd, "l1_3": 4 * tvd}
-    numbers = {"wall": 20.0, "cpu": 9.0, "peak": 400.0, "records": 0 if ended else 10, "ended": ended}
+    errors = (
+        {}
+        if ended
+        else {"tvd1": 0.01, "tvd2": tvd, "tvd3": tvd3 or 2 * tvd, "l1_2": 2 * tvd, "l1_3": 4 * tvd}
+    )
+    numbers = {
+        "wall": 20.0,
+        "cpu": 9.0,
+        "peak": 400.0,
+        "records": 0 if ended else 10,
+        "ended": ended,
+    }
     under = PEERS[method].options if method in PEERS else OURS[method]
     return Figure(
         cell=place, settings=dict(under), system="of " + method, version="1.2.3", delta=1e-6, rows=6366, columns=9,
@@ -217,10 +246,15 @@ class NoPeers:
         return None
 
 
-def test_cells_are_all_tables_before_the_next_repetition(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_are_all_tables_before_the_next_repetition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The default is measured once, as what it is; refused methods and absent peers are named, and left out."""
     options = Namespace(
-        tables=("affairs",), methods=("independent", "refused", DEFAULT, "dpmm-mst"), epsilons=(1.0, 3.0), seeds=2
+        tables=("affairs",),
+        methods=("independent", "refused", DEFAULT, "dpmm-mst"),
+        epsilons=(1.0, 3.0),
+        seeds=2,
     )
     usual = {epsilon: methods.default_method("affairs", epsilon) for epsilon in (1.0, 3.0)}
     with pytest.MonkeyPatch.context() as patch:
@@ -234,7 +268,9 @@ def test_cells_are_all_tables_before_the_next_repetition(capsys: pytest.CaptureF
     ]
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("refused is left out: synthesize")
-    assert said[1:] == ["dpmm-mst is left out: pip cannot install dpmm in an environment of its own"]
+    assert said[1:] == [
+        "dpmm-mst is left out: pip cannot install dpmm in an environment of its own"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +283,10 @@ def test_cells_are_all_tables_before_the_next_repetition(capsys: pytest.CaptureF
     ],
 )
 def test_slips_are_refused(
-    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.argv", ["accuracy", *arguments])
     with pytest.raises(SystemExit, match="2"):
@@ -257,8 +296,14 @@ def test_slips_are_refused(
 
 def test_a_difference_within_the_spread_decides_nothing() -> None:
     assert verdict(Spread(mean=0.10, deviation=0.02), Spread(mean=0.12, deviation=0.01)) == "even"
-    assert verdict(Spread(mean=0.09, deviation=None), Spread(mean=0.12, deviation=0.01)) == "won by 25%"
-    assert verdict(Spread(mean=0.15, deviation=0.01), Spread(mean=0.12, deviation=0.01)) == "**lost** by 25%"
+    assert (
+        verdict(Spread(mean=0.09, deviation=None), Spread(mean=0.12, deviation=0.01))
+        == "won by 25%"
+    )
+    assert (
+        verdict(Spread(mean=0.15, deviation=0.01), Spread(mean=0.12, deviation=0.01))
+        == "**lost** by 25%"
+    )
 
 
 def test_the_page_tells_wins_losses_and_gaps() -> None:
@@ -290,11 +335,20 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     assert "| affairs | 3 | tuples-3 | 0.1000 | 0.2000 | 0.2000 | 0.4000 | yes |" in page
     assert "| affairs | 10 | tuples-3 | 0.1000 | 0.2000 | 0.4100 | 0.4000 | **no** |" in page
     assert "**1 of 3 cells are not worse.**" in page
-    assert "| affairs | 1 | 2 | marginals-gum | 0.0500 | dpmm-mst | 0.1000 | won by 50% | **lost** by 220% |" in page
+    assert (
+        "| affairs | 1 | 2 | marginals-gum | 0.0500 | dpmm-mst | 0.1000 | won by 50% | **lost** by 220% |"
+        in page
+    )
     assert "| 1 | dpmm-aim | 1 | stopped after 60 s | | | | | 9 | 400 |" in page
-    assert "| adult | 1 | dpmm-mst | 0.00 | 1 | 0.2000 | 0.1000 | 0.4000 | 0.2000 | won by 50%, won by 50% |" in page
+    assert (
+        "| adult | 1 | dpmm-mst | 0.00 | 1 | 0.2000 | 0.1000 | 0.4000 | 0.2000 | won by 50%, won by 50% |"
+        in page
+    )
     stopped = "stopped after 60 s"
-    assert f"| adult | 1 | dpmm-aim | 0.00 | 1 | {stopped} | 0.1000 | {stopped} | 0.2000 | {NOT_YET} |" in page
+    assert (
+        f"| adult | 1 | dpmm-aim | 0.00 | 1 | {stopped} | 0.1000 | {stopped} | 0.2000 | {NOT_YET} |"
+        in page
+    )
     assert "| adult_cat, epsilon 1: TVD 3-way | 0.032 | 0.0300 | marginals-gum | yes |" in page
     assert "| ma2019_cat, epsilon 1: TVD 3-way | 0.060 | 0.1020 | marginals-gum | **no** |" in page
 
@@ -313,7 +367,9 @@ def test_the_page_is_made_of_the_figures() -> None:
     After a change of methods, of the default or of the page: python -m benchmarks.accuracy --seeds 0 --write
     """
     kept = current(read(program.FIGURES), settings)
-    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method, *program.SECTIONS)
+    assert program.PAGE.read_text(encoding="utf-8") == render(
+        kept.values(), methods.default_method, *program.SECTIONS
+    )
 
 
 @pytest.mark.usefixtures("tables")
@@ -321,19 +377,35 @@ def test_what_plan_expects_is_fitted_to_the_figures() -> None:
     """Laws, ranges and limits are those of all figures: at least twelve tables, which have every kind that `auto` counts."""
     for length in forecast.LENGTHS:
         assert tuple(LAWS[length]) == pytest.approx(forecast.fitted(length), abs=0.002)
-    limits = {"ROWS": ROWS, "COLUMNS": COLUMNS, "VALUES": VALUES, "EPSILONS": EPSILONS, "NOISE": NOISE}
-    assert limits == {name: pytest.approx(ends, rel=0.01) for name, ends in forecast.limits().items()}
+    limits = {
+        "ROWS": ROWS,
+        "COLUMNS": COLUMNS,
+        "VALUES": VALUES,
+        "EPSILONS": EPSILONS,
+        "NOISE": NOISE,
+    }
+    assert limits == {
+        name: pytest.approx(ends, rel=0.01) for name, ends in forecast.limits().items()
+    }
     measured = forecast.cells()
     assert len({cell.family for cell in measured}) >= 12
     for cell in measured:
         assert min(*cell.sizes, 2) > 0
-        assert forecast.expected(cell, 2).low < forecast.expected(cell, 2).error < forecast.expected(cell, 2).high
+        assert (
+            forecast.expected(cell, 2).low
+            < forecast.expected(cell, 2).error
+            < forecast.expected(cell, 2).high
+        )
 
 
 @pytest.mark.usefixtures("tables")
 def test_the_page_has_what_tables_had_that_the_law_did_not_see() -> None:
     """Its shares are of cells that no fit of these tables had a part in; ranges are judged so, too, and hold as said."""
-    written = forecast.PAGE.read_text(encoding="utf-8").split(forecast.HEADING, maxsplit=1)[1].splitlines()
+    written = (
+        forecast.PAGE.read_text(encoding="utf-8")
+        .split(forecast.HEADING, maxsplit=1)[1]
+        .splitlines()
+    )
     for line in (*forecast.share_lines(), *forecast.family_lines()):
         assert line in written
     for length in forecast.LENGTHS:
@@ -345,14 +417,27 @@ def test_a_table_that_is_judged_has_no_part_in_the_law() -> None:
     """Where tables follow a law, all but one, that one is as far from the law of the others as it is off."""
     law, rng = LAWS[2], np.random.default_rng(5)
     made = []
-    for name, factor in (("a", 1.0), ("b+5/100", 1.0), ("c_cat", 1.0), ("c/500", 1.0), ("odd", 3.0), ("odd+3", 3.0)):
+    for name, factor in (
+        ("a", 1.0),
+        ("b+5/100", 1.0),
+        ("c_cat", 1.0),
+        ("c/500", 1.0),
+        ("odd", 3.0),
+        ("odd+3", 3.0),
+    ):
         for _ in range(6):
             sizes, rows = rng.integers(2, 20, 8).tolist(), int(rng.integers(500, 50_000))
             distance = float(np.exp(rng.uniform(-8, -1)))
             error = factor * by_law(law, distance, sizes, rows).error
             made.append(
                 forecast.Measured(
-                    name=name, rows=rows, epsilon=1.0, is_told=True, sizes=sizes, distance=distance, errors={2: error}
+                    name=name,
+                    rows=rows,
+                    epsilon=1.0,
+                    is_told=True,
+                    sizes=sizes,
+                    distance=distance,
+                    errors={2: error},
                 )
             )
     assert [cell.family for cell in made[::6]] == ["a", "b", "c", "c", "odd", "odd"]

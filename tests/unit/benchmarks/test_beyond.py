@@ -54,7 +54,8 @@ def test_groups_are_compared_within_themselves() -> None:
     real = np.repeat([[0, 0, 0], [0, 1, 1], [2, 0, 1]], [40, 30, 5], axis=0)
     made = np.repeat([[0, 0, 0], [0, 0, 3], [2, 0, 1]], [40, 40, 70], axis=0)
     found = subgroups(real, made, (3, 2, 4))
-    first = {"ab": 0.5, "ac": 0.0, "bc": 0.0}  # of the first kind; the group (b = 0, c = 0) has its rows alone
+    # of the first kind; the group (b = 0, c = 0) has its rows alone
+    first = {"ab": 0.5, "ac": 0.0, "bc": 0.0}
     second = {"ab": 1.0, "ac": 1.0, "bc": 1.0}
     assert found["groups"] == pytest.approx(np.mean([*first.values(), *second.values()]))
     assert found["small"] == 1.0
@@ -71,9 +72,22 @@ def test_lines_of_what_was_asked() -> None:
     def made(auc: float, split: int, table_name: str = "adult", ended: str = "") -> Figure:
         cell = Cell(table=f"{table_name}/9/{split}", epsilon=1.0, method=DEFAULT, seed=split)
         facts = {"system": "", "version": "", "date": "", "machine": {}, "settings": {}}
-        return Figure(cell=cell, delta=0.1, rows=9, columns=2, load=0, numbers={"gb_auc": auc, "ended": ended}, **facts)
+        return Figure(
+            cell=cell,
+            delta=0.1,
+            rows=9,
+            columns=2,
+            load=0,
+            numbers={"gb_auc": auc, "ended": ended},
+            **facts,
+        )
 
-    figures = [made(0.890, 0), made(0.906, 1), made(0.0, 2, ended="stopped"), made(0.99, 0, "affairs")]
+    figures = [
+        made(0.890, 0),
+        made(0.906, 1),
+        made(0.0, 2, ended="stopped"),
+        made(0.99, 0, "affairs"),
+    ]
     assert list(beyond_page.asked_lines(grouped(figures)))[2:] == [
         "| default | 2 | 0.8980 | yes so far | **no** so far |"
     ]

@@ -43,7 +43,8 @@ def test_published_intervals_are_compared_with_the_rows() -> None:
     ]
     published(pd.DataFrame(lines), DOMAIN, ROWS, tally)
     one, two = tally.sums["published, 1"], tally.sums["published, 2"]
-    assert one == pytest.approx([2, 1, 2 + 2 + 40 * 1, 4.0, 0])  # 3 f are there, and 1 m is outside by 1
+    # 3 f are there, and 1 m is outside by 1
+    assert one == pytest.approx([2, 1, 2 + 2 + 40 * 1, 4.0, 0])
     assert two == pytest.approx([2, 1, 1 + 2 + 40 * 1, 5.0, 0])
 
 

@@ -16,7 +16,8 @@ from marginweave.runs.limits import check_size
 from tests.support.places import DATA
 
 HERE = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the test tables are not here; MARGINWEAVE_TEST_DATA names their folder"
+    not DATA.is_dir(),
+    reason="the test tables are not here; MARGINWEAVE_TEST_DATA names their folder",
 )
 MADE = Figure(
     cell=Cell(table=f"{PREFIX}all", epsilon=1.0, method=DEFAULT, seed=0),
@@ -29,12 +30,21 @@ MADE = Figure(
     date="2026-01-01",
     load=0.0,
     machine={},
-    numbers={"ended": "", "cpu": 30.0, "records": 7000, "k_marginal": 850.4, "pmse": 0.01234, "inconsistent": 3},
+    numbers={
+        "ended": "",
+        "cpu": 30.0,
+        "records": 7000,
+        "k_marginal": 850.4,
+        "pmse": 0.01234,
+        "inconsistent": 3,
+    },
 )
 
 
 def figure(method: str, seed: int, **numbers: float | str) -> Figure:
-    return replace(MADE, cell=replace(MADE.cell, method=method, seed=seed), numbers=MADE.numbers | numbers)
+    return replace(
+        MADE, cell=replace(MADE.cell, method=method, seed=seed), numbers=MADE.numbers | numbers
+    )
 
 
 @HERE
@@ -49,7 +59,9 @@ def test_the_excerpt_keeps_the_rules_that_are_declared(name: str) -> None:
     rows = [dict(zip(excerpt.header, row, strict=True)) for row in excerpt.rows]
     for entry in rules["applies"]:
         (column,) = entry["columns"]
-        assert all(holds(entry["where"], row) == (row[column] != entry["otherwise"]) for row in rows), entry
+        assert all(
+            holds(entry["where"], row) == (row[column] != entry["otherwise"]) for row in rows
+        ), entry
     for rule in rules["forbidden"]:
         assert not any(holds(rule, row) for row in rows), rule
     for entry in rules["determined"]:
@@ -66,7 +78,11 @@ def meets(condition: object, value: str) -> bool:
         return value in condition if isinstance(condition, list) else value == condition
     if "but" in condition:
         return value != condition["but"]
-    ends = {"from": lambda n, end: n >= end, "above": lambda n, end: n > end, "to": lambda n, end: n <= end}
+    ends = {
+        "from": lambda n, end: n >= end,
+        "above": lambda n, end: n > end,
+        "to": lambda n, end: n <= end,
+    }
     ends["below"] = lambda n, end: n < end
     return value != "N" and all(ends[key](float(value), end) for key, end in condition.items())
 
@@ -77,14 +93,24 @@ def test_bins_of_a_peer_hold_every_value_and_give_one_of_theirs_back() -> None:
     binned = table(f"{PREFIX}all{BINNED}")
     binned.codes(binned.rows)
     back = unbinned(binned.header, binned.rows, 1)
-    assert [[label(n, v) for n, v in zip(binned.header, row, strict=True)] for row in back] == binned.rows
+    assert [
+        [label(n, v) for n, v in zip(binned.header, row, strict=True)] for row in back
+    ] == binned.rows
     assert back != table(f"{PREFIX}all").rows
-    assert [label("WGTP", value) for value in ("0", "1", "9", "10", "9999")] == ["0", "1", "1", "10", "1000"]
+    assert [label("WGTP", value) for value in ("0", "1", "9", "10", "9999")] == [
+        "0",
+        "1",
+        "1",
+        "10",
+        "1000",
+    ]
     assert (label("PINCP", "N"), label("PINCP", str(EDGES["PINCP"][0]))) == ("N", "-9000")
 
 
 def test_the_page_says_what_was_asked_reached_and_stopped() -> None:
-    page = nist_page.render([MADE, figure(DEFAULT, 1, k_marginal=860.4), figure("dpmm-mst", 0, k_marginal=790.0)], 9)
+    page = nist_page.render(
+        [MADE, figure(DEFAULT, 1, k_marginal=860.4), figure("dpmm-mst", 0, k_marginal=790.0)], 9
+    )
     assert "| all | MST + 60 | MST +65 (855 and 790) | 2 | yes |" in page
     assert "| demographic | 960 | not yet measured | | |" in page
     assert "| 1 | ours, default | 2 | 855 ± 7 |  | 0.0123 ± 0.0000 | 3 ± 0 | 7,000 | 30 |" in page
@@ -100,4 +126,6 @@ def test_the_page_says_what_was_asked_reached_and_stopped() -> None:
 def test_the_page_is_made_of_the_figures() -> None:
     """After a change of the default, of figures or of the page: python -m benchmarks.accuracy.nist --seeds 0 --write"""
     kept = current(read(nist.FIGURES), settings)
-    assert nist.PAGE.read_text(encoding="utf-8") == nist_page.render(kept.values(), len(nist.cells(nist.ALL)))
+    assert nist.PAGE.read_text(encoding="utf-8") == nist_page.render(
+        kept.values(), len(nist.cells(nist.ALL))
+    )

@@ -23,7 +23,9 @@ SMALL = {"sex": ("", "f", "m"), "region": ("north", "south", "west", "east", "mi
 
 
 def small() -> Table:
-    return Table(labels=SMALL, draw=lambda rng, rows: [rng.integers(0, len(v), rows) for v in SMALL.values()])
+    return Table(
+        labels=SMALL, draw=lambda rng, rows: [rng.integers(0, len(v), rows) for v in SMALL.values()]
+    )
 
 
 def test_blocks_and_parts_make_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,13 +77,19 @@ print(json.dumps({"event": "finished"}))
 
 
 def test_what_fails_or_grows_is_told(tmp_path: Path) -> None:
-    failed = watch([sys.executable, "-c", "import sys; sys.exit('epsilon (-1) must be positive')"], {}, tmp_path)
+    failed = watch(
+        [sys.executable, "-c", "import sys; sys.exit('epsilon (-1) must be positive')"],
+        {},
+        tmp_path,
+    )
     assert failed.ended == "exit code 1: epsilon (-1) must be positive"
     line = """print('{"event": "stage", "stage": "encode"}', flush=True)"""
     program = f"import time; {line}; time.sleep(0.5); held = bytearray(b'x') * 300_000_000; time.sleep(60)"
     grown = watch([sys.executable, "-c", program], {}, tmp_path, Limits(megabytes=100))
     assert grown.ended == "stopped at 100 MB, after encode"
-    late = watch([sys.executable, "-c", "import time; time.sleep(60)"], {}, tmp_path, Limits(seconds=0.2))
+    late = watch(
+        [sys.executable, "-c", "import time; time.sleep(60)"], {}, tmp_path, Limits(seconds=0.2)
+    )
     assert late.ended.startswith("stopped after")
     busy = watch([sys.executable, "-c", "while True: pass"], {}, tmp_path, Limits(cpu=0.3))
     assert busy.ended == "stopped after 0 CPU s"
@@ -115,7 +123,10 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     assert empty.count(NOT_YET) == len(TARGETS)
     figures = [
         run("adult", 10_000, wall=20.5, peak=450.0),
-        *(run("adult", n, wall=20 + n / 2e4, peak=600 + n / 1e6) for n in (1_000_000, 5_000_000, 20_000_000)),
+        *(
+            run("adult", n, wall=20 + n / 2e4, peak=600 + n / 1e6)
+            for n in (1_000_000, 5_000_000, 20_000_000)
+        ),
         run("wide", 1_000_000, ended="exit code 1: no room"),
         run("check", 20_000_000, wall=31.2, peak=241.0),
         run("check-csv", 1_000_000, wall=4.7, peak=346.0),
@@ -124,13 +135,17 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     page = render(figures, "all of it")
     assert "| CPU beside pac-synth, 10k rows | 30 times less | 31.0 x | yes |" in page
     assert "| memory beside pac-synth, 10k rows | 5 times less | 4.8 x | **no** |" in page
-    assert "| 1M x 14, k-tuples, R = 3 | 20 s | 62 s beyond the start of its server, 0.20 GB | **no** |" in page
+    assert (
+        "| 1M x 14, k-tuples, R = 3 | 20 s | 62 s beyond the start of its server, 0.20 GB | **no** |"
+        in page
+    )
     assert "| 1M x 60, R = 2 | 2 GB | exit code 1: no room | **no** |" in page
     assert "| 20M x 14 from Parquet, `check` | 30 s, 500 MB | 31.2 s, 241 MB | **no** |" in page
     assert "| 1M x 14 from CSV, `check` | 10 s, 500 MB | 4.7 s, 346 MB | yes |" in page
     assert "| check" not in page
     assert "| wall | 12.0 s | 50.00 s | +0%, +0%, +0%, +0% | 5,012 ± 0 s |" in page
-    assert "| peak beyond imports | 200.0 MB | 1.00 MB | +0%, +0%, +0% | 300 ± 0 MB |" in page  # of full blocks
+    # of full blocks
+    assert "| peak beyond imports | 200.0 MB | 1.00 MB | +0%, +0%, +0% | 300 ± 0 MB |" in page
 
 
 def run(name: str, rows: int, **changes: Any) -> Figure:
@@ -157,7 +172,9 @@ def test_the_model_of_workers_finds_what_it_was_made_from() -> None:
     """Three times that follow the law exactly; and terms that noise makes negative are 0."""
     law = workers.Model(fixed=0.2, a_record=2e-6, bytes_a_second=4e8)
     of = law.seconds
-    times = workers.Times(few=of(1000, 1, 10_000), cells=of(1000, 1, 10**6), records=of(10**6, 1, 10**6))
+    times = workers.Times(
+        few=of(1000, 1, 10_000), cells=of(1000, 1, 10**6), records=of(10**6, 1, 10**6)
+    )
     found = workers.fit(times, 10**6, 10_000, 10**6)
     assert found.seconds(10**7, 2, 10**5) == pytest.approx(of(10**7, 2, 10**5))
     assert workers.fit(workers.Times(few=2.0, cells=1.0, records=0.5), 10**6, 10, 20).a_record == 0

@@ -26,11 +26,15 @@ def test_cramers_v_is_what_its_formula_says() -> None:
     rows = np.array([[0, 0, 0], [0, 0, 2], [3, 1, 0], [3, 1, 2]])
     sizes = (4, 2, 3)
     assert [cramers_v(rows, pair, sizes) for pair in ((0, 1), (0, 2))] == [1.0, 0.0]
-    made = np.random.default_rng(1).integers(0, (2, 2, 3), (50, 3)) @ np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]])
+    made = np.random.default_rng(1).integers(0, (2, 2, 3), (50, 3)) @ np.array(
+        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    )
     counts = np.zeros((3, 5), np.int64)
     np.add.at(counts, (made[:, 0], made[:, 1]), 1)
     kept = counts[counts.any(axis=1)][:, counts.any(axis=0)]
-    assert cramers_v(made, (0, 1), (4, 6, 9)) == pytest.approx(association(kept, method="cramer", correction=False))
+    assert cramers_v(made, (0, 1), (4, 6, 9)) == pytest.approx(
+        association(kept, method="cramer", correction=False)
+    )
 
 
 @pytest.mark.usefixtures("tables")

@@ -33,7 +33,9 @@ def read(path: Path, key: bytes = KEY, address: tuple[str, ...] = ADDRESS) -> li
 
 @given(st.lists(st.binary(max_size=40), max_size=6))
 @settings(deadline=None, max_examples=15)
-def test_what_was_written_is_read_in_any_order(tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes]) -> None:
+def test_what_was_written_is_read_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes]
+) -> None:
     path = written(tmp_path_factory.mktemp("blocks"), payloads)
     blocks = open_blocks(path, KEY, ADDRESS)
     assert blocks is not None
@@ -90,7 +92,11 @@ def parts(path: Path) -> tuple[list[bytes], list[bytes], bytes]:
     content, count = path.read_bytes(), len(PAYLOADS)
     end = len(content) - _END.size
     index = content[end - count * _ENTRY.size : end]
-    return list(PAYLOADS), [index[i * _ENTRY.size :][: _ENTRY.size] for i in range(count)], content[end:]
+    return (
+        list(PAYLOADS),
+        [index[i * _ENTRY.size :][: _ENTRY.size] for i in range(count)],
+        content[end:],
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,13 +104,25 @@ def parts(path: Path) -> tuple[list[bytes], list[bytes], bytes]:
     [
         lambda blocks, index, end: (blocks[::-1], index, end),
         lambda blocks, index, end: (blocks[::-1], index[::-1], end),
-        lambda blocks, index, end: ([blocks[0], *blocks[:1], *blocks[2:]], [index[0], index[0], *index[2:]], end),
+        lambda blocks, index, end: (
+            [blocks[0], *blocks[:1], *blocks[2:]],
+            [index[0], index[0], *index[2:]],
+            end,
+        ),
         lambda blocks, index, end: (blocks[1:], index[1:], end),
         lambda blocks, index, end: (blocks[:-1], index[:-1], _END.pack(3, *_END.unpack(end)[1:])),
         lambda *parts: ([], [], _END.pack(0, *_END.unpack(parts[2])[1:])),
         lambda blocks, index, end: (blocks, index, _END.pack(2**63, *_END.unpack(end)[1:])),
     ],
-    ids=["blocks reordered", "and their entries", "one twice", "first lost", "last cut off", "none", "too many"],
+    ids=[
+        "blocks reordered",
+        "and their entries",
+        "one twice",
+        "first lost",
+        "last cut off",
+        "none",
+        "too many",
+    ],
 )
 def test_blocks_that_are_rearranged_are_refused(tmp_path: Path, change: Callable) -> None:
     path = written(tmp_path)
@@ -161,7 +179,9 @@ def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["in a block", "before the name"])
-def test_a_killed_writer_leaves_no_checkpoint(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_writer_leaves_no_checkpoint(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SIGKILL between any two steps: there is no file of that name, and the next writer is not disturbed."""
     from marginweave.base import durable as files
 

@@ -20,15 +20,30 @@ ARRAYS = st.dictionaries(
     st.text(max_size=8),
     hnp.arrays(
         dtype=st.sampled_from(
-            [np.bool_, np.int8, np.uint16, np.int64, np.uint64, np.float64, np.dtype("U3"), np.dtype(">i4")]
+            [
+                np.bool_,
+                np.int8,
+                np.uint16,
+                np.int64,
+                np.uint64,
+                np.float64,
+                np.dtype("U3"),
+                np.dtype(">i4"),
+            ]
         ),
         shape=hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
     ),
     max_size=3,
 )
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -52,7 +67,11 @@ def test_arrays_come_back_and_bytes_do_not_depend_on_order(arrays: dict, meta: d
 def test_layouts_survive() -> None:
     """Strided and Fortran-ordered arrays keep their values."""
     base = np.arange(2 * 3 * 5, dtype=np.int64).reshape(2, 3, 5)
-    arrays = {"strided": base[:, ::-2], "fortran": np.asfortranarray(base), "scalar": np.array(7, np.uint8)}
+    arrays = {
+        "strided": base[:, ::-2],
+        "fortran": np.asfortranarray(base),
+        "scalar": np.array(7, np.uint8),
+    }
     back, _ = unpack_arrays(pack_arrays(arrays, {}))
     for name, array in arrays.items():
         np.testing.assert_array_equal(back[name], array)
@@ -68,12 +87,17 @@ def test_objects_and_nan_in_json_are_refused() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.integers(-(2**40), 2**40)), max_size=7),
+    st.lists(
+        st.tuples(st.none() | st.text(max_size=4), st.none() | st.integers(-(2**40), 2**40)),
+        max_size=7,
+    ),
     st.integers(0, 7),
 )
 def test_tables_come_back_and_bytes_do_not_depend_on_chunks(rows: list, cut: int) -> None:
     """Values, nulls, types and metadata survive; one table in two chunks gives the same bytes as in one."""
-    schema = pa.schema([("text", pa.string()), ("number", pa.int64())], metadata={"a": json.dumps([1])})
+    schema = pa.schema(
+        [("text", pa.string()), ("number", pa.int64())], metadata={"a": json.dumps([1])}
+    )
     table = pa.table([[row[0] for row in rows], [row[1] for row in rows]], schema=schema)
     halves = [
         pa.table([[row[0] for row in part], [row[1] for row in part]], schema=schema)

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from marginweave.base.errors import StageError
-from marginweave.checkpoints.run_folder import RunFolder, publish_staged, published_place, staged_release
+from marginweave.checkpoints.run_folder import (
+    RunFolder,
+    publish_staged,
+    published_place,
+    staged_release,
+)
 
 FILES = {"a.csv": b"a,b\n", "privacy.json": b"{}\n"}
 BOOKED = {f"release/{name}": hashlib.sha256(content).hexdigest() for name, content in FILES.items()}

@@ -50,7 +50,9 @@ def test_folders_have_their_modes(tmp_path: Path) -> None:
         os.umask(before)
     folder.write_manifest(make_manifest())
     assert {
-        p.stat().st_mode & 0o777 for p in (folder.path.parent, folder.path, *folder.path.rglob("*")) if p.is_dir()
+        p.stat().st_mode & 0o777
+        for p in (folder.path.parent, folder.path, *folder.path.rglob("*"))
+        if p.is_dir()
     } == {0o700}
     assert folder.manifest_file.stat().st_mode & 0o777 == 0o600
     assert folder.release.is_dir()
@@ -85,7 +87,9 @@ def test_purging_removes_private_and_marks_it(folder: RunFolder, tmp_path: Path)
         stages={
             "encode": StageEntry(file="private/encode-0.ckpt", digest=DIGEST, finished=NOW),
             "normalize": StageEntry(file="derived/normalize-0.ckpt", digest=DIGEST, finished=NOW),
-            "publish": StageEntry(file="release/a.csv", digest=DIGEST, finished=NOW, charged=("count",)),
+            "publish": StageEntry(
+                file="release/a.csv", digest=DIGEST, finished=NOW, charged=("count",)
+            ),
         }
     )
     folder.write_manifest(manifest)
@@ -151,7 +155,8 @@ def test_what_is_no_manifest_is_refused(folder: RunFolder, text: str) -> None:
     """A file of another kind or version stops the run instead of being guessed at."""
     folder.manifest_file.write_bytes(text.encode("latin-1"))
     with pytest.raises(
-        StageError, match=r"manifest\.json is damaged, or of another version of marginweave; restore it"
+        StageError,
+        match=r"manifest\.json is damaged, or of another version of marginweave; restore it",
     ):
         folder.read_manifest()
 
@@ -198,7 +203,9 @@ def test_manifests_survive_json(
 ) -> None:
     """Any manifest reads back equal, with its stages in their order."""
     digest = hashlib.sha256(configuration.encode()).hexdigest()
-    manifest = make_manifest(configuration=configuration, configuration_digest=digest, source=source).with_state(state)
+    manifest = make_manifest(
+        configuration=configuration, configuration_digest=digest, source=source
+    ).with_state(state)
     for name, entry in stages:
         manifest = manifest.with_stage(name, entry)
     manifest = manifest.with_outputs({"synthetic.csv": DIGEST})

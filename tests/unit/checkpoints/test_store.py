@@ -88,8 +88,12 @@ def test_any_damage_is_found(data: st.DataObject, payload: bytes) -> None:
             position = data.draw(st.integers(0, len(whole) - 1))
             flipped = bytearray(whole)
             flipped[position] ^= 1 << data.draw(st.integers(0, 7))
-            place.write_bytes(data.draw(st.sampled_from([bytes(flipped), whole[:position], whole + b"\0", b""])))
-        with pytest.raises(StageError, match=r"stage encode: .*encode-[0-9a-f]{16}\.ckpt is damaged"):
+            place.write_bytes(
+                data.draw(st.sampled_from([bytes(flipped), whole[:position], whole + b"\0", b""]))
+            )
+        with pytest.raises(
+            StageError, match=r"stage encode: .*encode-[0-9a-f]{16}\.ckpt is damaged"
+        ):
             store.get("encode", "address")
         assert draws.read("r", "count", "lease", None) is None
         assert draws.read("r", "count", "lease", digest) is None
@@ -105,7 +109,9 @@ def test_every_byte_is_under_the_seal() -> None:
         assert open_seal(b"k" * 32, ("stage", "encode", "a"), bytes(changed)) is None
 
 
-def test_files_of_another_place_or_key_are_refused(folder: RunFolder, store: Store, draw_store: DrawStore) -> None:
+def test_files_of_another_place_or_key_are_refused(
+    folder: RunFolder, store: Store, draw_store: DrawStore
+) -> None:
     """An authentic file under the name of another address, stage, lease or release is foreign there."""
     store.put("encode", "a", b"payload")
     whole = store.place("encode", "a").read_bytes()
@@ -135,7 +141,9 @@ def test_a_draw_is_never_written_over(draw_store: DrawStore) -> None:
     assert digest == draw_store.mend(b"draw", "r", "count", "A")
 
 
-def test_private_files_are_the_owners_alone(folder: RunFolder, store: Store, draw_store: DrawStore) -> None:
+def test_private_files_are_the_owners_alone(
+    folder: RunFolder, store: Store, draw_store: DrawStore
+) -> None:
     """Checkpoints and draws have mode 0600, and no temporary file is left."""
     before = os.umask(0)
     try:
@@ -150,7 +158,12 @@ def test_private_files_are_the_owners_alone(folder: RunFolder, store: Store, dra
 @pytest.mark.parametrize("call", ["fsync", "link", "open"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 def test_full_or_read_only_disk_names_the_place(
-    folder: RunFolder, store: Store, draw_store: DrawStore, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+    folder: RunFolder,
+    store: Store,
+    draw_store: DrawStore,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    code: int,
 ) -> None:
     """A fault of the disk is a StageError with the file's name, without the payload, and nothing is left behind."""
 
@@ -159,7 +172,10 @@ def test_full_or_read_only_disk_names_the_place(
 
     for write, place in (
         (lambda: store.put("encode", "a", b"secret"), store.place("encode", "a")),
-        (lambda: stage_draw(draw_store, "r", "count", "A", b"secret"), draw_store.place("count", "A")),
+        (
+            lambda: stage_draw(draw_store, "r", "count", "A", b"secret"),
+            draw_store.place("count", "A"),
+        ),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(os, call, fail)

@@ -41,7 +41,12 @@ RULES: dict[str, tuple[Rule, pa.DataType, st.SearchStrategy[Any], Cell]] = {
         st.one_of(st.integers(-2, 12), st.sampled_from([2**53 + 1, -(2**62)])),
         lambda x: 0.5 <= x <= 10,
     ),
-    "small whole numbers": (Rule(name="r", limits=(0, 9)), pa.int16(), st.integers(-2, 12), lambda x: 0 <= x <= 9),
+    "small whole numbers": (
+        Rule(name="r", limits=(0, 9)),
+        pa.int16(),
+        st.integers(-2, 12),
+        lambda x: 0 <= x <= 9,
+    ),
     "clean days": (
         Rule(name="r", limits=(-3, 4)),
         pa.date32(),
@@ -60,7 +65,12 @@ RULES: dict[str, tuple[Rule, pa.DataType, st.SearchStrategy[Any], Cell]] = {
         MOMENTS,
         lambda one: abs(one - EPOCH) <= timedelta(minutes=1),
     ),
-    "words": (Rule(name="r", values=("a", "b")), pa.string(), WORDS, lambda text: text in ("a", "b")),
+    "words": (
+        Rule(name="r", values=("a", "b")),
+        pa.string(),
+        WORDS,
+        lambda text: text in ("a", "b"),
+    ),
     "answers": (Rule(name="r", values=(True,)), pa.bool_(), st.booleans(), bool),
     "texts": (
         Rule(name="r", test=lambda text: text in ("a", "b")),
@@ -87,7 +97,9 @@ def test_a_column_keeps_a_rule_as_each_of_its_cells_does(name: str, data: st.Dat
 
 
 @pytest.mark.parametrize("labels", [("a", "b"), ("b", "a"), ("a",), ()])
-def test_labels_are_those_of_the_dictionary_whatever_cells_there_are(labels: tuple[str, ...]) -> None:
+def test_labels_are_those_of_the_dictionary_whatever_cells_there_are(
+    labels: tuple[str, ...],
+) -> None:
     cells = pa.DictionaryArray.from_arrays(pa.array([None, 0], pa.int32()), pa.array(["a", "b"]))
     assert keeps(Rule(name="r", labels=labels), cells) == (labels == ("a", "b"))
 
@@ -117,5 +129,7 @@ def test_parts_of_a_set_are_asked_as_its_cells_are(
     declared, cap = column.released_rules
     assert kept_texts(declared, texts).tolist() == [column.accepts(text) for text in texts]
     assert kept_texts(cap, texts).tolist() == [len(column.parts(text)) <= most for text in texts]
-    private = SetColumn(type="set", separator=separator, domain="private", max_values=most).released_rules[0]
+    private = SetColumn(
+        type="set", separator=separator, domain="private", max_values=most
+    ).released_rules[0]
     assert kept_texts(private, texts).all()

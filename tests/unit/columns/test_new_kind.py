@@ -84,7 +84,10 @@ class ClockValues(ColumnValues[ClockColumn]):
         return pa.string()
 
     def clean(self, values: pa.Array) -> pa.Array:
-        found = [None if text is None or text in self.missing else minutes(text.strip()) for text in values.to_pylist()]
+        found = [
+            None if text is None or text in self.missing else minutes(text.strip())
+            for text in values.to_pylist()
+        ]
         return pa.array(found, pa.int16())
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
@@ -95,7 +98,10 @@ class ClockValues(ColumnValues[ClockColumn]):
         return pa.array(drawn.astype(np.int16), mask=codes == len(labels))
 
     def declare(self, values: pa.Array) -> pa.Array:
-        texts = [None if minute is None else f"{minute // 60:02d}:{minute % 60:02d}" for minute in values.to_pylist()]
+        texts = [
+            None if minute is None else f"{minute // 60:02d}:{minute % 60:02d}"
+            for minute in values.to_pylist()
+        ]
         return pa.array(texts, pa.string())
 
 
@@ -126,7 +132,11 @@ def known(monkeypatch):
 TIMES = st.times().map(lambda time: f"{time:%H:%M}")
 
 
-@given(st.lists(st.one_of(TIMES, st.sampled_from(["", " 07:45 ", "24:00", "noon"])), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.one_of(TIMES, st.sampled_from(["", " 07:45 ", "24:00", "noon"])), min_size=1, max_size=8
+    )
+)
 def test_a_new_kind_goes_from_text_to_text(cells):
     """Clean, encoded, decoded and read again: the same hours, and the same gaps, under every contract."""
     configuration = with_clocks()
@@ -144,7 +154,9 @@ def test_a_new_kind_goes_from_text_to_text(cells):
     synthetic = decode_table(codes.codes, domain, configuration, 0)
     records_contract(configuration).check(synthetic)
     woken = synthetic.column("woke").to_pylist()
-    assert [text and int(text[:2]) for text in woken] == [None if hour == 24 else hour for hour in hours]
+    assert [text and int(text[:2]) for text in woken] == [
+        None if hour == 24 else hour for hour in hours
+    ]
     again = prepare_rows(table.set_column(4, "woke", synthetic.column("woke")), configuration)
     assert again.column("woke").is_null().to_pylist() == [hour == 24 for hour in hours]
 
@@ -155,7 +167,8 @@ def test_a_range_of_its_values_is_asked_for():
     early = Condition.model_validate({"from": "07:00", "below": "09:00"})
     assert early.labels("woke", column) == ("07h", "08h")
     with pytest.raises(
-        ValueError, match="'noon' as the end of a range of column 'woke', which must be a time like 07:45"
+        ValueError,
+        match="'noon' as the end of a range of column 'woke', which must be a time like 07:45",
     ):
         Condition.model_validate({"from": "noon"}).labels("woke", column)
     with pytest.raises(ValueError, match="ends inside a bin"):
@@ -182,5 +195,7 @@ def test_its_rule_stops_a_table_and_names_no_value():
     columns = {"sex": ["f"], "region": ["north"], "age": ["5"], "grade": ["1"]}
     good, bad = (pa.table({**columns, "woke": [text]}) for text in ("23:59", "99:99"))
     source_contract(configuration).check(good)
-    with pytest.raises(InputError, match="column 'woke' breaks the rule 'every value is a time of day'"):
+    with pytest.raises(
+        InputError, match="column 'woke' breaks the rule 'every value is a time of day'"
+    ):
         source_contract(configuration).check(bad)

@@ -16,5 +16,7 @@ def test_a_discovered_text_that_is_a_name_of_cells_without_a_value_is_none(label
     clean = values_of(category, ()).clean(pa.array(["a", label, f" {label} "]))
     assert clean.dictionary.to_pylist() == ["a"]
     assert clean.to_pylist() == ["a", None, None]
-    several = SetColumn.model_validate({"type": "set", "separator": ";", "domain": "private", "max_values": 2})
+    several = SetColumn.model_validate(
+        {"type": "set", "separator": ";", "domain": "private", "max_values": 2}
+    )
     assert values_of(several, ()).clean(pa.array([f"a;{label}"])).to_pylist() == [["a"]]

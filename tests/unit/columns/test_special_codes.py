@@ -46,7 +46,23 @@ def code(text: str) -> int:
 
 TEXTS = st.one_of(
     st.integers(-20, 1100).map(str),
-    st.sampled_from(["501", "501.0", "997", "9.97e2", "0", "250", " 501 ", "998", "", "x", "500.5", "249.9", "-0"]),
+    st.sampled_from(
+        [
+            "501",
+            "501.0",
+            "997",
+            "9.97e2",
+            "0",
+            "250",
+            " 501 ",
+            "998",
+            "",
+            "x",
+            "500.5",
+            "249.9",
+            "-0",
+        ]
+    ),
 )
 
 
@@ -74,22 +90,45 @@ def test_no_draw_inside_a_bin_is_a_code(draw: Any) -> None:
     column = {"type": "number", "bins": [0, 3, 6, 9], "decimals": 0, "draw": draw, "missing": ["5"]}
     config = configuration(columns={"x": {**column, "codes": {0: "a", 1: "b", 4: "c", 8: "d"}}})
     domain = Domain(names=("x",), labels=(config.columns["x"].labels,))
-    made = decode_table([np.repeat([0, 1, 2], 500)], domain, config, 0).column("x").to_numpy().reshape(3, -1)
-    assert [set(part.tolist()) for part in made] == [{2}, {3}, {6, 7, 9} if draw != "midpoint" else {7}]
+    made = (
+        decode_table([np.repeat([0, 1, 2], 500)], domain, config, 0)
+        .column("x")
+        .to_numpy()
+        .reshape(3, -1)
+    )
+    assert [set(part.tolist()) for part in made] == [
+        {2},
+        {3},
+        {6, 7, 9} if draw != "midpoint" else {7},
+    ]
 
 
 def test_a_code_is_neither_drawn_for_a_gap_nor_counted_in_private_bounds() -> None:
     """Imputation has the bins alone; of bought bounds a code is no number."""
-    for impute in ({"distribution": "uniform"}, {"distribution": "gaussian", "mean": 100, "deviation": 50}):
+    for impute in (
+        {"distribution": "uniform"},
+        {"distribution": "gaussian", "mean": 100, "deviation": 50},
+    ):
         config = configuration(columns={"x": {**RATIO, "codes": CODES, "impute": impute}})
         column = config.columns["x"]
         assert isinstance(column, NumberColumn)
         weights = imputation_weights(column, column.labels)
         assert (len(weights), weights[5:]) == (9, (0.0,) * 4)
         assert min(weights[:5]) > 0
-    bought = {"type": "number", "bounds": "private", "within": [0, 1000], "bins": 4, "decimals": 0, "codes": CODES}
+    bought = {
+        "type": "number",
+        "bounds": "private",
+        "within": [0, 1000],
+        "bins": 4,
+        "decimals": 0,
+        "codes": CODES,
+    }
     config = configuration(columns={"x": bought})
-    values = clean_table(pa.table({"x": ["501", "3", "", "997", "1200"]}), config).column("x").combine_chunks()
+    values = (
+        clean_table(pa.table({"x": ["501", "3", "", "997", "1200"]}), config)
+        .column("x")
+        .combine_chunks()
+    )
     number = config.columns["x"]
     assert isinstance(number, NumberColumn)
     assert _without_codes(values, number).to_pylist() == [None, 3, None, None, 1000]
@@ -103,7 +142,10 @@ def test_codes_are_read_as_written() -> None:
     assert config.columns["x"].labels[3:] == ("1_000", "no")
     assert config.columns["x"].ordered is False
     again = Configuration.from_canonical(config.canonical())
-    assert (again.canonical(), again.columns["x"].labels) == (config.canonical(), config.columns["x"].labels)
+    assert (again.canonical(), again.columns["x"].labels) == (
+        config.canonical(),
+        config.columns["x"].labels,
+    )
     assert "codes" not in configuration().canonical()
     assert configuration(columns={"x": RATIO}).columns["x"].ordered is True
 
@@ -111,7 +153,9 @@ def test_codes_are_read_as_written() -> None:
 def test_a_structural_zero_names_a_code_by_number_or_label() -> None:
     columns = {"x": {**RATIO, "codes": CODES}, "sex": {"type": "category", "values": ["f", "m"]}}
     for spelled in ("501", "501.0", "above five times"):
-        config = configuration(columns=columns, structure={"forbidden": [{"x": spelled, "sex": "m"}]})
+        config = configuration(
+            columns=columns, structure={"forbidden": [{"x": spelled, "sex": "m"}]}
+        )
         assert config.forbidden == (((0, ("above five times",)), (1, ("m",))),)
 
 

@@ -39,7 +39,10 @@ def wide_pair(values: int) -> dict[str, Any]:
     return {"privacy__epsilon": 9.0, "columns": wide | narrow}
 
 
-SAID: dict[str, dict[str, Any]] = {"": {}, **{m: {"synthesize__method": m} for m in ("auto", "mixture")}}
+SAID: dict[str, dict[str, Any]] = {
+    "": {},
+    **{m: {"synthesize__method": m} for m in ("auto", "mixture")},
+}
 CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("k-tuples", {}, "mixture"),
     ("marginals", MARGINALS, "mixture"),
@@ -51,10 +54,22 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("triples of 20 columns", columns(20, 2), "mixture"),
     ("triples of 31 columns", columns(31, 4), "mixture"),
     ("triples of more columns than pairs fit", {**columns(135, 10), **TUPLES}, "aggregate-seeded"),
-    ("pairs that are chosen in rounds where all do not fit", {**columns(135, 10), "aggregate": None}, "mixture"),
-    ("quadruples of 60 columns", {**columns(60, 2), "aggregate__reporting_length": 4}, "aggregate-seeded"),
+    (
+        "pairs that are chosen in rounds where all do not fit",
+        {**columns(135, 10), "aggregate": None},
+        "mixture",
+    ),
+    (
+        "quadruples of 60 columns",
+        {**columns(60, 2), "aggregate__reporting_length": 4},
+        "aggregate-seeded",
+    ),
     ("pairs of 200 columns", {**columns(200, 2), "aggregate__reporting_length": 2}, "mixture"),
-    ("too many pairs to look at", {**columns(1600, 2), "aggregate__reporting_length": 2}, "aggregate-seeded"),
+    (
+        "too many pairs to look at",
+        {**columns(1600, 2), "aggregate__reporting_length": 2},
+        "aggregate-seeded",
+    ),
     ("pairs that may be selected of 30 columns", {**columns(30, 2), **MARGINALS}, "mixture"),
     ("large pairs of 30 columns", {**columns(30, 200), **MARGINALS}, "gum"),
     (
@@ -62,8 +77,16 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
         {**columns(30, 200), **MARGINALS, "aggregate__cliques": {"all": 2, "max_cells": 9}},
         "mixture",
     ),
-    ("one pair of 30 columns", {**columns(30, 200), **MARGINALS, "aggregate__cliques": [["c0", "c1"]]}, "mixture"),
-    ("rounds of 100 columns", {**columns(100, 9), **MARGINALS, "aggregate__cliques": "adaptive"}, "mixture"),
+    (
+        "one pair of 30 columns",
+        {**columns(30, 200), **MARGINALS, "aggregate__cliques": [["c0", "c1"]]},
+        "mixture",
+    ),
+    (
+        "rounds of 100 columns",
+        {**columns(100, 9), **MARGINALS, "aggregate__cliques": "adaptive"},
+        "mixture",
+    ),
     (
         "rounds of large tables",
         {**columns(10, 30), **MARGINALS, "aggregate__cliques": {"adaptive": 4, "max_cells": 10**6}},
@@ -71,14 +94,20 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "few candidates of rounds, however many these are",
-        {**columns(3, 60), **MARGINALS, "aggregate__cliques": {"adaptive": 3, "rounds": 100, "max_cells": 10**6}},
+        {
+            **columns(3, 60),
+            **MARGINALS,
+            "aggregate__cliques": {"adaptive": 3, "rounds": 100, "max_cells": 10**6},
+        },
         "mixture",
     ),
     ("too many values", {**columns(30, 400), **MARGINALS, "aggregate__cliques": {"all": 1}}, "gum"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "method"), [row[1:] for row in CHOSEN], ids=[row[0] for row in CHOSEN])
+@pytest.mark.parametrize(
+    ("changes", "method"), [row[1:] for row in CHOSEN], ids=[row[0] for row in CHOSEN]
+)
 def test_the_method_follows_from_the_configuration(changes: dict[str, Any], method: str) -> None:
     """It says so itself, and in words why."""
     made = configuration(**changes)
@@ -109,7 +138,9 @@ def test_what_auto_stands_for_is_in_the_digest_as_if_it_had_been_written() -> No
         ({"privacy__epsilon": 0.25, **columns(17, 2)}, "singles"),
     ],
 )
-def test_the_proportions_follow_from_epsilon_and_the_columns(changes: dict[str, Any], sigma: str) -> None:
+def test_the_proportions_follow_from_epsilon_and_the_columns(
+    changes: dict[str, Any], sigma: str
+) -> None:
     """They are in the digest as if they had been written. The four columns of the usual configuration have six pairs."""
     made = configuration(**TUPLES | changes)
     assert made.tuples.sigma == sigma
@@ -146,19 +177,28 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"privacy__epsilon": 0.06},
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},  # 60 * 0.06 < 4
+            # 60 * 0.06 < 4
+            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
             "aggregate__one_way_share": 0.5,
             "aggregate__selection_share": 0.15,
             "aggregate__compress": 2.0,
         },
     ),
-    ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
+    (
+        "records made of k-tuples",
+        {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"},
+        TUPLES,
+    ),
     (
         "a unit of several rows",
         {"privacy__epsilon": 0.16, "privacy__unit": {"column": "id", "max_records": 2}},
         MARGINALS,
     ),
-    ("one that is replaced", {"privacy__epsilon": 0.2, "privacy__neighbors": "replace-one"}, MARGINALS),
+    (
+        "one that is replaced",
+        {"privacy__epsilon": 0.2, "privacy__neighbors": "replace-one"},
+        MARGINALS,
+    ),
     (
         "bounds that are bought",
         {
@@ -173,7 +213,11 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             "aggregate__compress": 2.0,
         },
     ),
-    ("a structural zero in 10^8 combinations", {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO}, MARGINALS),
+    (
+        "a structural zero in 10^8 combinations",
+        {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO},
+        MARGINALS,
+    ),
     (
         "a set with little noise, each value a column",
         {"privacy__epsilon": 0.58, **SETS},
@@ -186,13 +230,15 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"privacy__epsilon": 3.0, **wide_set(40)},
         MARGINALS,
     ),  # 16 > sqrt(946) / 3
-    ("a set of many values with more", {"privacy__epsilon": 1.9, **wide_set(40)}, ROUNDS),  # 16 < sqrt(946) / 1.9 < 40
+    # 16 < sqrt(946) / 1.9 < 40
+    ("a set of many values with more", {"privacy__epsilon": 1.9, **wide_set(40)}, ROUNDS),
     (
         "a set that drowns",
         {"privacy__epsilon": 0.1, **SETS},  # sqrt(21) / 0.1 > 40
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1, "annealing": False},  # 60 * 0.1
+            # 60 * 0.1
+            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1, "annealing": False},
             "aggregate__one_way_share": 0.5,
             "aggregate__selection_share": 0.15,
             "aggregate__compress": 2.0,
@@ -203,10 +249,16 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"privacy__epsilon": 3.0, **wide_set(400)},
         {
             **MARGINALS,
-            "aggregate__cliques": [[a, b] for a, b in itertools.combinations(("sex", "region", "age", "grade"), 2)],
+            "aggregate__cliques": [
+                [a, b] for a, b in itertools.combinations(("sex", "region", "age", "grade"), 2)
+            ],
         },
     ),
-    ("a set alone of too many values", {**ALONE, "columns__signs__values": list(range(400))}, SINGLES),
+    (
+        "a set alone of too many values",
+        {**ALONE, "columns__signs__values": list(range(400))},
+        SINGLES,
+    ),
     ("a set with a private domain", {"columns__signs": PRIVATE_SET}, TUPLES),
     (
         "a set one of whose values is a column",
@@ -235,7 +287,12 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "a private domain beside large ones: its 100 values make pairs too large to be fitted",
-        {**PRIVATE, **{f"columns__c{i}": {"type": "category", "values": list(range(400))} for i in range(4)}},
+        {
+            **PRIVATE,
+            **{
+                f"columns__c{i}": {"type": "category", "values": list(range(400))} for i in range(4)
+            },
+        },
         TUPLES,  # six pairs of 401 x 401 cells take 579 s of 600, with those of 401 x 101 676 s
     ),
     ("pairs too large to be fitted", columns(30, 200), TUPLES),
@@ -243,18 +300,25 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "named"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
-def test_what_is_counted_follows_from_epsilon_and_the_columns(changes: dict[str, Any], named: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("changes", "named"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED]
+)
+def test_what_is_counted_follows_from_epsilon_and_the_columns(
+    changes: dict[str, Any], named: dict[str, Any]
+) -> None:
     """Left out, empty, `auto` and named it is the same release."""
     found = {
-        configuration(**{**changes, **said}).digest for said in ({"aggregate": None}, {"aggregate": {}}, AUTO, named)
+        configuration(**{**changes, **said}).digest
+        for said in ({"aggregate": None}, {"aggregate": {}}, AUTO, named)
     }
     assert len(found) == 1
 
 
 def test_any_other_key_is_one_of_k_tuples() -> None:
     short = {"reporting_length": 2}
-    left, named = (configuration(aggregate=section) for section in (short, {"method": "k-tuples", **short}))
+    left, named = (
+        configuration(aggregate=section) for section in (short, {"method": "k-tuples", **short})
+    )
     assert left.digest == named.digest
 
 
@@ -265,13 +329,20 @@ def test_triples_are_as_many_as_there_is_time_for(sizes: list[int]) -> None:
     settings = configuration(privacy__epsilon=9.0, columns=made, aggregate=None).marginals
     assert settings is not None
     cliques = settings.cliques
-    cells, pairs = (sorted(map(math.prod, itertools.combinations(sizes, length))) for length in (3, 2))
+    cells, pairs = (
+        sorted(map(math.prod, itertools.combinations(sizes, length))) for length in (3, 2)
+    )
     limit = cells[-1] if sum(map(fitting_seconds, cells)) <= 250 else 0
-    for last, first in itertools.pairwise(() if limit else cells):  # the last that is measured, the first that is not
+    # the last that is measured, the first that is not
+    for last, first in itertools.pairwise(() if limit else cells):
         measured = [*(n for n in cells if n <= last), *(n for n in pairs if n >= first)]
         if last < first and sum(map(fitting_seconds, measured)) <= 250:
             limit = last
-    found = {size for size in cells if isinstance(cliques, AllCliques) and size <= (cliques.max_cells or size)}
+    found = {
+        size
+        for size in cells
+        if isinstance(cliques, AllCliques) and size <= (cliques.max_cells or size)
+    }
     assert found == {size for size in cells if size <= limit}
 
 
@@ -289,9 +360,18 @@ def test_every_method_has_the_keys_that_go_with_auto() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"synthesize__scale": 2}, r"^synthesize has scale, which not every method has; .* method: aggregate-seeded$"),
-    ({"synthesize__rounds": 2}, r"^synthesize has rounds, which not every method has; .* method: gum$"),
-    ({"synthesize__method": "auto", "synthesize__fits": 2}, r"^synthesize has fits, .* method: mixture$"),
+    (
+        {"synthesize__scale": 2},
+        r"^synthesize has scale, which not every method has; .* method: aggregate-seeded$",
+    ),
+    (
+        {"synthesize__rounds": 2},
+        r"^synthesize has rounds, which not every method has; .* method: gum$",
+    ),
+    (
+        {"synthesize__method": "auto", "synthesize__fits": 2},
+        r"^synthesize has fits, .* method: mixture$",
+    ),
     (
         {"aggregate__method": "auto", "aggregate__sigma": "short"},
         r"^aggregate has sigma, which method auto has not; name ",
@@ -301,13 +381,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {**SETS, **TUPLES, "synthesize__records": "exhaust"},
         r"^synthesize has records: exhaust, which not every method has; name the method, aggregate-seeded$",
     ),
-    ({"synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole number$"),
+    (
+        {"synthesize__records": "exhaust"},
+        r"^synthesize\.records \(exhaust\) must be count or a whole number$",
+    ),
     ({"synthesize__method": "auto", "privacy": None}, r"^privacy is required$"),
     ({"synthesize": 3}, r"^synthesize \(3\) must be a mapping \(key: value\)$"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[message for _, message in REFUSED])
-def test_a_key_that_says_which_method_is_meant_needs_the_method(changes: dict[str, Any], message: str) -> None:
+def test_a_key_that_says_which_method_is_meant_needs_the_method(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         configuration(**changes)

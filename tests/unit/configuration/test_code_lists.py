@@ -21,7 +21,10 @@ INDUSTRIES = "code;section;title\n0111;A;Cereals\n0112;A;Rice\n3511;D;Electric p
 
 def loaded(folder: Path, values: Any, **changes: Any) -> Configuration:
     place = folder / "people.yaml"
-    place.write_text(yaml.safe_dump(raw(columns__sex__values=values, **changes), sort_keys=False), encoding="utf-8")
+    place.write_text(
+        yaml.safe_dump(raw(columns__sex__values=values, **changes), sort_keys=False),
+        encoding="utf-8",
+    )
     return load_configuration(place)
 
 
@@ -66,7 +69,10 @@ def test_values_without_titles(tmp_path: Path) -> None:
 def test_the_digest_is_of_the_values_not_of_the_name_of_their_file(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("code\nf\nm\n")
-    before = [loaded(tmp_path, {"file": name, "value": "code"}).written_digest for name in ("a.csv", "b.csv")]
+    before = [
+        loaded(tmp_path, {"file": name, "value": "code"}).written_digest
+        for name in ("a.csv", "b.csv")
+    ]
     (tmp_path / "a.csv").write_text("code\nf\nm\nx\n")
     assert before[0] == before[1]
     assert loaded(tmp_path, {"file": "a.csv", "value": "code"}).written_digest != before[0]
@@ -76,7 +82,11 @@ def test_a_determined_column_takes_its_mapping_from_the_same_file(tmp_path: Path
     """Codes keep their zeros; the values of the section are those of the list, once each."""
     (tmp_path / "industries.csv").write_text(INDUSTRIES)
     file = {"file": "industries.csv"}
-    rule = {"column": "region", "by": "sex", "mapping": {**file, "value": "code", "label": "section"}}
+    rule = {
+        "column": "region",
+        "by": "sex",
+        "mapping": {**file, "value": "code", "label": "section"},
+    }
     codes, sections = {**file, "value": "code", "label": "title"}, {**file, "value": "section"}
     found = loaded(tmp_path, codes, columns__region__values=sections, structure__determined=[rule])
     assert found.structure is not None
@@ -92,15 +102,23 @@ def test_a_determined_column_takes_its_mapping_from_the_same_file(tmp_path: Path
         ({"file": "https://example.org/a.csv", "value": "code"}, "must be a file on this machine"),
         ({"file": "industries.csv", "value": "nace"}, "(industries.csv) has no column 'nace'"),
         ({"file": "industries.csv"}, "is no data dictionary"),
-        ({"file": "industries.csv", "value": "section", "label": "title"}, "gives 'A' twice, with different labels"),
-        ({"file": "industries.csv", "values": "code"}, "must be a list of values, or {file: codes.csv"),
+        (
+            {"file": "industries.csv", "value": "section", "label": "title"},
+            "gives 'A' twice, with different labels",
+        ),
+        (
+            {"file": "industries.csv", "values": "code"},
+            "must be a list of values, or {file: codes.csv",
+        ),
         ({"file": "list.xlsx", "value": "code"}, "must be a .csv, .tsv or .txt file"),
         ({"file": "other.csv"}, "(other.csv) has no codes for 'sex'"),
         ({"file": "codes.json"}, "must be a .csv, .tsv or .txt file"),
         ({"file": "binary.csv", "value": "code"}, "is no text in UTF-8, UTF-16 or windows-1252"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_by_its_place(tmp_path: Path, values: dict, words: str) -> None:
+def test_a_list_that_cannot_be_used_is_refused_by_its_place(
+    tmp_path: Path, values: dict, words: str
+) -> None:
     (tmp_path / "industries.csv").write_text(INDUSTRIES)
     (tmp_path / "other.csv").write_text("name,value\nage,1\nsex,\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
@@ -115,20 +133,32 @@ AGE = {"label": "Age in years", "description": "At the last birthday"}
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("d.csv", "name,value,label,description\nsex,,,\nage,,Age in years, At the last birthday \n", AGE),
-        ("d.tsv", "name\tvalue\tlabel\nage\t1\tone\nage\t\tAge in years\n", {"label": "Age in years"}),
+        (
+            "d.csv",
+            "name,value,label,description\nsex,,,\nage,,Age in years, At the last birthday \n",
+            AGE,
+        ),
+        (
+            "d.tsv",
+            "name\tvalue\tlabel\nage\t1\tone\nage\t\tAge in years\n",
+            {"label": "Age in years"},
+        ),
         ("d.csv", "name,value,label\nage,1,one\n", {}),
         ("d.csv", "what,label\nage,Age\n", {}),
     ],
 )
-def test_what_a_column_is_called(tmp_path: Path, name: str, content: str, words: dict[str, str]) -> None:
+def test_what_a_column_is_called(
+    tmp_path: Path, name: str, content: str, words: dict[str, str]
+) -> None:
     """The label of a value is not the column's."""
     (tmp_path / name).write_text(content)
     assert column_words(tmp_path / name, "age") == words
 
 
 def test_a_label_is_public() -> None:
-    named = parse_configuration(raw(label="People", columns__sex__label=" Sex ", columns__sex__description="As told"))
+    named = parse_configuration(
+        raw(label="People", columns__sex__label=" Sex ", columns__sex__description="As told")
+    )
     assert (named.columns["sex"].label, named.columns["sex"].description) == ("Sex", "As told")
     assert "label" not in parse_configuration(raw()).canonical()
     assert named.digest != parse_configuration(raw()).digest

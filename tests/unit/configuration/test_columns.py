@@ -78,9 +78,13 @@ STRUCTURES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("aggregate", [None, {"method": "k-tuples"}, {"method": "marginals"}], ids=str)
+@pytest.mark.parametrize(
+    "aggregate", [None, {"method": "k-tuples"}, {"method": "marginals"}], ids=str
+)
 @pytest.mark.parametrize(("structure", "words"), STRUCTURES)
-def test_a_structure_that_does_not_fit_is_refused(structure: dict, words: str, aggregate: dict | None) -> None:
+def test_a_structure_that_does_not_fit_is_refused(
+    structure: dict, words: str, aggregate: dict | None
+) -> None:
     """In the same words, whatever is counted."""
     free = {"type": "category", "domain": "private"}
     with pytest.raises(InputError) as refusal:
@@ -98,7 +102,11 @@ def test_attributes_are_what_is_counted() -> None:
     assert [a.name for a in config.attributes] == ["sex", "region", "age", "s"]
     assert config.names == ("sex", "region", "age", "s")
     assert config.output_names == ("sex", "region", "age", "grade", "c", "s")
-    assert (config.can_be_missing("grade"), config.can_be_missing("sex"), config.can_be_missing("c")) == (
+    assert (
+        config.can_be_missing("grade"),
+        config.can_be_missing("sex"),
+        config.can_be_missing("c"),
+    ) == (
         True,
         True,
         False,
@@ -151,7 +159,9 @@ def test_open_bins_reach_to_the_bounds_or_as_far_as_their_neighbor() -> None:
     wide = NumberColumn(type="number", bins=(0, 10, 30), outer="open", bounds=(-5, 100))
     assert wide.edges == (-5, 0, 10, 30, 100)
     assert wide.labels == ("< 0", "[0, 10)", "[10, 30)", "≥ 30")
-    steps = NumberColumn.model_validate({"type": "number", "bins": {"min": 0, "max": 0.7, "step": 0.1}})
+    steps = NumberColumn.model_validate(
+        {"type": "number", "bins": {"min": 0, "max": 0.7, "step": 0.1}}
+    )
     assert steps.edges == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -163,11 +173,21 @@ def test_open_bins_reach_to_the_bounds_or_as_far_as_their_neighbor() -> None:
     st.data(),
 )
 def test_whatever_bounds_are_released_the_column_can_be_divided(
-    within: tuple[float, float], bins: int, decimals: int | None, outer: str | None, data: st.DataObject
+    within: tuple[float, float],
+    bins: int,
+    decimals: int | None,
+    outer: str | None,
+    data: st.DataObject,
 ) -> None:
     """with_bounds never fails for two candidates in order, keeps the number of bins, and stays inside the public range."""
     low, high = within[0], within[0] + within[1]
-    declared = {"type": "number", "bounds": "private", "within": [low, high], "bins": bins, "decimals": decimals}
+    declared = {
+        "type": "number",
+        "bounds": "private",
+        "within": [low, high],
+        "bins": bins,
+        "decimals": decimals,
+    }
     try:
         column = parse_configuration(raw(columns={"x": {**declared, "outer": outer}})).columns["x"]
     except InputError:

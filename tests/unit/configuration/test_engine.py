@@ -57,7 +57,10 @@ def test_the_default_is_local() -> None:
         ({"dask": "tcp://127.0.0.1:65536"}, r"port in \[1, 65535\]"),
         ({"dask": "tls://10.0.0.7:0", **FILES}, r"port in \[1, 65535\]"),
         ({"dask": "tls://10.0.0.7:8786"}, "needs ca, cert and key"),
-        ({"dask": "tls://10.0.0.7:8786", "ca": "ca.pem", "cert": "c.pem"}, "needs ca, cert and key"),
+        (
+            {"dask": "tls://10.0.0.7:8786", "ca": "ca.pem", "cert": "c.pem"},
+            "needs ca, cert and key",
+        ),
         ({"dask": "local", "ca": "ca.pem"}, "only a scheduler at tls://"),
         ({"dask": "local", "workers": 3}, "workers"),
     ],
@@ -87,7 +90,9 @@ engine: {dask: "tls://10.0.0.7:8786", ca: ca.pem, cert: client.pem, key: client-
     assert request.certificates == tuple(tmp_path / file for file in FILES.values())
 
 
-@pytest.mark.parametrize("memory", ["2GB extra", "2GB, 3GB", "300MBxyz", "much", "-1GB", "255MB", ""])
+@pytest.mark.parametrize(
+    "memory", ["2GB extra", "2GB, 3GB", "300MBxyz", "much", "-1GB", "255MB", ""]
+)
 def test_memory_is_a_size_and_nothing_else(memory: str) -> None:
     with pytest.raises(InputError, match="memory"):
         configuration(memory=memory)

@@ -28,4 +28,10 @@ def test_every_key_that_is_gone_is_refused_with_what_to_write_instead(key: str) 
 
 
 def test_a_configuration_without_such_a_key_passes() -> None:
-    refuse_gone({"synthesize": {"method": "mixture"}, "evaluate": {"internal": True}, "columns": {"paid": None}})
+    refuse_gone(
+        {
+            "synthesize": {"method": "mixture"},
+            "evaluate": {"internal": True},
+            "columns": {"paid": None},
+        }
+    )

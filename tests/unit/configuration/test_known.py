@@ -49,7 +49,11 @@ def test_a_file_is_the_table_that_one_would_type(tmp_path: Path, encoding: str) 
     lines = ["n;sex;else;region", "5;f;x;north", "6;f;x;south", "7;m;;west", "2;m;x;", ""]
     (tmp_path / "totals.csv").write_text("\n".join(lines), encoding=encoding)
     place = tmp_path / "people.yaml"
-    place.write_text(yaml.safe_dump(raw(known=[known(table={"file": "totals.csv", "count": "n"})]), sort_keys=False))
+    place.write_text(
+        yaml.safe_dump(
+            raw(known=[known(table={"file": "totals.csv", "count": "n"})]), sort_keys=False
+        )
+    )
     found = load_configuration(place)
     assert found.totals[0].counts == configuration(known=[KNOWN]).totals[0].counts
     again = Configuration.from_canonical(found.canonical())
@@ -77,24 +81,54 @@ def test_words_of_a_table_survive_yaml(tmp_path: Path) -> None:
             r"known, entry 1: table does not list \[f, west\]: list every combination, or say others: 0",
         ),
         ({"from": None}, "known, entry 1: from is required"),
-        ({"from": "elsewhere"}, r"known, entry 1: from \(elsewhere\) must be other-source or these-rows"),
+        (
+            {"from": "elsewhere"},
+            r"known, entry 1: from \(elsewhere\) must be other-source or these-rows",
+        ),
         ({"public": None}, "known, entry 1: public is required"),
         ({"form": "other-source"}, "unknown key known, entry 1: form; did you mean from"),
         ({"columns": ["sex", "sex"]}, "known, entry 1: columns names a column twice"),
-        ({"columns": ["sex", "town"]}, "known, entry 1: columns names 'town', which is not among columns"),
-        ({"columns": ["sex", "private"]}, "known, entry 1: columns names 'private', which must be a column"),
-        ({"columns": ["sex", "bought"]}, "known, entry 1: columns names 'bought', which must be a column"),
-        ({"columns": ["sex", "signs"]}, "known, entry 1: columns names 'signs', which must be a column"),
+        (
+            {"columns": ["sex", "town"]},
+            "known, entry 1: columns names 'town', which is not among columns",
+        ),
+        (
+            {"columns": ["sex", "private"]},
+            "known, entry 1: columns names 'private', which must be a column",
+        ),
+        (
+            {"columns": ["sex", "bought"]},
+            "known, entry 1: columns names 'bought', which must be a column",
+        ),
+        (
+            {"columns": ["sex", "signs"]},
+            "known, entry 1: columns names 'signs', which must be a column",
+        ),
         ({"table": []}, "known, entry 1: table must not be empty"),
         (
             {"table": [["f", "north"]]},
             "known, entry 1: table has the row .*, which must be a value of each of region, sex, then",
         ),
-        ({"table": [["north", "x", 3]]}, "known, entry 1: table has 'x', which is no value of 'sex'; its values: f, m"),
-        ({"table": [["north", "f", 3], ["north", " f", 4]]}, r"known, entry 1: table has \[north,  f\] twice"),
-        ({"table": [["north", "f", "1,200"]]}, "known, entry 1: table has the count '1,200', which must be a number"),
-        ({"table": [["north", "f", -1]]}, "known, entry 1: table has the count '-1', which must be a number"),
-        ({"table": [["north", "f", 1.5]]}, "known, entry 1: table has the count 1.5, which is not exact: say its sd"),
+        (
+            {"table": [["north", "x", 3]]},
+            "known, entry 1: table has 'x', which is no value of 'sex'; its values: f, m",
+        ),
+        (
+            {"table": [["north", "f", 3], ["north", " f", 4]]},
+            r"known, entry 1: table has \[north,  f\] twice",
+        ),
+        (
+            {"table": [["north", "f", "1,200"]]},
+            "known, entry 1: table has the count '1,200', which must be a number",
+        ),
+        (
+            {"table": [["north", "f", -1]]},
+            "known, entry 1: table has the count '-1', which must be a number",
+        ),
+        (
+            {"table": [["north", "f", 1.5]]},
+            "known, entry 1: table has the count 1.5, which is not exact: say its sd",
+        ),
         ({"table": [["north", "f", 0]]}, "known, entry 1: table must have a count above 0"),
         ({"table": {"file": "x.csv"}}, "known, entry 1: table .* must be a list of rows"),
         ({"sd": 0}, r"known, entry 1: sd \(0\) must be positive"),
@@ -113,7 +147,10 @@ def test_what_is_no_table_is_refused(changes: dict[str, Any], why: str) -> None:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ({"columns": ["sex"], "table": [["f", 11], ["m", 8]]}, "add up to 20 and 19, which must be the same"),
+        (
+            {"columns": ["sex"], "table": [["f", 11], ["m", 8]]},
+            "add up to 20 and 19, which must be the same",
+        ),
         ({"columns": ["sex"], "table": [["f", 12], ["m", 8]]}, "whose sums over sex differ"),
         ({"columns": ["sex"], "table": [["f", 12], ["m", 8]], "sd": 2}, None),
         ({"columns": ["sex"], "table": [["f", 11], ["m", 9]]}, None),
@@ -131,7 +168,9 @@ def test_records_that_go_on_until_counts_are_used_up_add_up_to_nothing() -> None
     for settings in ({"records": "exhaust"}, {"relax": False}):
         with pytest.raises(InputError, match="must be left out beside an exact known table"):
             configuration(known=[KNOWN], synthesize={"method": "aggregate-seeded", **settings})
-    configuration(known=[known(sd=3)], synthesize={"method": "aggregate-seeded", "records": "exhaust"})
+    configuration(
+        known=[known(sd=3)], synthesize={"method": "aggregate-seeded", "records": "exhaust"}
+    )
     with pytest.raises(InputError, match="more than the 100000000 that can be made"):
         configuration(known=[known(table=[["north", "f", 10**9]])])
 
@@ -147,16 +186,33 @@ def test_nothing_that_is_drawn_depends_on_them(aggregate: dict[str, Any]) -> Non
 
 def test_what_is_known_of_these_rows_is_told() -> None:
     """An exact table is an invariant; one with noise is not covered either; another source's is an assumption."""
-    noisy = {**ONE, "columns": ["age"], "table": [["[0, 18)", 7]], "sd": 4, "from": "these-rows", "public": "a paper"}
+    noisy = {
+        **ONE,
+        "columns": ["age"],
+        "table": [["[0, 18)", 7]],
+        "sd": 4,
+        "from": "these-rows",
+        "public": "a paper",
+    }
     config = configuration(
-        known=[known(**{"from": "these-rows"}), noisy, {**ONE, "columns": ["grade"], "table": [["1", 20]]}]
+        known=[
+            known(**{"from": "these-rows"}),
+            noisy,
+            {**ONE, "columns": ["grade"], "table": [["1", 20]]},
+        ]
     )
     told = promise(config, plan_budget(config), FACTS)
     assert [dict(one) for one in told.invariants or ()] == [
         {"attributes": ("region", "sex"), "records": 20, "published": "the census"}
     ]
-    assert "The counts of region, sex (exact; the census) were made from these rows" in told.not_covered[-2]
-    assert "The counts of age (standard deviation 4; a paper) were made from these rows" in told.not_covered[-1]
+    assert (
+        "The counts of region, sex (exact; the census) were made from these rows"
+        in told.not_covered[-2]
+    )
+    assert (
+        "The counts of age (standard deviation 4; a paper) were made from these rows"
+        in told.not_covered[-1]
+    )
     assert told.assumptions[-1] == "The counts of grade (exact; -) were not made from these rows."
     said = [str(sentence) for sentence in known_forecast(config)]
     assert "an invariant, which privacy.json lists: the guarantee does not cover it" in said[0]

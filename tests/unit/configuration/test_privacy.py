@@ -43,17 +43,38 @@ def test_the_column_of_the_unit_may_be_declared_as_an_identifier() -> None:
 @pytest.mark.parametrize(
     ("unit", "message"),
     [
-        ("person", r"privacy\.unit \(person\) must be row, {column: ID, max_records: N} or {column: ID, join: true}"),
+        (
+            "person",
+            r"privacy\.unit \(person\) must be row, {column: ID, max_records: N} or {column: ID, join: true}",
+        ),
         ({"column": "id"}, r"privacy\.unit needs either max_records"),
         ({"column": "id", "join": False}, r"privacy\.unit needs either max_records"),
-        ({"column": "id", "join": True, "max_records": 2}, r"privacy\.unit needs either max_records"),
-        ({"column": "id", "max_records": 0}, r"privacy\.unit\.max_records \(0\) must be at least 1"),
-        ({"column": "id", "max_records": 10**6}, r"privacy.unit.max_records \(1000000\) must be at most 10000"),
+        (
+            {"column": "id", "join": True, "max_records": 2},
+            r"privacy\.unit needs either max_records",
+        ),
+        (
+            {"column": "id", "max_records": 0},
+            r"privacy\.unit\.max_records \(0\) must be at least 1",
+        ),
+        (
+            {"column": "id", "max_records": 10**6},
+            r"privacy.unit.max_records \(1000000\) must be at most 10000",
+        ),
         ({"column": " id", "max_records": 2}, r"privacy\.unit has a column name"),
         ({"max_records": 2}, r"privacy\.unit\.column is required"),
-        ({"column": "id", "max_record": 2}, r"privacy\.unit\.max_record; did you mean max_records\?"),
-        ({"column": "id", "join": True, "missing_subject": "keep"}, r"missing_subject \(keep\) must be drop or own"),
-        ({"column": "sex", "max_records": 2}, "must be of type identifier or not be among the columns"),
+        (
+            {"column": "id", "max_record": 2},
+            r"privacy\.unit\.max_record; did you mean max_records\?",
+        ),
+        (
+            {"column": "id", "join": True, "missing_subject": "keep"},
+            r"missing_subject \(keep\) must be drop or own",
+        ),
+        (
+            {"column": "sex", "max_records": 2},
+            "must be of type identifier or not be among the columns",
+        ),
     ],
     ids=str,
 )

@@ -18,12 +18,17 @@ from marginweave.configuration.rules.conditions import Condition, labels_of
 from tests.support.configurations import raw
 
 NAMES = st.text(alphabet="abcxyz_0123456789", min_size=1, max_size=8)
-VALUES = st.text(alphabet="abcäöü0123456789-.[) ", min_size=1, max_size=8).map(str.strip).filter(bool)
+VALUES = (
+    st.text(alphabet="abcäöü0123456789-.[) ", min_size=1, max_size=8).map(str.strip).filter(bool)
+)
 SPACE = st.sampled_from(["", " ", "  "])
 
 
 @given(
-    name=NAMES, values=st.lists(VALUES, min_size=1, max_size=4), spaces=st.tuples(SPACE, SPACE), denied=st.booleans()
+    name=NAMES,
+    values=st.lists(VALUES, min_size=1, max_size=4),
+    spaces=st.tuples(SPACE, SPACE),
+    denied=st.booleans(),
 )
 def test_values_are_read_as_they_were_written(
     name: str, values: list[str], spaces: tuple[str, str], denied: bool
@@ -35,7 +40,9 @@ def test_values_are_read_as_they_were_written(
 
 
 @given(name=NAMES, number=st.integers(-999, 999), spaces=st.tuples(SPACE, SPACE))
-def test_ranges_have_the_ends_of_a_configuration(name: str, number: int, spaces: tuple[str, str]) -> None:
+def test_ranges_have_the_ends_of_a_configuration(
+    name: str, number: int, spaces: tuple[str, str]
+) -> None:
     for sign, key in ((">=", "from"), (">", "above"), ("<=", "to"), ("<", "below")):
         found = read_condition(f"{name}{spaces[0]}{sign}{spaces[1]}{number}")
         assert found == (name, {key: str(number)})
@@ -44,7 +51,10 @@ def test_ranges_have_the_ends_of_a_configuration(name: str, number: int, spaces:
 
 
 def test_a_value_with_a_comma_is_written_in_quotes() -> None:
-    assert read_condition('town = "Weston, north", Eastham') == ("town", ["Weston, north", "Eastham"])
+    assert read_condition('town = "Weston, north", Eastham') == (
+        "town",
+        ["Weston, north", "Eastham"],
+    )
     assert read_condition('town != "a ""b"", c"') == ("town", {"but": ['a "b", c']})
 
 
@@ -75,7 +85,9 @@ def test_another_form_is_refused(text: str) -> None:
         ({"where": {"age": {"form": "1"}}}, "^unknown key where.age.form; did you mean from"),
     ],
 )
-def test_a_question_that_goes_not_together_is_refused(content: dict[str, object], said: str) -> None:
+def test_a_question_that_goes_not_together_is_refused(
+    content: dict[str, object], said: str
+) -> None:
     with pytest.raises(InputError, match=said):
         read_question(content)
 
@@ -87,7 +99,9 @@ def test_a_refused_option_is_called_what_was_typed() -> None:
 
 def test_questions_of_a_file_keep_codes_and_take_defaults(tmp_path: Path) -> None:
     file = tmp_path / "questions.yaml"
-    file.write_text("questions:\n  - {where: {code: [01, no]}, by: sex, level: .8}\n  - {quantile: 'age:.9'}\n")
+    file.write_text(
+        "questions:\n  - {where: {code: [01, no]}, by: sex, level: .8}\n  - {quantile: 'age:.9'}\n"
+    )
     named = read_questions(file, {"level": ".9", "of": "table"})
     assert [*named] == [
         "question 1 ({where: {code: [01, no]}, by: sex, level: .8})",
@@ -125,11 +139,13 @@ def test_a_range_has_whole_bins_or_is_refused(low: str, high: str, ends: tuple[i
     refusal = ""
     try:
         found = {
-            column.labels.index(str(label)) for label in labels_of("age", column, Condition.model_validate(asked), ())
+            column.labels.index(str(label))
+            for label in labels_of("age", column, Condition.model_validate(asked), ())
         }
     except ValueError as error:
         found, refusal = set(), str(error)
-    assert ("ends inside a bin" in refusal) == (some != whole) or not some  # one without a value may lie in a bin, too
+    # one without a value may lie in a bin, too
+    assert ("ends inside a bin" in refusal) == (some != whole) or not some
     assert refusal or found == whole
 
 
@@ -137,7 +153,9 @@ def test_a_range_has_whole_bins_or_is_refused(low: str, high: str, ends: tuple[i
 @pytest.mark.parametrize("bins", ["year", "quarter", "month", "week", "weekday"])
 def test_a_date_that_no_bin_knows_is_refused(kind: str, bins: str) -> None:
     """In ranges and by itself: days of the week have no dates, and the middle of another bin is no end of it."""
-    column = DateColumn.model_validate({"type": kind, "bounds": ["2024-01-01", "2024-12-31"], "bins": bins})
+    column = DateColumn.model_validate(
+        {"type": kind, "bounds": ["2024-01-01", "2024-12-31"], "bins": bins}
+    )
     wednesday = "2024-07-03"
     for end in ("from", "above", "to", "below"):
         with pytest.raises(ValueError, match="range of column 'day'"):
@@ -153,11 +171,21 @@ def test_a_range_of_texts_is_refused() -> None:
         labels_of("region", column, Condition.model_validate({"from": "5"}), ())
 
 
-@pytest.mark.parametrize("asked", [{"below": "200"}, {"from": "110"}, {"from": "-5"}, {"to": "119"}, {"from": "500"}])
+@pytest.mark.parametrize(
+    "asked", [{"below": "200"}, {"from": "110"}, {"from": "-5"}, {"to": "119"}, {"from": "500"}]
+)
 def test_no_range_ends_inside_an_open_bin(asked: dict[str, str]) -> None:
     """A number of 900 is in it, too, and is not below 200."""
-    column = NumberColumn.model_validate({"type": "number", "bounds": [0, 100], "bins": 5, "outer": "open"})
+    column = NumberColumn.model_validate(
+        {"type": "number", "bounds": [0, 100], "bins": 5, "outer": "open"}
+    )
     with pytest.raises(ValueError, match="ends inside a bin"):
         labels_of("cost", column, Condition.model_validate(asked), ())
-    assert labels_of("cost", column, Condition.model_validate({"from": "80"}), ()) == ("[80, 100)", "≥ 100")
-    assert labels_of("cost", column, Condition.model_validate({"below": "20"}), ()) == ("< 0", "[0, 20)")
+    assert labels_of("cost", column, Condition.model_validate({"from": "80"}), ()) == (
+        "[80, 100)",
+        "≥ 100",
+    )
+    assert labels_of("cost", column, Condition.model_validate({"below": "20"}), ()) == (
+        "< 0",
+        "[0, 20)",
+    )

@@ -24,9 +24,17 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinSteps, Histogram
 from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.earlier import KnownRelease
-from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
+from marginweave.configuration.evaluation import (
+    EvaluationSettings,
+    ExpectationSettings,
+    PublishSettings,
+)
 from marginweave.configuration.execution import EngineSettings, SourceFile
-from marginweave.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
+from marginweave.configuration.k_tuples import (
+    AdaptiveThresholds,
+    AggregateSettings,
+    FixedThresholds,
+)
 from marginweave.configuration.known import KnownTable, TotalsFile
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
@@ -106,7 +114,9 @@ def anchor(heading: str) -> str:
 def index_of(page: str) -> str:
     """The index that belongs at the top of the page: each section with a table of keys, and these, linked to it."""
     lines, keys = ["| section | keys |", "| --- | --- |"], r"^\| `([\w.]+)` \| .* \| .*? ?\|$"
-    for heading, text in re.findall(r"^#+ ([^\n]*)\n(.*?)(?=^#+ |\Z)", page, re.MULTILINE | re.DOTALL):
+    for heading, text in re.findall(
+        r"^#+ ([^\n]*)\n(.*?)(?=^#+ |\Z)", page, re.MULTILINE | re.DOTALL
+    ):
         links = [f"[`{key}`](#{anchor(heading)})" for key in re.findall(keys, text, re.MULTILINE)]
         lines += [f"| [{heading}](#{anchor(heading)}) | {' '.join(links)} |"] if links else []
     return "\n".join(lines) + "\n\n"
@@ -114,10 +124,23 @@ def index_of(page: str) -> str:
 
 def fields(prefix: str, model: type[BaseModel]) -> dict[str, Any]:
     """Keys of a model by their path, with their default; what all kinds of column share stands in one place."""
-    shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else ColumnBase
-    common = set() if model is MeasuredColumn or not issubclass(model, ColumnBase) else set(shared.model_fields)
-    own = {name for name in model.model_fields if name not in common or f"{prefix}{name}" in dict(ROWS)}
-    return {f"{prefix}{model.model_fields[name].alias or name}": model.model_fields[name].default for name in own}
+    shared = (
+        MeasuredColumn
+        if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn}
+        else ColumnBase
+    )
+    common = (
+        set()
+        if model is MeasuredColumn or not issubclass(model, ColumnBase)
+        else set(shared.model_fields)
+    )
+    own = {
+        name for name in model.model_fields if name not in common or f"{prefix}{name}" in dict(ROWS)
+    }
+    return {
+        f"{prefix}{model.model_fields[name].alias or name}": model.model_fields[name].default
+        for name in own
+    }
 
 
 def test_it_names_every_key_and_no_other() -> None:
@@ -141,11 +164,16 @@ def test_a_default_is_the_one_that_is_told(path: str, told: str) -> None:
         value = parse_yaml(f"x: {told.strip('`')}")["x"] if told != "`;`" else ";"
         derived = {"number.outer", "number.draw", "date.draw", "resize.formula"}
         as_text = {"null": "null"}.get(told.strip("`"), value)
-        assert default in (value, as_text, tuple(value) if isinstance(value, list) else value) or path in derived
+        assert (
+            default in (value, as_text, tuple(value) if isinstance(value, list) else value)
+            or path in derived
+        )
         assert path not in derived or default is None
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[f"example {i + 1}" for i in range(len(EXAMPLES))])
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=[f"example {i + 1}" for i in range(len(EXAMPLES))]
+)
 def test_an_example_loads(example: str) -> None:
     """Each block, laid over a small configuration, is one; nothing in it is without effect."""
     block, base = parse_yaml(example), raw()

@@ -51,7 +51,9 @@ def test_zero_has_a_bin_and_each_side_its_decades(
     assert zero is not None
     assert (edges[0], edges[-1], len(edges)) == (-below, above, bins + 1)
     assert edges[zero] <= 0 <= edges[zero + 1]
-    assert edges[zero] == (-least / 2 if below else 0) or abs(edges[zero] + least / 2) < 0.01 * least
+    assert (
+        edges[zero] == (-least / 2 if below else 0) or abs(edges[zero] + least / 2) < 0.01 * least
+    )
     assert above == 0 or edges[zero + 1] == pytest.approx(least, rel=0.0051)
     sides = [np.log(max(side, least) / least) for side in (below, above)]
     assert abs(zero - (bins - 1) * sides[0] / sum(sides)) <= 1
@@ -64,8 +66,14 @@ def test_zero_has_a_bin_and_each_side_its_decades(
         ({"bounds": [0, 9], "bins": {"log": 5}, "outer": "open"}, "no outer: open"),
         ({"bounds": [1, 9], "bins": {"log": 5, "smallest": 1}}, "bounds that include 0 alone"),
         ({"bounds": [0, 9], "bins": {"log": 1}}, "needs a log bin for 0 and one for each side"),
-        ({"bounds": [0, 9], "bins": {"log": 4, "smallest": 9}}, "bounds beyond the smallest magnitude"),
-        ({"bounds": [1, 9], "bins": {"log": 30}, "decimals": 0}, "without any number of 0 decimals"),
+        (
+            {"bounds": [0, 9], "bins": {"log": 4, "smallest": 9}},
+            "bounds beyond the smallest magnitude",
+        ),
+        (
+            {"bounds": [1, 9], "bins": {"log": 30}, "decimals": 0},
+            "without any number of 0 decimals",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(keys: dict[str, Any], words: str) -> None:
@@ -87,7 +95,11 @@ SCALES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("decimals", [13, 400, 10**9, 1e308, -1])
-def test_decimals_that_no_double_has_are_refused_on_every_scale(scale: str, decimals: float) -> None:
+def test_decimals_that_no_double_has_are_refused_on_every_scale(
+    scale: str, decimals: float
+) -> None:
     """In the same words, at once: an edge times ten to the decimals is no number then."""
-    with pytest.raises(InputError, match=r"has decimals \(-?\d+\), which must lie between 0 and 12 for its bounds"):
+    with pytest.raises(
+        InputError, match=r"has decimals \(-?\d+\), which must lie between 0 and 12 for its bounds"
+    ):
         column(**SCALES[scale], decimals=decimals)

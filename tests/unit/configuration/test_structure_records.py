@@ -46,7 +46,9 @@ def test_marginals_are_refused_the_same_structure_before_anything_is_drawn() -> 
     wishes = {"structure": {"forbidden": list(PAIR)}, "aggregate": {"method": "marginals"}}
     with pytest.raises(InputError, match="no combination of the values of columns a, c: they"):
         configuration(columns=COLUMNS, **wishes)
-    configuration(columns={**COLUMNS, "a": {"type": "set", "values": ["x", "y"], "max_values": 1}}, **wishes)
+    configuration(
+        columns={**COLUMNS, "a": {"type": "set", "values": ["x", "y"], "max_values": 1}}, **wishes
+    )
 
 
 def test_a_contradiction_through_several_columns_is_refused_by_name() -> None:
@@ -72,10 +74,15 @@ ATTRIBUTES = tuple(
     Attribute(name=f"{j}", column=f"{j}", labels=tuple(map(str, range(size))), optional=False)
     for j, size in enumerate(SIZES)
 )
-pairs = st.sampled_from(list(itertools.combinations(range(4), 2)) + list(itertools.combinations(range(4), 3)))
+pairs = st.sampled_from(
+    list(itertools.combinations(range(4), 2)) + list(itertools.combinations(range(4), 3))
+)
 blocks = pairs.flatmap(
     lambda places: st.tuples(
-        *(st.tuples(st.just(j), st.sets(st.integers(0, SIZES[j] - 1), min_size=SIZES[j] // 2)) for j in places)
+        *(
+            st.tuples(st.just(j), st.sets(st.integers(0, SIZES[j] - 1), min_size=SIZES[j] // 2))
+            for j in places
+        )
     )
 )
 
@@ -100,7 +107,9 @@ def test_the_search_agrees_with_trying_every_record(rules: list[Any]) -> None:
             tied.setdefault(places, set()).add(tuple(label for (label,) in labels))
         record = find_record({j: ATTRIBUTES[j].labels for j in range(len(SIZES))}, tied)
         assert set(record) == {place for places in tied for place in places}
-        assert not any(all(record[j] in labels for j, labels in combination) for combination in forbidden)
+        assert not any(
+            all(record[j] in labels for j, labels in combination) for combination in forbidden
+        )
     else:
         with pytest.raises(ValueError, match="leave no combination"):
             check_records(ATTRIBUTES, forbidden)
@@ -114,21 +123,41 @@ def test_what_is_not_decided_in_time_is_accepted() -> None:
     """Thirteen columns, all different, of twelve values: 12! ways to fail."""
     labels = tuple(map(str, range(12)))
     many = [Attribute(name=f"{j}", column=f"{j}", labels=labels, optional=False) for j in range(13)]
-    check_records(many, [((i, (v,)), (j, (v,))) for i, j in itertools.combinations(range(13), 2) for v in labels])
+    check_records(
+        many,
+        [((i, (v,)), (j, (v,))) for i, j in itertools.combinations(range(13), 2) for v in labels],
+    )
 
 
 @pytest.mark.parametrize(
     ("structure", "words"),
     [
-        ({"determined": [{"column": "a", "by": "c", "mapping": {"1": "x", "1.0": "y"}}]}, "maps '1' and '1.0'"),
-        ({"determined": [{"column": "a", "by": "c", "mapping": {"1": "x", "01": "y"}}]}, "maps '1' and '01'"),
-        ({"determined": [{"column": "a", "by": "n", "mapping": {"1": "x", "1.0": "y"}}]}, "maps '1' and '1.0'"),
-        ({"determined": [{"column": "a", "by": "t", "mapping": {"1": "x", "1e0": "y"}}]}, "maps '1' and '1e0'"),
-        ({"determined": [{"column": "a", "by": "f", "mapping": {"true": "x", "yes": "y"}}]}, "maps 'true' and 'yes'"),
+        (
+            {"determined": [{"column": "a", "by": "c", "mapping": {"1": "x", "1.0": "y"}}]},
+            "maps '1' and '1.0'",
+        ),
+        (
+            {"determined": [{"column": "a", "by": "c", "mapping": {"1": "x", "01": "y"}}]},
+            "maps '1' and '01'",
+        ),
+        (
+            {"determined": [{"column": "a", "by": "n", "mapping": {"1": "x", "1.0": "y"}}]},
+            "maps '1' and '1.0'",
+        ),
+        (
+            {"determined": [{"column": "a", "by": "t", "mapping": {"1": "x", "1e0": "y"}}]},
+            "maps '1' and '1e0'",
+        ),
+        (
+            {"determined": [{"column": "a", "by": "f", "mapping": {"true": "x", "yes": "y"}}]},
+            "maps 'true' and 'yes'",
+        ),
         ({"forbidden": [{"a": "x", "b": []}]}, "a list of values must not be empty"),
     ],
 )
-def test_two_spellings_of_one_and_nothing_are_refused(structure: dict[str, Any], words: str) -> None:
+def test_two_spellings_of_one_and_nothing_are_refused(
+    structure: dict[str, Any], words: str
+) -> None:
     more = {
         "n": {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0},
         "t": {"type": "category", "domain": "private"},

@@ -33,7 +33,10 @@ def test_texts_compare_trimmed_and_by_case() -> None:
 
 
 @given(
-    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=9), st.integers(0, 6)
+    st.decimals(
+        allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=9
+    ),
+    st.integers(0, 6),
 )
 def test_trailing_zeros_and_exponents_do_not_matter(value: Decimal, zeros: int) -> None:
     """Every way Python prints a number finds the declared one, and a neighbor of it does not."""
@@ -51,7 +54,9 @@ def test_long_identifiers_stay_apart() -> None:
     assert matcher.index("12345678901234567890123456789013") == 1
 
 
-@pytest.mark.parametrize(("values", "pair"), [(["1", "1.0"], ("1", "1.0")), (["a", "b", " a"], ("a", " a"))])
+@pytest.mark.parametrize(
+    ("values", "pair"), [(["1", "1.0"], ("1", "1.0")), (["a", "b", " a"], ("a", " a"))]
+)
 def test_duplicates_are_found(values: list[str], pair: tuple[str, str]) -> None:
     assert first_duplicate(values) == pair
 

@@ -23,7 +23,9 @@ _SCALARS = st.one_of(
     st.none(),
     st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6),
 )
-_KEYS = st.sampled_from(["privacy", "values", "epsilon", "bins", "structure", "columns", "region", "x", "delta"])
+_KEYS = st.sampled_from(
+    ["privacy", "values", "epsilon", "bins", "structure", "columns", "region", "x", "delta"]
+)
 _CONTENT = st.dictionaries(
     _KEYS,
     st.recursive(
@@ -40,7 +42,10 @@ def _turned(content: Any, *, columns: bool = False) -> Any:
     """The same content with its keys in another order, but for the columns, whose order counts."""
     if isinstance(content, dict):
         items = list(content.items())
-        return {key: _turned(value, columns=key == "columns") for key, value in (items if columns else items[::-1])}
+        return {
+            key: _turned(value, columns=key == "columns")
+            for key, value in (items if columns else items[::-1])
+        }
     return [_turned(value) for value in content] if isinstance(content, list) else content
 
 
@@ -50,17 +55,29 @@ def _spelled(content: Any, style: str) -> str:
     class Dumper(yaml.SafeDumper):
         pass
 
-    Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style))
+    Dumper.add_representer(
+        str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+    )
     Dumper.add_representer(
         float,
-        lambda dumper, x: dumper.represent_scalar("tag:yaml.org,2002:float", f"{x:.3f}" if style == "'" else repr(x)),
+        lambda dumper, x: dumper.represent_scalar(
+            "tag:yaml.org,2002:float", f"{x:.3f}" if style == "'" else repr(x)
+        ),
     )
-    text = yaml.dump(content, Dumper=Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    text = yaml.dump(
+        content, Dumper=Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True
+    )
     return "# a comment\n" + text if style == "'" else text
 
 
 def _paths(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    inner = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     return (
         [path]
         if not isinstance(content, dict | list)
@@ -107,7 +124,8 @@ def test_defaults_and_auto_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) ->
     before = parse_configuration(written)
     original = defaults.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.configuration.load.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.configuration.load.resolve_aggregate",
+        lambda c: {**original(c), "cliques": {"all": 1}},
     )
     after = parse_configuration(written)
     assert after.digest != before.digest
@@ -116,7 +134,10 @@ def test_defaults_and_auto_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_order_of_columns_counts() -> None:
     columns = dict(reversed(raw()["columns"].items()))
-    assert parse_configuration(raw(columns=columns)).default_run != parse_configuration(raw()).default_run
+    assert (
+        parse_configuration(raw(columns=columns)).default_run
+        != parse_configuration(raw()).default_run
+    )
 
 
 def test_what_was_written_can_be_written_again() -> None:
@@ -125,13 +146,18 @@ def test_what_was_written_can_be_written_again() -> None:
     again = parse_configuration(parse_yaml(json.dumps(mapping_of(config.written))))
     assert (again.written, again) == (config.written, config)
     made = Configuration.model_validate(resolve(raw()))
-    assert parse_configuration(parse_yaml(json.dumps(mapping_of(made.written)))).written == made.written
+    assert (
+        parse_configuration(parse_yaml(json.dumps(mapping_of(made.written)))).written
+        == made.written
+    )
 
 
 @pytest.mark.parametrize("name", ["value", "values", "source", "columns", "age"])
 def test_a_column_can_have_the_name_of_a_key(name: str) -> None:
     """Spellings of a number in its settings are one number, as in those of any other column."""
-    spellings = [f"columns: {{{name}: {{type: number, bounds: [{low}, 5]}}}}" for low in ("0", "0.0")]
+    spellings = [
+        f"columns: {{{name}: {{type: number, bounds: [{low}, 5]}}}}" for low in ("0", "0.0")
+    ]
     whole, decimal = (canonical_written(parse_yaml(text)) for text in spellings)
     assert whole == decimal
     assert mapping_of(whole)["columns"][name]["bounds"] == [0, 5]

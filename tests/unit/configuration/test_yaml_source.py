@@ -14,7 +14,9 @@ from marginweave.configuration.yaml_source import parse_yaml, read_yaml
 
 
 def test_codes_under_values_are_texts_as_written() -> None:
-    parsed = parse_yaml("columns: {a: {values: [no, N, 01, 12:30, 1_000, 1e3, ~, null, true, 2019-01-01, .5]}}")
+    parsed = parse_yaml(
+        "columns: {a: {values: [no, N, 01, 12:30, 1_000, 1e3, ~, null, true, 2019-01-01, .5]}}"
+    )
     assert parsed["columns"]["a"]["values"] == [
         "no", "N", "01", "12:30", "1_000", "1e3", "~", "null", "true", "2019-01-01", ".5",
     ]  # fmt: skip
@@ -30,7 +32,9 @@ def test_numbers_elsewhere_are_numbers() -> None:
 @pytest.mark.parametrize("name", ["structure", "values", "source", "columns"])
 def test_a_column_may_be_called_like_a_key(name: str) -> None:
     """What stands below it is read as below any other column: numbers as numbers, codes as texts."""
-    column = parse_yaml(f"columns: {{{name}: {{bounds: [0, 1], confirm: true, values: [01]}}}}")["columns"][name]
+    column = parse_yaml(f"columns: {{{name}: {{bounds: [0, 1], confirm: true, values: [01]}}}}")[
+        "columns"
+    ][name]
     assert column == {"bounds": [0, 1], "confirm": True, "values": ["01"]}
 
 
@@ -42,7 +46,11 @@ def test_characters_that_json_escapes_in_halves_are_whole() -> None:
 
 
 def test_column_names_are_texts() -> None:
-    assert list(parse_yaml("columns: {2012: {}, yes: {}, 1.0: {}}")["columns"]) == ["2012", "yes", "1.0"]
+    assert list(parse_yaml("columns: {2012: {}, yes: {}, 1.0: {}}")["columns"]) == [
+        "2012",
+        "yes",
+        "1.0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,10 @@ def test_column_names_are_texts() -> None:
         ("a: 1\n---\nb: 2\n", "line 2"),
         (
             "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
-            + "".join(f"{n}: &{n} [{','.join(['*' + m] * 10)}]\n" for m, n in zip("abcdef", "bcdefg", strict=True)),
+            + "".join(
+                f"{n}: &{n} [{','.join(['*' + m] * 10)}]\n"
+                for m, n in zip("abcdef", "bcdefg", strict=True)
+            ),
             "more than 1000000 values",
         ),
     ],

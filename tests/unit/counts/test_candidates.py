@@ -27,13 +27,16 @@ def combinations(length: int) -> list[Combination]:
     ]
 
 
-def above(survivors: list[Combination], length: int, forbidden: list[Combination]) -> list[Combination]:
+def above(
+    survivors: list[Combination], length: int, forbidden: list[Combination]
+) -> list[Combination]:
     """V_k by its definition."""
     there = set(survivors)
     return [
         c
         for c in combinations(length)
-        if c not in forbidden and all(part in there for part in itertools.combinations(c, length - 1))
+        if c not in forbidden
+        and all(part in there for part in itertools.combinations(c, length - 1))
     ]
 
 
@@ -46,11 +49,15 @@ def cases(draw: Any) -> tuple[int, list[Combination], list[Combination]]:
 
 @given(cases())
 @settings(deadline=None, max_examples=30)
-def test_candidates_are_those_of_the_definition(case: tuple[int, list[Combination], list[Combination]]) -> None:
+def test_candidates_are_those_of_the_definition(
+    case: tuple[int, list[Combination], list[Combination]],
+) -> None:
     """Cells, masks, membership, numbers and superset all say the same, in canonical order, each combination once."""
     length, survivors, forbidden = case
     expected = above(survivors, length, forbidden)
-    found = CandidateSet.above(level_from(dict.fromkeys(survivors, 1), length - 1), SIZES, forbidden)
+    found = CandidateSet.above(
+        level_from(dict.fromkeys(survivors, 1), length - 1), SIZES, forbidden
+    )
     assert found.any() == bool(expected)
     assert found.total == len(expected) <= found.superset
     told = []
@@ -62,26 +69,38 @@ def test_candidates_are_those_of_the_definition(case: tuple[int, list[Combinatio
         told += [tuple(zip(columns, row, strict=True)) for row in values]
         assert found.counts[columns] == len(cells)
         assert np.flatnonzero(found.mask(columns)).tolist() == cells.tolist()
-        every = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1).astype(np.int64)
+        every = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1).astype(
+            np.int64
+        )
         assert np.flatnonzero(found.contains(columns, every)).tolist() == cells.tolist()
         universe = found.universe(columns)
         members = universe.flat(universe.pairs(np.arange(universe.size)))
         assert (np.diff(members) > 0).all()
         assert members[found.allowed(columns, members)].tolist() == cells.tolist()
-        for first, last in [(0, universe.size), (universe.size // 3, universe.size - universe.size // 4)]:
+        for first, last in [
+            (0, universe.size),
+            (universe.size // 3, universe.size - universe.size // 4),
+        ]:
             if first < last:
-                assert universe.flat(universe.stretch(first, last)).tolist() == members[first:last].tolist()
+                assert (
+                    universe.flat(universe.stretch(first, last)).tolist()
+                    == members[first:last].tolist()
+                )
     assert told == expected
 
 
 def test_single_values_are_all_candidates() -> None:
     found = CandidateSet(length=1, sizes=SIZES)
     assert found.total == found.superset == sum(SIZES)
-    assert [cells.tolist() for j in range(4) for cells in found.cells((j,))] == [list(range(n)) for n in SIZES]
+    assert [cells.tolist() for j in range(4) for cells in found.cells((j,))] == [
+        list(range(n)) for n in SIZES
+    ]
     assert found.contains((1,), np.arange(4)[:, None]).tolist() == [True] * 3 + [False]
 
 
-def test_counting_gives_an_upper_bound_where_the_superset_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_gives_an_upper_bound_where_the_superset_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pairs = dict.fromkeys(combinations(2)[::2], 1)
     exact = CandidateSet.above(level_from(pairs, 2), SIZES)
     assert exact.total < exact.superset
@@ -95,11 +114,18 @@ def test_large_domains_have_no_masks_but_members() -> None:
     singles = level_from({((j, v),): 1 for j in range(2) for v in range(0, size, 7)}, 1)
     found = CandidateSet.above(singles, (size, size))
     assert not found.is_dense((0, 1))
-    assert found.contains((0, 1), np.array([[7, 14], [7, 15], [size, 7]])).tolist() == [True, False, False]
+    assert found.contains((0, 1), np.array([[7, 14], [7, 15], [size, 7]])).tolist() == [
+        True,
+        False,
+        False,
+    ]
     assert found.total == (len(singles) // 2) ** 2
-    with pytest.raises(StageError, match=r"^a mask \(100020001 cells\) must have at most 67108864$"):
+    with pytest.raises(
+        StageError, match=r"^a mask \(100020001 cells\) must have at most 67108864$"
+    ):
         found.mask((0, 1))
     with pytest.raises(
-        StageError, match=r"^aggregate: columns number 1, 3 have more than 2\^63 combinations; use coarser"
+        StageError,
+        match=r"^aggregate: columns number 1, 3 have more than 2\^63 combinations; use coarser",
     ):
         CandidateSet.above(singles, (1 << 32, 5, 1 << 32))

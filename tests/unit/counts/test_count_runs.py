@@ -14,7 +14,14 @@ from marginweave.base.arrays import Integers
 from marginweave.base.errors import StageError
 from marginweave.checkpoints.store import BlockFile
 from marginweave.counts import count_runs
-from marginweave.counts.count_runs import CountRun, MemoryBudget, SparseCounts, add_pieces, add_runs, make_run
+from marginweave.counts.count_runs import (
+    CountRun,
+    MemoryBudget,
+    SparseCounts,
+    add_pieces,
+    add_runs,
+    make_run,
+)
 
 KEYS = st.lists(st.integers(0, 30), max_size=25)
 STREAM = st.dictionaries(st.integers(0, 40), st.integers(1, 5), max_size=20)
@@ -39,19 +46,31 @@ def test_streams_are_added_up(streams: list[tuple[dict[int, int], int]]) -> None
     added = list(add_pieces([iter(pieces(counts, size)) for counts, size in streams]))
     keys = [key for cells, _ in added for key in cells.tolist()]
     assert keys == sorted(set(keys))
-    assert dict(zip(keys, [n for _, counts in added for n in counts.tolist()], strict=True)) == dict(total)
+    assert dict(
+        zip(keys, [n for _, counts in added for n in counts.tolist()], strict=True)
+    ) == dict(total)
 
 
 def whole(run: CountRun) -> list[dict[int, int]]:
     """The counts of each set, keys ascending."""
     found = [[*run.of(index)] for index in range(run.sets)]
     assert all((np.diff(np.concatenate([c for c, _ in set_])) > 0).all() for set_ in found if set_)
-    return [{k: n for c, m in set_ for k, n in zip(c.tolist(), m.tolist(), strict=True)} for set_ in found]
+    return [
+        {k: n for c, m in set_ for k, n in zip(c.tolist(), m.tolist(), strict=True)}
+        for set_ in found
+    ]
 
 
-@given(st.lists(st.lists(KEYS, min_size=3, max_size=3), max_size=6), st.integers(0, 40), st.integers(0, 12))
+@given(
+    st.lists(st.lists(KEYS, min_size=3, max_size=3), max_size=6),
+    st.integers(0, 40),
+    st.integers(0, 12),
+)
 def test_whatever_is_set_aside_the_sum_is_the_counts(
-    tmp_path_factory: pytest.TempPathFactory, added: list[list[list[int]]], most: int, in_memory: int
+    tmp_path_factory: pytest.TempPathFactory,
+    added: list[list[list[int]]],
+    most: int,
+    in_memory: int,
 ) -> None:
     """With room for some keys only, on each core and for the sum: the counts of all, and no file but the one of the sum."""
     room = MemoryBudget(in_memory * 384, tmp_path_factory.mktemp("room"))
@@ -63,7 +82,9 @@ def test_whatever_is_set_aside_the_sum_is_the_counts(
             for index, keys in enumerate(sets):
                 counts.add(index, np.array(keys, np.int64))
         run = add_runs(counts.runs(), room)
-        assert whole(run) == [Counter(k for sets in added for k in sets[index]) for index in range(3)]
+        assert whole(run) == [
+            Counter(k for sets in added for k in sets[index]) for index in range(3)
+        ]
     assert run.cells == sum(map(len, whole(run)))
     files = list(room.folder.iterdir())
     assert [run.pieces.path] == files if isinstance(run.pieces, BlockFile) else not files

@@ -16,7 +16,13 @@ from tests.support.configurations import letters
 from tests.support.counting import contributions, count_bounded, histogram
 from tests.support.tables import FixedWords, encoded, level_from, tuple_counts
 
-SPEC_ROWS = [["a1", "b1", "c1"], ["a1", "b2", "c1"], ["a2", "", "c2"], ["a2", "b2", "c1"], ["a1", "b2", ""]]
+SPEC_ROWS = [
+    ["a1", "b1", "c1"],
+    ["a1", "b2", "c1"],
+    ["a2", "", "c2"],
+    ["a2", "b2", "c1"],
+    ["a1", "b2", ""],
+]
 SPEC_COUNTS = {
     "a1": 3, "a2": 2, "b1": 1, "b2": 3, "c1": 3, "c2": 1, "a1 b1": 1, "a1 b2": 2, "a1 c1": 2, "a2 b2": 1, "a2 c1": 1,
     "a2 c2": 1, "b1 c1": 1, "b2 c1": 2, "a1 b1 c1": 1, "a1 b2 c1": 1, "a2 b2 c1": 1,
@@ -66,7 +72,9 @@ tables = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), max_size
 
 @given(tables, st.integers(1, 4))
 @settings(deadline=None)
-def test_unbounded_counts_equal_the_slow_reference(rows: list[tuple[int, ...]], length: int) -> None:
+def test_unbounded_counts_equal_the_slow_reference(
+    rows: list[tuple[int, ...]], length: int
+) -> None:
     table = from_codes(rows)
     assert counted(table, length) == dict(tuple_counts(table, length))
 
@@ -93,14 +101,18 @@ def test_a_bounded_record_gives_exactly_its_share(
     truth = tuple_counts(table, length)
     for index, columns in enumerate(bounded.column_sets):
         shape = tuple(table.sizes[j] + 1 for j in columns)
-        for flat, count in zip(bounded.cells[index].tolist(), bounded.counts[index].tolist(), strict=True):
+        for flat, count in zip(
+            bounded.cells[index].tolist(), bounded.counts[index].tolist(), strict=True
+        ):
             cell = tuple(zip(columns, (int(v) for v in np.unravel_index(flat, shape)), strict=True))
             assert cell in allowed
             assert 0 < count <= truth[cell]
 
 
 @given(tables, st.integers(1, 10))
-def test_the_contribution_histogram_has_every_record_once(rows: list[tuple[int, ...]], cap: int) -> None:
+def test_the_contribution_histogram_has_every_record_once(
+    rows: list[tuple[int, ...]], cap: int
+) -> None:
     table = from_codes(rows)
     candidates = all_candidates(table, 2)
     found = histogram(table, candidates, cap)

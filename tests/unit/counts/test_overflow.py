@@ -23,12 +23,16 @@ from marginweave.observations.combinations import LevelNoise
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from
 
-NOISE = LevelNoise(length=1, contribution_bound=1, deviation=5.0, threshold=3, private_threshold=0, candidates=9)
+NOISE = LevelNoise(
+    length=1, contribution_bound=1, deviation=5.0, threshold=3, private_threshold=0, candidates=9
+)
 
 
 def singles(sizes: tuple[int, ...]) -> Level:
     """Values with the count 1 + v + 10 j."""
-    return level_from({((j, v),): 1 + v + 10 * j for j, size in enumerate(sizes) for v in range(size)}, 1)
+    return level_from(
+        {((j, v),): 1 + v + 10 * j for j, size in enumerate(sizes) for v in range(size)}, 1
+    )
 
 
 def level_of(counts: list[int]) -> Level:
@@ -47,7 +51,13 @@ def test_pairs_are_expected_as_if_columns_were_independent() -> None:
 
 def test_triples_are_shared_beside_what_is_in_the_middle() -> None:
     """(s, a): the count of s times that of (middle, a) over all with that middle; parts outside S_2 make no candidate."""
-    pairs = {((0, 0), (1, 0)): 6, ((0, 1), (1, 0)): 4, ((0, 0), (2, 0)): 9, ((0, 0), (2, 1)): 3, ((0, 1), (2, 1)): 5}
+    pairs = {
+        ((0, 0), (1, 0)): 6,
+        ((0, 1), (1, 0)): 4,
+        ((0, 0), (2, 0)): 9,
+        ((0, 0), (2, 1)): 3,
+        ((0, 1), (2, 1)): 5,
+    }
     pairs |= {((1, 0), (2, 0)): 2, ((1, 0), (2, 1)): 8}
     level = level_from(pairs, 2)
     found = Expectation.of(level, CandidateSet.above(level, (2, 1, 2)))
@@ -65,7 +75,9 @@ def test_a_sample_expects_what_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled = Expectation.of(level, candidates)
     assert len(sampled.guesses) == 2_000
     for threshold in (1, 20, 60, 150):
-        assert sampled.survivors(threshold, 20.0) == pytest.approx(whole.survivors(threshold, 20.0), rel=0.08)
+        assert sampled.survivors(threshold, 20.0) == pytest.approx(
+            whole.survivors(threshold, 20.0), rel=0.08
+        )
 
 
 @given(st.integers(1, 40), st.integers(1, 200), st.sampled_from([Fraction(1), Fraction(7)]))
@@ -96,14 +108,18 @@ def test_at_most_so_many_are_kept_by_the_least_threshold(counts: list[int], most
 
 @given(st.lists(st.integers(3, 9), min_size=2, max_size=12), st.integers(1, 6), st.data())
 @settings(deadline=None)
-def test_a_kept_count_had_no_part_in_its_threshold(counts: list[int], most: int, data: st.DataObject) -> None:
+def test_a_kept_count_had_no_part_in_its_threshold(
+    counts: list[int], most: int, data: st.DataObject
+) -> None:
     """With any other value, one is kept exactly if it reaches the same threshold: what makes its interval right."""
     one = data.draw(st.integers(0, len(counts) - 1))
     kept, noise = keep_most(level_of(counts), NOISE, most)
     if one not in kept.values[:, 0]:
         return
     for other in range(3, 15):
-        again, changed = keep_most(level_of([*counts[:one], other, *counts[one + 1 :]]), NOISE, most)
+        again, changed = keep_most(
+            level_of([*counts[:one], other, *counts[one + 1 :]]), NOISE, most
+        )
         assert (one in again.values[:, 0]) == (other >= noise.threshold)
         assert changed.threshold == noise.threshold or other < noise.threshold
 
@@ -118,13 +134,22 @@ def test_intervals_cover_under_a_threshold_raised_after_the_draw() -> None:
     noisy = add_noise(np.tile(truth, 2_000), Fraction(5), bits).reshape(2_000, -1)
     for row in noisy:
         told = np.flatnonzero(row >= 3)
-        level = Level(length=1, columns=np.zeros((len(told), 1), np.int64), values=told[:, None], counts=row[told])
+        level = Level(
+            length=1,
+            columns=np.zeros((len(told), 1), np.int64),
+            values=told[:, None],
+            counts=row[told],
+        )
         kept, noise = keep_most(level, NOISE, 20)
         real = truth[kept.values[:, 0]]
         for threshold in (noise.threshold, NOISE.threshold):
             found = selected_interval(kept.counts, threshold, 5.0)
             inside = int(((found.low <= real) & (real <= found.high)).sum())
-            hits, unraised = (hits + inside, unraised) if threshold == noise.threshold else (hits, unraised + inside)
+            hits, unraised = (
+                (hits + inside, unraised)
+                if threshold == noise.threshold
+                else (hits, unraised + inside)
+            )
         trials += len(kept)
     assert hits >= binom.ppf(1e-6, trials, 0.95)
     assert unraised < hits

@@ -15,7 +15,14 @@ from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
-from marginweave.measurements.rounds import Round, candidate_sets, next_pace, next_round, shares_of, weight
+from marginweave.measurements.rounds import (
+    Round,
+    candidate_sets,
+    next_pace,
+    next_round,
+    shares_of,
+    weight,
+)
 from marginweave.observations.means import expected_noise, merge_observations
 from marginweave.observations.payloads import pack_pick, pack_tables, unpack_pick, unpack_tables
 from marginweave.observations.tables import Observation
@@ -69,11 +76,16 @@ def test_repeated_measurements_weigh_by_their_inverse_variances() -> None:
     """Deviations 2 and 4: weights 4 to 1 but for rounding; those of one set only, in order of first appearance."""
     one = Observation(attributes=(0,), counts=np.array([100, 0], np.int64), deviation=2.0)
     two = Observation(attributes=(0,), counts=np.array([0, 100], np.int64), deviation=4.0)
-    other = Observation(attributes=(0, 1), counts=np.array([[1, 2], [3, 4]], np.int64), deviation=3.0)
+    other = Observation(
+        attributes=(0, 1), counts=np.array([[1, 2], [3, 4]], np.int64), deviation=3.0
+    )
     mean, same = merge_observations([one, other, two])
     precision = 1 / (4 + 1 / 12) + 1 / (16 + 1 / 12)
     assert mean.counts.dtype == np.int64
-    assert mean.counts.tolist() == [round(100 / (4 + 1 / 12) / precision), round(100 / (16 + 1 / 12) / precision)]
+    assert mean.counts.tolist() == [
+        round(100 / (4 + 1 / 12) / precision),
+        round(100 / (16 + 1 / 12) / precision),
+    ]
     assert mean.deviation == pytest.approx(precision**-0.5)
     assert same is other
 
@@ -85,18 +97,25 @@ def test_the_expected_noise_is_that_of_a_gaussian() -> None:
 def test_what_rounds_keep_is_read_back() -> None:
     assert unpack_pick(pack_pick((0, 2, 3), 16)) == ((0, 2, 3), 16)
     tables = {(0, 1): np.arange(6).reshape(2, 3), (1, 3): np.arange(21).reshape(3, 7)}
-    for (clique, found), (name, table) in zip(unpack_tables(pack_tables(tables)), tables.items(), strict=True):
+    for (clique, found), (name, table) in zip(
+        unpack_tables(pack_tables(tables)), tables.items(), strict=True
+    ):
         assert clique == name
         assert np.array_equal(found, table)
     one_way = [
-        Observation(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0) for a, size in enumerate(SIZES)
+        Observation(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0)
+        for a, size in enumerate(SIZES)
     ]
     masks = [Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [True, True, True]]))]
-    model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=3))
+    model = fit_mixture(
+        one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=3)
+    )
     again = unpack_mixture(pack_mixture(model))
     for clique in ((0, 1), (1, 2, 3), (3,)):
         assert np.array_equal(again.marginal(clique), model.marginal(clique))
     assert (
-        fit_mixture(one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=1), again).total
+        fit_mixture(
+            one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=1), again
+        ).total
         == 30.0
     )

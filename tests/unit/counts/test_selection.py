@@ -14,11 +14,22 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.counts.marginals import cells
 from marginweave.domain.masks import Mask
-from marginweave.measurements.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
+from marginweave.measurements.selection import (
+    fitting,
+    merge_pairs,
+    most_cells,
+    scored_pairs,
+    selected_cliques,
+)
 from marginweave.mechanisms.base import CountNoise
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.laplace import DiscreteLaplace
-from marginweave.observations.compression import compress_codes, compress_mask, compress_observation, plan_compression
+from marginweave.observations.compression import (
+    compress_codes,
+    compress_mask,
+    compress_observation,
+    plan_compression,
+)
 from marginweave.observations.tables import Observation
 from marginweave.records.release import expand_records
 
@@ -27,7 +38,10 @@ SIZES = (2, 3, 5, 7)
 
 def one_way(seed: int, sizes: tuple[int, ...] = SIZES) -> list[Observation]:
     rng = np.random.default_rng(seed)
-    return [Observation(attributes=(a,), counts=rng.integers(-20, 90, n), deviation=10.0) for a, n in enumerate(sizes)]
+    return [
+        Observation(attributes=(a,), counts=rng.integers(-20, 90, n), deviation=10.0)
+        for a, n in enumerate(sizes)
+    ]
 
 
 def test_rare_values_are_merged_and_common_ones_keep_their_order() -> None:
@@ -54,7 +68,9 @@ def test_records_come_back_in_the_codes_that_they_were_merged_into(seed: int) ->
 
 def test_merged_values_are_told_apart_by_their_counts() -> None:
     """10 against 20 of 30 000 and nothing below zero: within 5.2 standard deviations, false alarm 2e-7."""
-    compression = plan_compression([Observation(attributes=(0,), counts=np.array([900, 10, 20, -9]), deviation=10.0)])
+    compression = plan_compression(
+        [Observation(attributes=(0,), counts=np.array([900, 10, 20, -9]), deviation=10.0)]
+    )
     expanded = expand_records(np.ones((30_000, 1), np.int32), compression, np.random.default_rng(4))
     drawn = np.bincount(expanded[:, 0], minlength=4)
     assert drawn[0] == drawn[3] == 0
@@ -65,7 +81,10 @@ def test_merged_values_are_told_apart_by_their_counts() -> None:
 def test_a_mask_means_the_same_over_the_new_codes(seed: int) -> None:
     """Every combination of old codes is allowed exactly if its new codes are: merging never hides a structural zero."""
     rng = np.random.default_rng(seed)
-    masks = [Mask(attributes=a, allowed=rng.random([SIZES[i] for i in a]) < 0.9) for a in [(3,), (1, 3), (0, 2, 3)]]
+    masks = [
+        Mask(attributes=a, allowed=rng.random([SIZES[i] for i in a]) < 0.9)
+        for a in [(3,), (1, 3), (0, 2, 3)]
+    ]
     compression = plan_compression(one_way(seed), masks=masks)
     for mask in masks:
         new = compress_mask(mask, compression).table()
@@ -101,8 +120,18 @@ def test_merging_keeps_every_pair_and_its_rules(pairs: set[tuple[int, int]], lim
 
 def test_a_triangle_is_merged_up_to_its_cells() -> None:
     assert merge_pairs([(0, 1), (0, 2), (1, 2), (2, 3)], SIZES, 30, 1000) == ((0, 1, 2), (2, 3))
-    assert merge_pairs([(0, 1), (0, 2), (1, 2), (2, 3)], SIZES, 29, 1000) == ((0, 1), (0, 2), (1, 2), (2, 3))
-    assert merge_pairs([(0, 1), (0, 2), (1, 2), (2, 3)], SIZES, 30, 95) == ((0, 1), (0, 2), (1, 2), (2, 3))
+    assert merge_pairs([(0, 1), (0, 2), (1, 2), (2, 3)], SIZES, 29, 1000) == (
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (2, 3),
+    )
+    assert merge_pairs([(0, 1), (0, 2), (1, 2), (2, 3)], SIZES, 30, 95) == (
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (2, 3),
+    )
     assert merge_pairs([(0, 1), (0, 2), (1, 2), (2, 3)], SIZES, 30, 96) == ((0, 1, 2), (2, 3))
 
 
@@ -119,9 +148,13 @@ def test_what_fits_leaves_out_the_largest_and_no_more(sizes: list[int], most: in
         assert cells(pair, sizes) >= max((cells(k, sizes) for k in kept), default=0)
 
 
-@pytest.mark.parametrize(("mechanism", "parameter"), [(DiscreteLaplace, 5.0), (RoundedGaussian, 0.2)])
+@pytest.mark.parametrize(
+    ("mechanism", "parameter"), [(DiscreteLaplace, 5.0), (RoundedGaussian, 0.2)]
+)
 @pytest.mark.parametrize("merge", ["none", 1 << 26])
-def test_whatever_is_selected_can_be_drawn(mechanism: type[CountNoise], parameter: float, merge: str | int) -> None:
+def test_whatever_is_selected_can_be_drawn(
+    mechanism: type[CountNoise], parameter: float, merge: str | int
+) -> None:
     """Scores that say all, of pairs up to 9 million cells: what is chosen and merged keeps the limit of its noise."""
     sizes = (2, 30, 500, 700, 3000, 9000)
     pairs = scored_pairs(sizes, mechanism)

@@ -21,9 +21,13 @@ def test_broken_codes():
     check_codes(config.attributes, (2, 3, 5, 7), good, "encode", complete=True)
     for place, name, code in ((0, "sex", 2), (1, "region", 4)):
         codes = [*good[:place], np.array([code]), *good[place + 1 :]]
-        with pytest.raises(StageError, match=f"encode: column '{name}' breaks the rule 'every code has a label'"):
+        with pytest.raises(
+            StageError, match=f"encode: column '{name}' breaks the rule 'every code has a label'"
+        ):
             check_codes(config.attributes, (2, 3, 5, 7), codes, "encode", complete=True)
-    check_codes(config.attributes, (2, 3, 5, 7), [np.array([2]), *good[1:]], "synthesize", complete=False)
+    check_codes(
+        config.attributes, (2, 3, 5, 7), [np.array([2]), *good[1:]], "synthesize", complete=False
+    )
 
 
 def test_broken_counts():

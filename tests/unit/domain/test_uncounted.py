@@ -23,7 +23,9 @@ def test_intervals_and_shares_hold(subjects: int, rows: int) -> None:
     records = counted + generator.normal(0, deviation, DRAWS)
     right = np.zeros(3, int)
     for (first, second), number in zip(noise, records.tolist(), strict=True):
-        found = uncounted_rows(MOST * subjects + first, rows + second, cap=CAP, most=MOST, sigma=SIGMA)
+        found = uncounted_rows(
+            MOST * subjects + first, rows + second, cap=CAP, most=MOST, sigma=SIGMA
+        )
         right += [
             found.subjects_ends[0] <= subjects <= max(found.subjects_ends[1], 0),
             found.rows_ends[0] <= rows <= found.rows_ends[1],
@@ -40,7 +42,11 @@ def test_intervals_and_shares_hold(subjects: int, rows: int) -> None:
             1_137,
             "At least about 11 % of the rows (6 % or more, with 95 % confidence) are not counted: about 745 values (628 to",
         ),
-        (12, 30, "At most 120 values of id have more than 4 rows (with 95 % confidence), of which 4 are counted"),
+        (
+            12,
+            30,
+            "At most 120 values of id have more than 4 rows (with 95 % confidence), of which 4 are counted",
+        ),
     ],
 )
 def test_words_name_what_is_left_out(subjects: int, rows: int, words: str) -> None:

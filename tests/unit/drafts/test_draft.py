@@ -119,7 +119,8 @@ def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> Non
     [
         [str(2**53 + 3 * i) for i in range(60)] * 2,  # integers beyond 2^53
         [str(i) for i in range(60)] + ["old", "older"],  # mixed types
-        [f"2019-01-{i:02d}" for i in range(1, 29)] + [f"{i:02d}/02/2019" for i in range(1, 29)] * 2,  # two formats
+        # two formats
+        [f"2019-01-{i:02d}" for i in range(1, 29)] + [f"{i:02d}/02/2019" for i in range(1, 29)] * 2,
         [f"{i:04d}" for i in range(60)],  # codes
         [f"name {i}" for i in range(3000)] * 2,  # thousands of categories
         [f"HISPANIC, {i}" for i in range(51)] * 2,  # a comma inside a name
@@ -142,7 +143,11 @@ def test_more_than_fifty_values_make_a_private_domain(values: list) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([f"{i:02d}.{j:02d}.2021" for i in range(1, 29) for j in range(1, 4)] + ["31.2.2021", "unknown"], '"%d.%m.%Y"'),
+        (
+            [f"{i:02d}.{j:02d}.2021" for i in range(1, 29) for j in range(1, 4)]
+            + ["31.2.2021", "unknown"],
+            '"%d.%m.%Y"',
+        ),
         ([f"€{i}.49" for i in range(60)], "currency sign"),
         ([f"{i // 4},{i % 4}9 €" for i in range(90)] + ["free"], "currency sign"),
     ],
@@ -151,7 +156,11 @@ def test_what_most_cells_look_like_is_said(values: list[str], words: str) -> Non
     """No remark holds a value of the table."""
     for cells in (values, values * 2):
         draft = look(cells)
-        assert (draft.type, draft.facts, words in draft.remark) == ("category", {"domain": "private"}, True)
+        assert (draft.type, draft.facts, words in draft.remark) == (
+            "category",
+            {"domain": "private"},
+            True,
+        )
         assert not any(value in draft.remark for value in values)
 
 
@@ -171,7 +180,9 @@ def test_a_comma_inside_few_names_is_no_separator() -> None:
         ("who", [f"p{i}@example.org" for i in range(60)]),
     ],
 )
-def test_different_cells_that_are_called_so_or_look_so_are_an_identifier(name: str, values: list) -> None:
+def test_different_cells_that_are_called_so_or_look_so_are_an_identifier(
+    name: str, values: list
+) -> None:
     assert look(values, name).type == look(values + values[:3], name).type == "identifier"
     assert look(values * 2, name).type != "identifier"
 
@@ -194,31 +205,59 @@ kinds = st.sampled_from(
         st.integers(0, 9999).map("{:05d}".format),
         st.dates(date(1900, 1, 1), date(2100, 1, 1)).map(str),
         st.dates(date(1900, 1, 1), date(2100, 1, 1)).map(lambda d: d.strftime("%d/%m/%Y")),
-        st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda d: d.isoformat(" ", "seconds")),  # noqa: DTZ001
+        st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(  # noqa: DTZ001
+            lambda d: d.isoformat(" ", "seconds")
+        ),
         st.sampled_from(
-            ["no", "N", "01", "12:30", "1_000", "1e-6", "null", "true", "~", "- a", "a: b", "a #b", "'", '"', "{", "é"]
+            [
+                "no",
+                "N",
+                "01",
+                "12:30",
+                "1_000",
+                "1e-6",
+                "null",
+                "true",
+                "~",
+                "- a",
+                "a: b",
+                "a #b",
+                "'",
+                '"',
+                "{",
+                "é",
+            ]
         ),
         st.sets(st.sampled_from("abcdefg"), min_size=1).map(";".join),
         st.sampled_from(["true", "false"]),
-        st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00", exclude_categories=["Cs"]), max_size=9),
+        st.text(
+            st.characters(codec="utf-8", exclude_characters="\r\n\x00", exclude_categories=["Cs"]),
+            max_size=9,
+        ),
     ]
 )
-columns = kinds.flatmap(lambda kind: st.lists(st.one_of(kind, kind, kind, gaps), min_size=ROWS, max_size=ROWS))
-names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9).filter(
-    str.isprintable
+columns = kinds.flatmap(
+    lambda kind: st.lists(st.one_of(kind, kind, kind, gaps), min_size=ROWS, max_size=ROWS)
 )
+names = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9
+).filter(str.isprintable)
 
 
 @given(st.dictionaries(names, columns, min_size=1, max_size=4))
 @settings(max_examples=25)
-def test_a_draft_fits_its_own_table(tmp_path_factory: pytest.TempPathFactory, cells: dict[str, list[str]]) -> None:
+def test_a_draft_fits_its_own_table(
+    tmp_path_factory: pytest.TempPathFactory, cells: dict[str, list[str]]
+) -> None:
     """Whatever the table: the draft is read back, refused as it is, and, confirmed, has every cell as a value or as missing.
 
     A draft that forgets a value, bends a code or writes YAML that reads otherwise fails here.
     """
     raw = draft(tmp_path_factory.mktemp("draft") / "t.csv", cells)
     assert list(raw["columns"]) == list(cells)
-    assert all(c.get("confirm") is True for c in raw["columns"].values() if c.get("domain") != "private")
+    assert all(
+        c.get("confirm") is True for c in raw["columns"].values() if c.get("domain") != "private"
+    )
     if any("confirm" in column for column in raw["columns"].values()):
         with pytest.raises(InputError, match="waits for confirmation"):
             parse_configuration(answered(raw))
@@ -228,7 +267,11 @@ def test_a_draft_fits_its_own_table(tmp_path_factory: pytest.TempPathFactory, ce
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn):
             missing = ValueMatcher(configuration.missing_texts(name))
-            declared = {text for text in cells[name] if missing.index(text) >= 0 or column.accepts(text.strip())}
+            declared = {
+                text
+                for text in cells[name]
+                if missing.index(text) >= 0 or column.accepts(text.strip())
+            }
             undeclared = (
                 set(cells[name])
                 - declared
@@ -253,7 +296,9 @@ def test_codes_are_read_back_as_they_stand(tmp_path: Path) -> None:
 
 def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
     """Each way out: public, private domain, private bounds; and the two words that exclude each other."""
-    raw = answered(draft(tmp_path / "t.csv", {"sex": ["f", "m"] * 20, "age": [*map(str, range(20, 60))]}))
+    raw = answered(
+        draft(tmp_path / "t.csv", {"sex": ["f", "m"] * 20, "age": [*map(str, range(20, 60))]})
+    )
     raw["columns"]["sex"] = {"type": "category", "domain": "private", "confirm": True}
     raw["columns"]["age"] |= {"bounds": "private", "within": [0, 150]}
     with pytest.raises(InputError, match=r"columns\.age is private, and still has decimals"):
@@ -264,12 +309,16 @@ def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"columns\.age has confirm and public"):
         parse_configuration(raw)
     raw["columns"]["age"] |= {"confirm": False}
-    with pytest.raises(InputError, match=r"columns\.age\.confirm \(false\) must not be false, which answers nothing"):
+    with pytest.raises(
+        InputError,
+        match=r"columns\.age\.confirm \(false\) must not be false, which answers nothing",
+    ):
         parse_configuration(raw)
     del raw["columns"]["age"]["confirm"]
     raw["columns"]["age"] |= {"public": " "}
     with pytest.raises(
-        InputError, match=r"columns\.age\.public \( \) must say where the facts of the column are published"
+        InputError,
+        match=r"columns\.age\.public \( \) must say where the facts of the column are published",
     ):
         parse_configuration(raw)
 
@@ -283,8 +332,15 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
         "gain": pa.array([i / 4 for i in range(28)]),
     }
     pq.write_table(pa.table(columns), path)
-    configuration = confirmed(parse_yaml(draft_configuration(str(path), SourceFile(file="t.parquet"))))
-    assert [column.type for column in configuration.columns.values()] == ["date", "category", "category", "number"]
+    configuration = confirmed(
+        parse_yaml(draft_configuration(str(path), SourceFile(file="t.parquet")))
+    )
+    assert [column.type for column in configuration.columns.values()] == [
+        "date",
+        "category",
+        "category",
+        "number",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +361,9 @@ def test_headers_that_make_no_draft(tmp_path: Path, header: str, words: str) -> 
     assert "xq7" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("header", "is_doubted"), [("xq7,7717,2019", True), ("name,age,year", False)])
+@pytest.mark.parametrize(
+    ("header", "is_doubted"), [("xq7,7717,2019", True), ("name,age,year", False)]
+)
 def test_a_header_with_numbers_may_be_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, is_doubted: bool
 ) -> None:
@@ -314,7 +372,10 @@ def test_a_header_with_numbers_may_be_data(
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["init", "t.csv"])
     doubt = "The header has numbers as names. If its line is data, add a line of names above it"
-    assert (doubt in done.output, f"# {doubt}" in (tmp_path / "t.yaml").read_text()) == (is_doubted, is_doubted)
+    assert (doubt in done.output, f"# {doubt}" in (tmp_path / "t.yaml").read_text()) == (
+        is_doubted,
+        is_doubted,
+    )
     assert "xq7" not in done.output
     assert "7717" not in done.output
 
@@ -344,7 +405,10 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
 @example("null", "x")
 @example("no", "values")
 @example("1e3", "x")
-@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12), st.sampled_from(["values", "x"]))
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12),
+    st.sampled_from(["values", "x"]),
+)
 def test_every_text_is_read_back_from_one_line(text: str, key: str) -> None:
     line = f"{key}: {yaml_line([text], below=key)}"
     assert (parse_yaml(line)[key] == [text]) is True
@@ -353,6 +417,9 @@ def test_every_text_is_read_back_from_one_line(text: str, key: str) -> None:
 
 def test_a_negative_zero_is_drafted_as_0() -> None:
     """Beside 0 it would be the same value twice, which no configuration takes."""
-    assert look(["-0", "0", "1", "-1"] * 20).facts["values"] == look(["0", "0", "1", "-1"] * 20).facts["values"]
+    assert (
+        look(["-0", "0", "1", "-1"] * 20).facts["values"]
+        == look(["0", "0", "1", "-1"] * 20).facts["values"]
+    )
     assert look(["-0.00", "a", "b"] * 20).facts["values"] == ["0.00", "a", "b"]
     assert look(["-01", "a", "b"] * 20).facts["values"] == ["-01", "a", "b"]

@@ -60,7 +60,12 @@ def test_values_stand_as_people_write_them(ordered: list[str]) -> None:
 
 
 @given(
-    st.lists(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6), min_size=1, max_size=8, unique=True)
+    st.lists(
+        st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6),
+        min_size=1,
+        max_size=8,
+        unique=True,
+    )
 )
 def test_no_text_is_lost_or_made_up(texts: list[str]) -> None:
     """Of two spellings of one number one stays; of texts that are no numbers all."""
@@ -86,7 +91,8 @@ def test_a_subject_is_found_by_name_and_repetition() -> None:
     assert subject is not None
     assert (subject.column, subject.most, round(subject.mean, 2)) == ("PatientID", 5, 3.0)
     assert all(
-        subject_of(pa.table({name: ids})) for name in ("Fallnummer", "Pat.-Nr.", "Patientennummer", "versicherten_nr")
+        subject_of(pa.table({name: ids}))
+        for name in ("Fallnummer", "Pat.-Nr.", "Patientennummer", "versicherten_nr")
     )
     for name, values in (
         ("grade", ids),
@@ -107,7 +113,8 @@ def test_nothing_runs_before_the_unit_and_the_rows_are_confirmed(tmp_path: Path)
         parse_configuration(drafted)
     del drafted["privacy"]["confirm"]  # pyright: ignore[reportIndexIssue]
     with pytest.raises(
-        InputError, match=r"rows was drafted from the data.*delete the line unless the size is published"
+        InputError,
+        match=r"rows was drafted from the data.*delete the line unless the size is published",
     ):
         parse_configuration(drafted)
     assert parse_configuration({**drafted, "rows": 200}).rows == 200
@@ -116,10 +123,14 @@ def test_nothing_runs_before_the_unit_and_the_rows_are_confirmed(tmp_path: Path)
 def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
     rng = random.Random(3)
     cost = propose_column(
-        column_cells("cost", pa.chunked_array([[f"{rng.lognormvariate(7, 1.5):.2f}" for _ in range(500)]]))
+        column_cells(
+            "cost", pa.chunked_array([[f"{rng.lognormvariate(7, 1.5):.2f}" for _ in range(500)]])
+        )
     )
     assert cost.facts["bins"] == {"log": 12}
-    even = propose_column(column_cells("age", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]])))
+    even = propose_column(
+        column_cells("age", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]]))
+    )
     assert even.facts["bins"] == 10
     texts = [f"the patient was seen by a doctor of ward {i % 9} and went home" for i in range(60)]
     note = propose_column(column_cells("note", pa.chunked_array([texts])))
@@ -158,7 +169,11 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("name,value,label\nsex,f,female\nsex,m,male\nsex,x,other\n")
     lines = ["sex,age", *(f"{'fm'[i % 2]},{i % 90}" for i in range(200))]
     columns = draft_of(tmp_path, lines, dictionary="d.csv", below=tmp_path)["columns"]
-    assert columns["sex"] == {"type": "category", "values": {"file": "d.csv"}, "public": "data dictionary d.csv"}  # pyright: ignore[reportIndexIssue]
+    assert columns["sex"] == {
+        "type": "category",
+        "values": {"file": "d.csv"},
+        "public": "data dictionary d.csv",
+    }  # pyright: ignore[reportIndexIssue]
     assert columns["age"]["confirm"] is True  # pyright: ignore[reportIndexIssue]
     (tmp_path / "e.csv").write_text("name,value\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
@@ -167,8 +182,12 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
 
 def test_a_column_of_the_dictionary_is_counted(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("name,value\ncountry,NO\ncountry,SE\n")
-    (tmp_path / "t.csv").write_text("\n".join(["case_id,country", *(f"c{i},NO" for i in range(60))]) + "\n")
-    assert "No column of this table is counted" in draft_configuration(str(tmp_path / "t.csv"), FILE)
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["case_id,country", *(f"c{i},NO" for i in range(60))]) + "\n"
+    )
+    assert "No column of this table is counted" in draft_configuration(
+        str(tmp_path / "t.csv"), FILE
+    )
     text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     assert parse_yaml(text)["columns"]["country"]["type"] == "category"
     assert "No column of this table is counted" not in text
@@ -178,13 +197,19 @@ def test_a_column_of_the_dictionary_is_counted(tmp_path: Path) -> None:
 def test_the_column_of_the_subjects_stays_an_identifier(tmp_path: Path, codes: range) -> None:
     """Of another type it would be refused in `privacy.unit`; its remark says why it is there."""
     ids = [f"person_id,{i},person {i}" for i in codes]
-    (tmp_path / "d.csv").write_text("\n".join(["name,value,label", "person_id,,Person", *ids]) + "\n")
+    (tmp_path / "d.csv").write_text(
+        "\n".join(["name,value,label", "person_id,,Person", *ids]) + "\n"
+    )
     lines = ["person_id,sex", *(f"{i % 60},{'fm'[i % 2]}" for i in range(240))]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     drafted = parse_yaml(text)
     assert drafted["privacy"]["unit"]["column"] == "person_id"
-    assert drafted["columns"]["person_id"] == {"type": "identifier", "label": "Person", "confirm": True}
+    assert drafted["columns"]["person_id"] == {
+        "type": "identifier",
+        "label": "Person",
+        "confirm": True,
+    }
     assert "it tells the people apart" in text
     parse_configuration(parse_yaml(answered(text, "a code list")))
 
@@ -201,7 +226,12 @@ def test_a_dictionary_in_german_is_read_and_its_codes_must_fit(tmp_path: Path) -
     columns = parse_yaml(text)["columns"]
     assert columns["sex"]["public"] == "data dictionary d.csv"
     assert (columns["sex"]["label"], columns["sex"]["description"]) == ("Geschlecht", "Wie im Pass")
-    assert columns["ort"] == {"type": "category", "values": ["B", "K"], "label": "Ort", "confirm": True}
+    assert columns["ort"] == {
+        "type": "category",
+        "values": ["B", "K"],
+        "label": "Ort",
+        "confirm": True,
+    }
     assert "none of the dictionary's codes" in text
     assert columns["age"]["codes"] == {"999": "unbekannt"}
     assert columns["age"]["confirm"] is True
@@ -218,24 +248,36 @@ def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Pat
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     columns = parse_yaml(text)["columns"]
-    assert columns["sex"] == {"type": "category", "values": ["f", "m"], "label": "Sex", "confirm": True}
+    assert columns["sex"] == {
+        "type": "category",
+        "values": ["f", "m"],
+        "label": "Sex",
+        "confirm": True,
+    }
     assert {key: columns["age"][key] for key in ("type", "label", "confirm")} == {
         "type": "number",
         "label": "Age in years",
         "confirm": True,
     }
     assert "the dictionary has codes for it" in text
-    assert (columns["route"]["type"], columns["route"]["public"]) == ("category", "data dictionary d.csv")
+    assert (columns["route"]["type"], columns["route"]["public"]) == (
+        "category",
+        "data dictionary d.csv",
+    )
 
 
 def test_a_code_of_the_dictionary_is_no_missing_text(tmp_path: Path) -> None:
     """As N, not applicable, of a survey of the census: the draft, once answered, is accepted and has it as a value."""
     codes = {"N": "N/A (less than 16 years old)", **{str(i): f"industry {i}" for i in range(30)}}
     lines = [f"work,{code},{title}" for code, title in codes.items()]
-    (tmp_path / "d.csv").write_text("\n".join(["name,value,label", *lines, "sex,1,Male", "sex,2,Female"]) + "\n")
+    (tmp_path / "d.csv").write_text(
+        "\n".join(["name,value,label", *lines, "sex,1,Male", "sex,2,Female"]) + "\n"
+    )
     rows = [f"{'N' if i % 3 == 0 else i % 29},{1 + i % 2 if i % 5 else 'X'}" for i in range(300)]
     (tmp_path / "t.csv").write_text("\n".join(["work,sex", *rows]) + "\n")
-    text = answered(draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path), "a code list")
+    text = answered(
+        draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path), "a code list"
+    )
     (tmp_path / "t.yaml").write_text(text)
     work = load_configuration(tmp_path / "t.yaml").columns["work"]
     assert isinstance(work, ValuedColumn)

@@ -51,7 +51,9 @@ def test_texts_are_judged_by_the_rule_of_the_column(kind: str, data: st.DataObje
 
 
 NUMBERS = NumberColumn.model_validate({"type": "number", "bounds": [0, 10], "bins": 2})
-DATES = DateColumn.model_validate({"type": "date", "bounds": ["2020-01-01", "2020-12-31"], "bins": "year"})
+DATES = DateColumn.model_validate(
+    {"type": "date", "bounds": ["2020-01-01", "2020-12-31"], "bins": "year"}
+)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,10 @@ DATES = DateColumn.model_validate({"type": "date", "bounds": ["2020-01-01", "202
     ],
 )
 def test_what_lies_beyond_is_what_is_clamped(
-    column: NumberColumn | DateColumn, missing: tuple[str, ...], cells: pa.Array, counts: tuple[int, ...]
+    column: NumberColumn | DateColumn,
+    missing: tuple[str, ...],
+    cells: pa.Array,
+    counts: tuple[int, ...],
 ) -> None:
     assert shares(values_of(column, missing).judge(cells)) == counts
 
@@ -100,7 +105,9 @@ def test_an_empty_cell_is_left_out_where_it_is_declared_missing_alone(gap: Any) 
     cells = as_table(frame, {"sex": ""}).column("sex")
     declared = {"type": "category", "values": ["F", "M"]}
     for missing, stop in (([""], None), ([], Unusable.MOST)):
-        config = configuration(columns={"sex": {**declared, "missing": missing}}, aggregate__reporting_length=1)
+        config = configuration(
+            columns={"sex": {**declared, "missing": missing}}, aggregate__reporting_length=1
+        )
         tally = CellTally()
         tally.add(judge(cells, config, "sex"))
         assert tally.unusable(on_purpose=False) == stop

@@ -13,7 +13,14 @@ from marginweave.draws.files import DrawStore
 from marginweave.draws.protocol import Attempt, PreparedDraw, run_draw
 from marginweave.ledger import Ledger
 from marginweave.mechanisms.randomness import DrawBits
-from tests.support.draws import draw_of_bits, never_made, prepared_draw, secrets_of, settle_begun, take_part
+from tests.support.draws import (
+    draw_of_bits,
+    never_made,
+    prepared_draw,
+    secrets_of,
+    settle_begun,
+    take_part,
+)
 from tests.support.releases import PROGRAM
 
 
@@ -46,11 +53,20 @@ def test_a_zombie_leaves_neither_a_commit_nor_a_file(ledger: Ledger, draw_store:
     assert list(draw_store.folder.draws.iterdir()) == []
     attempt = Attempt(release="r", lease="A", program=PROGRAM)
     with pytest.raises(BudgetError, match="taken over"):
-        run_draw(ledger.draws, draw_store, secrets_of(draw_store), attempt, "level-1", prepared_draw(make=never_made))
+        run_draw(
+            ledger.draws,
+            draw_store,
+            secrets_of(draw_store),
+            attempt,
+            "level-1",
+            prepared_draw(make=never_made),
+        )
     assert [take_part(ledger, draw_store, "count", "B", prepared_draw())] == made
 
 
-def test_a_stale_lease_is_noticed_before_the_file_has_its_name(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_a_stale_lease_is_noticed_before_the_file_has_its_name(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """The newcomer has taken the lease and done nothing else yet: the zombie's noise gets no name all the same."""
 
     def slow(bits: DrawBits, noise: bytes) -> bytes:
@@ -93,13 +109,17 @@ def test_a_zombie_cannot_rename_after_the_takeover(
                 takeover()
 
         monkeypatch.setattr(os, "link", linking)
-    with pytest.raises((BudgetError, MachineError), match=r"taken over|cannot be written|cannot become"):
+    with pytest.raises(
+        (BudgetError, MachineError), match=r"taken over|cannot be written|cannot become"
+    ):
         take_part(ledger, draw_store, "count", "A", prepared_draw(make=_noise))
     files = [path.name for path in draw_store.folder.draws.iterdir()]
     if moment == "after the link":
         assert _states(ledger)["count"] == State.COMMITTED
         assert sorted(files) == ["count.A.copy", "count.A.draw"]
-        assert take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made)) == b"noise"
+        assert (
+            take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made)) == b"noise"
+        )
     else:
         assert _states(ledger)["count"] == State.DRAWN
         assert files == []

@@ -53,9 +53,18 @@ def test_order_is_secret_charge_draw_store_commit(
     def make(bits: DrawBits, noise: bytes) -> bytes:
         assert isinstance(ledger.location, Path)
         with sqlite3.connect(ledger.location) as other:
-            seen.append(other.execute("SELECT kind, draw, lease FROM events ORDER BY seq DESC LIMIT 1").fetchone())
+            seen.append(
+                other.execute(
+                    "SELECT kind, draw, lease FROM events ORDER BY seq DESC LIMIT 1"
+                ).fetchone()
+            )
         files = _draw_files(draw_store)
-        seen.append(({path.suffix for path in files}, {byte for path in files for byte in path.read_bytes()}))
+        seen.append(
+            (
+                {path.suffix for path in files},
+                {byte for path in files for byte in path.read_bytes()},
+            )
+        )
         seen.append(secrets_of(draw_store).present())
         return draw_of_bits(bits, noise)
 
@@ -83,11 +92,16 @@ def test_committed_draws_are_read_back(ledger: Ledger, draw_store: DrawStore) ->
 
 def test_no_two_draws_have_the_same_noise(ledger: Ledger, draw_store: DrawStore) -> None:
     """Draws of one release have seeds of their own; what they are given is the same here."""
-    drawn = [take_part(ledger, draw_store, name, "A", prepared_draw()) for name in ("count", "level-1", "level-2")]
+    drawn = [
+        take_part(ledger, draw_store, name, "A", prepared_draw())
+        for name in ("count", "level-1", "level-2")
+    ]
     assert len(set(drawn)) == 3
 
 
-@pytest.mark.parametrize("damage", [lambda p: p.unlink(), lambda p: p.write_bytes(p.read_bytes()[:-1] + b"?")])
+@pytest.mark.parametrize(
+    "damage", [lambda p: p.unlink(), lambda p: p.write_bytes(p.read_bytes()[:-1] + b"?")]
+)
 def test_one_damaged_copy_of_a_committed_draw_loses_nothing(
     ledger: Ledger, draw_store: DrawStore, damage: Callable[[Path], object]
 ) -> None:
@@ -98,7 +112,9 @@ def test_one_damaged_copy_of_a_committed_draw_loses_nothing(
     assert take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made)) == first
 
 
-@pytest.mark.parametrize("damage", [lambda p: p.unlink(), lambda p: p.write_bytes(p.read_bytes()[:-1] + b"?")])
+@pytest.mark.parametrize(
+    "damage", [lambda p: p.unlink(), lambda p: p.write_bytes(p.read_bytes()[:-1] + b"?")]
+)
 def test_committed_draws_are_never_redrawn(
     ledger: Ledger, draw_store: DrawStore, damage: Callable[[Path], object]
 ) -> None:
@@ -171,7 +187,12 @@ _HERE = sys.modules[__name__]
 CRASHES: dict[str, tuple[object, str, Callable[..., object], State]] = {
     "before the seed": (os, "link", _link_of(".seed", "before"), State.RESERVED),
     "between the seed and its copy": (os, "link", _link_of(".seed", "after"), State.RESERVED),
-    "after the copy of the seed": (os, "link", _link_of("seeds/count.copy", "after"), State.RESERVED),
+    "after the copy of the seed": (
+        os,
+        "link",
+        _link_of("seeds/count.copy", "after"),
+        State.RESERVED,
+    ),
     "before the charge": (Draws, "begin", _before, State.RESERVED),
     "after the charge": (Draws, "begin", _after, State.DRAWN),
     "in the draw": (_HERE, "_make", _before, State.DRAWN),
@@ -187,7 +208,9 @@ CRASHES: dict[str, tuple[object, str, Callable[..., object], State]] = {
 }
 
 
-def _kept(make: Callable[[DrawBits, bytes], bytes], made: Path) -> Callable[[DrawBits, bytes], bytes]:
+def _kept(
+    make: Callable[[DrawBits, bytes], bytes], made: Path
+) -> Callable[[DrawBits, bytes], bytes]:
     """`make`, whose results are written down as soon as they are there."""
 
     def call(bits: DrawBits, noise: bytes) -> bytes:
@@ -218,7 +241,8 @@ RESUMED = (("A", False), ("A", True), ("B", True), ("B", False))
 
 
 @pytest.mark.parametrize(
-    ("point", "lease", "laplace"), every(2, [(point, *resumed) for point in CRASHES for resumed in RESUMED])
+    ("point", "lease", "laplace"),
+    every(2, [(point, *resumed) for point in CRASHES for resumed in RESUMED]),
 )
 def test_a_killed_draw_is_made_again_byte_for_byte(
     ledger: Ledger, draw_store: DrawStore, tmp_path: Path, point: str, lease: str, laplace: bool
@@ -271,11 +295,15 @@ def _begun(ledger: Ledger, store: DrawStore, unkeyed: Callable[[], bytes] | None
 def test_noise_of_a_library_is_drawn_once(ledger: Ledger, draw_store: DrawStore) -> None:
     """Before its draw is begun: whoever ends the draw takes the noise that was sealed then."""
     _begun(ledger, draw_store, lambda: b"noise")
-    again = prepared_draw(make=lambda _, sealed: sealed, unkeyed=lambda: pytest.fail("noise was drawn anew"))
+    again = prepared_draw(
+        make=lambda _, sealed: sealed, unkeyed=lambda: pytest.fail("noise was drawn anew")
+    )
     assert take_part(ledger, draw_store, "count", "B", again) == b"noise"
 
 
-def test_other_noise_in_the_place_of_what_was_sealed_loses_the_draw(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_other_noise_in_the_place_of_what_was_sealed_loses_the_draw(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """An attempt that came too late may have sealed its own: of one draw there are no two outcomes."""
     _begun(ledger, draw_store, lambda: b"noise")
     secrets_of(draw_store).keep_noise("r", "count", b"other")
@@ -283,24 +311,33 @@ def test_other_noise_in_the_place_of_what_was_sealed_loses_the_draw(ledger: Ledg
         take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made, unkeyed=bytes))
 
 
-def test_other_inputs_are_refused_and_the_draw_is_lost(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_other_inputs_are_refused_and_the_draw_is_lost(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """The same noise on other rows would tell their difference: no bit is made, and the charge stays."""
     _begun(ledger, draw_store)
     for _ in range(2):  # and it stays so
         with pytest.raises(BudgetError, match=r"draw count of release r was charged and lost: "):
-            take_part(ledger, draw_store, "count", "A", prepared_draw("other rows", make=never_made))
+            take_part(
+                ledger, draw_store, "count", "A", prepared_draw("other rows", make=never_made)
+            )
     assert _state(ledger) == State.CHARGED_LOST
     settle_begun(ledger, draw_store, "A")
     assert "count" not in secrets_of(draw_store).present()
 
 
-def test_another_program_does_not_make_a_begun_draw_again(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_another_program_does_not_make_a_begun_draw_again(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """It is refused with what to do, nothing is lost, and the program that began the draw ends it."""
     _begun(ledger, draw_store)
     with pytest.raises(
-        InputError, match=r"begun by marginweave 1 \(code 111.*this is 2 \(code 222.*program that began it"
+        InputError,
+        match=r"begun by marginweave 1 \(code 111.*this is 2 \(code 222.*program that began it",
     ):
-        take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made), program=OTHER_PROGRAM)
+        take_part(
+            ledger, draw_store, "count", "B", prepared_draw(make=never_made), program=OTHER_PROGRAM
+        )
     assert _state(ledger) == State.DRAWN
     take_part(ledger, draw_store, "count", "C", prepared_draw())
     assert take_part(ledger, draw_store, "level-1", "D", prepared_draw(), program=OTHER_PROGRAM)
@@ -324,7 +361,10 @@ def test_a_damaged_seed_is_mended_and_two_lose_the_draw(
             take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made))
     else:
         assert secrets.read("r", "count") is not None
-        files = [(draw_store.folder.seeds / f"count.{ending}").read_bytes() for ending in ("seed", "copy")]
+        files = [
+            (draw_store.folder.seeds / f"count.{ending}").read_bytes()
+            for ending in ("seed", "copy")
+        ]
         assert files[0] == files[1]
         take_part(ledger, draw_store, "count", "A", prepared_draw())
     assert take_part(ledger, draw_store, "level-1", "A", prepared_draw())
@@ -335,13 +375,17 @@ def test_a_seed_is_read_at_its_own_place_only(ledger: Ledger, draw_store: DrawSt
     secrets = secrets_of(draw_store)
     secrets.make("r", "count")
     for ending in ("seed", "copy"):
-        (draw_store.folder.seeds / f"count.{ending}").replace(draw_store.folder.seeds / f"level-1.{ending}")
+        (draw_store.folder.seeds / f"count.{ending}").replace(
+            draw_store.folder.seeds / f"level-1.{ending}"
+        )
     assert secrets.read("r", "level-1") is None
     secrets.make("r", "count")
     assert secrets.read("other", "count") is None
 
 
-def test_what_stands_in_the_ledger_says_nothing_of_the_inputs(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_what_stands_in_the_ledger_says_nothing_of_the_inputs(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """Two draws from the same inputs have other rows, and no row has the digest itself."""
     prepared = prepared_draw()
     for name in ("count", "level-1"):
@@ -353,7 +397,9 @@ def test_what_stands_in_the_ledger_says_nothing_of_the_inputs(ledger: Ledger, dr
     assert prepared.inputs not in bound
 
 
-def test_a_forged_or_damaged_staged_file_is_not_adopted(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_a_forged_or_damaged_staged_file_is_not_adopted(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """Only an authentic file of the lease in the DRAWN row is adopted; a damaged one gives way to the draw made again."""
     _begun(ledger, draw_store)
     stage_draw(draw_store, "r", "count", "B", b"of another lease")
@@ -389,7 +435,9 @@ def test_nothing_is_drawn_without_a_reservation(ledger: Ledger, draw_store: Draw
     ledger.draws.return_unused("r", ["level-2"])
     for release, name in (("other", "count"), ("r", "level-9"), ("r", "level-2")):
         with pytest.raises(BudgetError):
-            take_part(ledger, draw_store, name, "A", prepared_draw(make=never_made), release=release)
+            take_part(
+                ledger, draw_store, name, "A", prepared_draw(make=never_made), release=release
+            )
     with pytest.raises(StageError, match="must be committed before"):
         take_part(ledger, draw_store, "count", "A", None)
 
@@ -419,14 +467,26 @@ def test_of_a_draw_that_expired_the_way_out_is_said(
         take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
 
 
-def test_a_draw_that_a_reconciliation_has_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
+def test_a_draw_that_a_reconciliation_has_lost_has_no_damaged_seed(
+    ledger: Ledger, draw_store: DrawStore
+) -> None:
     """It was never begun as far as the ledger knows: the reason is the restored ledger."""
     with ledger.session.writing() as journal:
         body = {"reconciled": True}
         kind, created = EventKind.CHARGED_LOST, datetime.now(UTC)
         journal.append(
-            Event(kind=kind, actor="s", created=created, account="affairs", release="r", draw="level-1", body=body)
+            Event(
+                kind=kind,
+                actor="s",
+                created=created,
+                account="affairs",
+                release="r",
+                draw="level-1",
+                body=body,
+            )
         )
-    with pytest.raises(BudgetError, match=r"charged and lost: the ledger was restored from an old copy") as refused:
+    with pytest.raises(
+        BudgetError, match=r"charged and lost: the ledger was restored from an old copy"
+    ) as refused:
         take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
     assert "seed" not in str(refused.value)

@@ -54,7 +54,9 @@ def test_of_two_attempts_at_once_the_first_makes_the_seed(folder: RunFolder) -> 
 
 
 @pytest.mark.parametrize("ending", [".draw", ".copy"])
-def test_a_damaged_copy_of_a_draw_is_mended(ledger: Ledger, draw_store: DrawStore, ending: str) -> None:
+def test_a_damaged_copy_of_a_draw_is_mended(
+    ledger: Ledger, draw_store: DrawStore, ending: str
+) -> None:
     """Whoever reads a committed draw leaves two whole files behind."""
     drawn = take_part(ledger, draw_store, "count", "A", prepared_draw())
     whole = draw_store.place("count", "A").read_bytes()

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
-from marginweave.estimate.intervals import Intervals, count_interval, release_intervals, selected_interval
+from marginweave.estimate.intervals import (
+    Intervals,
+    count_interval,
+    release_intervals,
+    selected_interval,
+)
 from marginweave.estimate.normalize import normalize
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.observations.combinations import Aggregates, LevelNoise
@@ -36,7 +41,9 @@ def ends(intervals: Intervals) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("deviation", DEVIATIONS, ids=str)
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
-def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(deviation: Fraction, level: float) -> None:
+def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(
+    deviation: Fraction, level: float
+) -> None:
     """Check P(X >= half) >= (1 - level)/2 > P(X >= half + 1), for the exact noise, on both sides and never below 0."""
     table = noise_table(deviation)
     tail = (1 - Fraction(level)) / 2
@@ -134,9 +141,16 @@ def test_a_public_number_is_its_own_interval() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1, 3.0, 1.0), "level"), ((1, -1.0, 0.9), "sigma"), ((1, 0.0, 0.9), "sigma"), ((9, 3.0, 0.9), "counts")],
+    [
+        ((1, 3.0, 1.0), "level"),
+        ((1, -1.0, 0.9), "sigma"),
+        ((1, 0.0, 0.9), "sigma"),
+        ((9, 3.0, 0.9), "counts"),
+    ],
 )
-def test_impossible_intervals_are_refused(arguments: tuple[int, float, float], message: str) -> None:
+def test_impossible_intervals_are_refused(
+    arguments: tuple[int, float, float], message: str
+) -> None:
     threshold, deviation, level = arguments
     with pytest.raises(InputError, match=message):
         selected_interval(ints(8), threshold, deviation, level=level)
@@ -149,7 +163,14 @@ def test_cells_must_be_at_least_one() -> None:
 
 PEOPLE = configuration(columns={"a": {"type": "category", "values": ["x", "y"]}, "b": PRIVATE})
 NOISE = tuple(
-    LevelNoise(length=k, contribution_bound=2 // k, deviation=10.0, threshold=t, private_threshold=p, candidates=None)
+    LevelNoise(
+        length=k,
+        contribution_bound=2 // k,
+        deviation=10.0,
+        threshold=t,
+        private_threshold=p,
+        candidates=None,
+    )
     for k, t, p in ((1, 4, 30), (2, 12, 0))
 )
 FIRST = {((0, 0),): 90, ((0, 1),): 5, ((1, 0),): 33, ((1, 1),): 40, ((1, 2),): 31}
@@ -187,7 +208,15 @@ def test_the_published_table_has_every_interval_and_is_read_back() -> None:
     published = normalize(drawn())
     intervals = release_intervals(published, drawn(), PEOPLE)
     table = counts_table(published, intervals, 2)
-    assert table.column_names[:7] == ["length", "count", "noise_sd", "low", "high", "adjusted", "column_1"]
+    assert table.column_names[:7] == [
+        "length",
+        "count",
+        "noise_sd",
+        "low",
+        "high",
+        "adjusted",
+        "column_1",
+    ]
     assert all(row["low"] <= row["count"] <= row["high"] for row in table.to_pylist())
     assert (table.column("low")[0].as_py(), table.column("high")[0].as_py()) == (122, 138)
     aggregates, read = read_counts(table, published.domain, published.noise)

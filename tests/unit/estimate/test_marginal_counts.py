@@ -57,7 +57,9 @@ def same_tables(first: Sequence[Observation], second: Sequence[Observation]) -> 
     if len(first) != len(second):
         return False
     for a, b in zip(first, second, strict=True):
-        if (a.attributes, a.deviation) != (b.attributes, b.deviation) or not np.array_equal(a.counts, b.counts):
+        if (a.attributes, a.deviation) != (b.attributes, b.deviation) or not np.array_equal(
+            a.counts, b.counts
+        ):
             return False
     return True
 
@@ -68,7 +70,17 @@ def test_counts_add_up_to_the_records_whatever_was_merged() -> None:
     normalized = normalize_marginals(marginals(settings), settings)
     counts = marginal_counts(normalized, settings)
     assert counts.measured is not None
-    assert set(counts.measured) == {(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (2, 3), (1, 2, 3)}
+    assert set(counts.measured) == {
+        (0,),
+        (1,),
+        (2,),
+        (3,),
+        (0, 1),
+        (1, 2),
+        (1, 3),
+        (2, 3),
+        (1, 2, 3),
+    }
     for level in counts.levels:
         for columns, rows in level.by_columns():
             numbers = level.counts[rows]
@@ -92,7 +104,9 @@ def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
     assert counts.measured[0, 1] == counts.measured[2,] == 4.0
     intervals = marginal_intervals(counts, drawn, settings)
     table = counts_table(counts, intervals, settings.longest).to_pandas()
-    pair = table[(table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")]
+    pair = table[
+        (table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")
+    ]
     assert set(pair["noise_sd"]) == {4.0 * np.sqrt(8)}
 
 
@@ -106,7 +120,9 @@ def columns_of_last_rows(rows: list[dict[str, Any]], longest: int) -> list[tuple
     return columns
 
 
-def padded_names(cliques: Sequence[Clique], domain: Domain, longest: int) -> list[tuple[str | None, ...]]:
+def padded_names(
+    cliques: Sequence[Clique], domain: Domain, longest: int
+) -> list[tuple[str | None, ...]]:
     """Return the names of the columns of each clique, and None up to the longest length."""
     padded: list[tuple[str | None, ...]] = []
     for clique in cliques:
@@ -138,12 +154,16 @@ def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
     listed = counts_of(with_empty_cells)
     assert {key: count for key, count in listed.items() if count} == counts_of(counts)
     assert 0 in listed.values()
-    assert columns_of_last_rows(rows, settings.longest) == padded_names(incomplete, counts.domain, settings.longest)
+    assert columns_of_last_rows(rows, settings.longest) == padded_names(
+        incomplete, counts.domain, settings.longest
+    )
     cells: Counter[Clique] = Counter()
     for key in listed:
         cells[tuple(a for a, _ in key)] += 1
     for clique in counts.measured or {}:
-        assert clique in incomplete or cells[clique] == math.prod(counts.domain.sizes[a] for a in clique)
+        assert clique in incomplete or cells[clique] == math.prod(
+            counts.domain.sizes[a] for a in clique
+        )
     adjusted = [row["adjusted"] for row in rows[1:] if row["value_1"] is not None]
     assert adjusted == list(listed.values())
     for row in rows[1:]:
@@ -152,11 +172,19 @@ def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
             assert "every other combination" in note
             assert (row["count"], row["low"], row["high"], row["adjusted"]) == (None, None, None, 0)
             continue
-        assert ("adjusted lies outside" in note) == (not row["low"] <= row["adjusted"] <= row["high"])
+        assert ("adjusted lies outside" in note) == (
+            not row["low"] <= row["adjusted"] <= row["high"]
+        )
         assert ("measured together" in note) == (row["count"] is None)
-        assert row["count"] is None or row["low"] <= row["count"] <= row["high"] - 1.95 * row["noise_sd"]
+        assert (
+            row["count"] is None
+            or row["low"] <= row["count"] <= row["high"] - 1.95 * row["noise_sd"]
+        )
     assert any("together" in (row["note"] or "") for row in rows) == (compress == "rare")
-    assert "Every combination that was measured is listed, or its columns stand in a last row" in rows[0]["note"]
+    assert (
+        "Every combination that was measured is listed, or its columns stand in a last row"
+        in rows[0]["note"]
+    )
 
 
 def test_notes_say_that_adjusted_counts_follow_from_earlier_releases_too() -> None:
@@ -195,7 +223,9 @@ def test_without_noise_to_speak_of_the_counts_are_those_of_the_table() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_no_combination_is_more_frequent_than_a_part_of_it(seed: int) -> None:
     """Check counts that differ in their last digits, as sums in another order do, on both sides of a half."""
-    settings = config(aggregate__compress="none", structure={"forbidden": [{"sex": "f", "region": "north"}]})
+    settings = config(
+        aggregate__compress="none", structure={"forbidden": [{"sex": "f", "region": "north"}]}
+    )
     normalized = normalize_marginals(marginals(settings, seed=seed), settings)
     rng = np.random.default_rng(seed)
     blurred = []
@@ -224,7 +254,10 @@ def test_what_became_too_large_is_named() -> None:
 
 
 def test_a_resized_table_keeps_its_public_size() -> None:
-    imputed = {f"columns__{n}__impute": {"distribution": "uniform"} for n in ("sex", "region", "age", "grade")}
+    imputed = {
+        f"columns__{n}__impute": {"distribution": "uniform"}
+        for n in ("sex", "region", "age", "grade")
+    }
     settings = config(resize={"records": 640}, **imputed)
     normalized = normalize_marginals(marginals(settings), settings)
     assert normalized.consistent[0].total == pytest.approx(640)
@@ -235,7 +268,9 @@ def test_a_resized_table_keeps_its_public_size() -> None:
 
 def test_forbidden_values_stay_out_of_counts_and_records() -> None:
     """Check structural zeros, and that a private domain that is never missing has no missing value."""
-    settings = config(structure={"forbidden": [{"region": "north", "age": ["[0, 18)", "[18, 30)"]}]})
+    settings = config(
+        structure={"forbidden": [{"region": "north", "age": ["[0, 18)", "[18, 30)"]}]}
+    )
     normalized = normalize_marginals(marginals(settings), settings)
     pairs = marginal_counts(normalized, settings).levels[1]
     values = pairs.values[(pairs.columns == (1, 2)).all(axis=1)]
@@ -283,7 +318,9 @@ def test_bytes_are_read_back_and_fit_into_the_room_that_is_set_aside() -> None:
 def test_values_are_discovered_where_they_reach_the_threshold() -> None:
     """Check with noise of 1.5 (false alarm below 1e-9 at 10 sigma) that 200 records are found, and 10 or none are not."""
     codes = np.repeat(np.array([0, 1, 3], np.uint8), [200, 10, 50])
-    table = EncodedTable(codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w")))
+    table = EncodedTable(
+        codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w"))
+    )
     sd = noise_sigma(1.5, 1, configuration().stability)
     counts = count_values([table], [0])
     assert discover_labels(counts, table.labels, sd, 30, fresh_bits()) == {0: ("common",)}
@@ -295,7 +332,9 @@ def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> Non
     widths = set()
     for chosen in (CLIQUES, CLIQUES[:1], ()):
         settings = configuration(
-            aggregate__method="marginals", aggregate__cliques={"adaptive": 3}, aggregate__compress="none"
+            aggregate__method="marginals",
+            aggregate__cliques={"adaptive": 3},
+            aggregate__compress="none",
         )
         drawn = marginals(settings)
         drawn = replace(drawn, larger=tuple(m for m in drawn.larger if m.attributes in chosen))
@@ -321,5 +360,7 @@ def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> Non
     ],
 )
 def test_how_long_a_marginal_may_be_is_declared(cliques: Any, expected: int) -> None:
-    assert configuration(aggregate__method="marginals", aggregate__cliques=cliques).longest == expected
+    assert (
+        configuration(aggregate__method="marginals", aggregate__cliques=cliques).longest == expected
+    )
     assert configuration(aggregate__reporting_length=1).longest == 1

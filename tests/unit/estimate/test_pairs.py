@@ -21,7 +21,10 @@ from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.synthesized import synthesize_codes
 
-SEEDED: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "aggregate-seeded"}
+SEEDED: dict[str, Any] = {
+    "aggregate__method": "marginals",
+    "synthesize__method": "aggregate-seeded",
+}
 SET = {"type": "set", "values": ["a", "b", "c"], "max_values": 1}
 Cliques = tuple[tuple[int, ...], ...]
 PLACES = tuple(range(4))
@@ -38,7 +41,9 @@ CLIQUES = st.sampled_from(
 )
 
 
-def measured(config: Configuration, cliques: Cliques, seed: int, sd: float = 3.0, rows: int = 600) -> Marginals:
+def measured(
+    config: Configuration, cliques: Cliques, seed: int, sd: float = 3.0, rows: int = 600
+) -> Marginals:
     """Return normalized marginals of random rows in which the columns depend on each other."""
     rng = np.random.default_rng(seed)
     labels = tuple(attribute.labels for attribute in config.attributes)
@@ -70,7 +75,9 @@ def test_every_pair_is_there(cliques: Cliques, seed: int, rows: int) -> None:
     released = counts_of(marginal)
     assert marginal.measured is not None
     for first, second in itertools.combinations(PLACES, 2):
-        values = itertools.product(range(pairs.domain.sizes[first]), range(pairs.domain.sizes[second]))
+        values = itertools.product(
+            range(pairs.domain.sizes[first]), range(pairs.domain.sizes[second])
+        )
         for a, b in values:
             pair = ((first, a), (second, b))
             if (first, second) in marginal.measured:
@@ -104,7 +111,9 @@ def test_one_column_has_no_pair() -> None:
     assert [level.length for level in pairs.levels] == [1]
 
 
-@pytest.mark.parametrize("cliques", [(), ((0, 1),), ((0, 1), (1, 2, 3)), tuple(itertools.combinations(PLACES, 3))])
+@pytest.mark.parametrize(
+    "cliques", [(), ((0, 1),), ((0, 1), (1, 2, 3)), tuple(itertools.combinations(PLACES, 3))]
+)
 def test_records_follow_the_pairs(cliques: Cliques) -> None:
     """Check that there are as many complete records as counted, with measured pairs closer than independent columns are."""
     config = configuration(**SEEDED)

@@ -34,8 +34,14 @@ from marginweave.publish.wording import stated_confidence
 from tests.support.configurations import configuration
 
 MARGINALS = {"method": "marginals", "cliques": [["sex", "region"]]}
-TWO = {"sex": {"type": "category", "values": ["f", "m"]}, "region": {"type": "category", "values": ["n", "s", "w"]}}
-IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+TWO = {
+    "sex": {"type": "category", "values": ["f", "m"]},
+    "region": {"type": "category", "values": ["n", "s", "w"]},
+}
+IMPUTED = {
+    f"columns__{name}__impute": {"distribution": "uniform"}
+    for name in ("sex", "region", "age", "grade")
+}
 
 
 def test_the_bound_is_the_closed_form_of_aim() -> None:
@@ -62,29 +68,54 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
     """With nothing merged a column has its own marginal and that of the pair: 1/s^2 is the sum of both; else its own alone."""
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     drawn = two_columns()
-    made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel().astype(np.int64), axis=1))
-    bounds = {b.attributes: b for b in marginal_bounds(drawn, Records([made], drawn.domain), config)}
+    made = tuple(
+        np.repeat(
+            np.indices((3, 4)).reshape(2, -1),
+            drawn.larger[0].counts.ravel().astype(np.int64),
+            axis=1,
+        )
+    )
+    bounds = {
+        b.attributes: b for b in marginal_bounds(drawn, Records([made], drawn.domain), config)
+    }
     assert set(bounds) == {("sex",), ("region",), ("sex", "region")}
     assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
     variances = [9 + 1 / 12, 36 + 1 / 12, 4 + 1 / 12]
     together = (1 / variances[0] + 1 / (4 * variances[2])) ** -0.5
     assert bounds[("sex",)].bound == pytest.approx(distance_bound(0, together, 3))
-    assert bounds[("sex", "region")].bound == pytest.approx(distance_bound(0, math.sqrt(variances[2]), 12))
+    assert bounds[("sex", "region")].bound == pytest.approx(
+        distance_bound(0, math.sqrt(variances[2]), 12)
+    )
 
 
 def test_groups_are_as_small_as_both_releases_can_tell() -> None:
     """Where counts are pooled, the noise of a set is that of both together, and so is the least group of the verdict."""
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     drawn = two_columns()
-    both = [replace(m, counts=m.counts + 0.5, deviation=m.deviation / 2) for m in (*drawn.one_way, *drawn.larger)]
-    made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel().astype(np.int64), axis=1))
+    both = [
+        replace(m, counts=m.counts + 0.5, deviation=m.deviation / 2)
+        for m in (*drawn.one_way, *drawn.larger)
+    ]
+    made = tuple(
+        np.repeat(
+            np.indices((3, 4)).reshape(2, -1),
+            drawn.larger[0].counts.ravel().astype(np.int64),
+            axis=1,
+        )
+    )
     least = []
     for marginals in (drawn, replace(drawn, pooled=tuple(both))):
         bounds = marginal_bounds(marginals, Records([made], drawn.domain), config)
         found = {len(b.attributes): [b.deviation] for b in bounds if b.deviation}
         assert found[2][0] == pytest.approx(math.sqrt((1 if marginals.pooled else 4) + 1 / 12))
         errors = {b.attributes: 0.01 for b in bounds}
-        least.append([row.least_group for row in verdict(errors, {2: found[2]}, 200.0).lengths if row.length == 2])
+        least.append(
+            [
+                row.least_group
+                for row in verdict(errors, {2: found[2]}, 200.0).lengths
+                if row.length == 2
+            ]
+        )
     assert least == [[9], [5]]
 
 
@@ -95,10 +126,17 @@ def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None
     drawn = two_columns()
     one, other = (replace(m, counts=m.counts[:2]) for m in (drawn.one_way[0], drawn.larger[0]))
     drawn = replace(drawn, one_way=(one, drawn.one_way[1]), larger=(other,))
-    made = np.repeat(np.indices((2, 4)).reshape(2, -1), other.counts.ravel().astype(np.int64), axis=1)
+    made = np.repeat(
+        np.indices((2, 4)).reshape(2, -1), other.counts.ravel().astype(np.int64), axis=1
+    )
     made[0, :30] = 2
-    bounds = {b.attributes: b for b in marginal_bounds(drawn, Records([tuple(made)], drawn.domain), config)}
-    assert [bounds[c].distance for c in (("sex",), ("region",), ("sex", "region"))] == pytest.approx([60, 0, 60])
+    bounds = {
+        b.attributes: b
+        for b in marginal_bounds(drawn, Records([tuple(made)], drawn.domain), config)
+    }
+    assert [
+        bounds[c].distance for c in (("sex",), ("region",), ("sex", "region"))
+    ] == pytest.approx([60, 0, 60])
     plain = distance_bound(30, math.sqrt(4 + 1 / 12), 8)
     assert bounds[("sex", "region")].bound == pytest.approx(plain + 30)
 
@@ -107,20 +145,26 @@ def test_incomplete_marginals_bound_nothing() -> None:
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     made = (np.zeros(5, np.int64), np.zeros(5, np.int64))
     drawn = two_columns(complete=False)
-    assert {b.bound for b in marginal_bounds(drawn, Records([made], drawn.domain), config)} == {None}
+    assert {b.bound for b in marginal_bounds(drawn, Records([made], drawn.domain), config)} == {
+        None
+    }
 
 
 def test_a_value_measured_with_others_may_be_as_rare_as_nothing() -> None:
     """region w (4 records) and the missing one are measured together: its pairs have from 0 to the count of both."""
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": 3.0})
     drawn = two_columns(rare=4)
-    pair = replace(drawn.larger[0], counts=np.array([[50, 20, 12], [30, 10, 2], [0, 0, 0]], np.int64))
+    pair = replace(
+        drawn.larger[0], counts=np.array([[50, 20, 12], [30, 10, 2], [0, 0, 0]], np.int64)
+    )
     drawn = replace(drawn, larger=(pair,))
     told = marginal_counts(normalize_marginals(drawn, config), config)
     second = marginal_intervals(told, drawn, config)[1]
     rows = {
         tuple(v): (low, high)
-        for v, low, high in zip(told.levels[1].values.tolist(), second.low, second.high, strict=True)
+        for v, low, high in zip(
+            told.levels[1].values.tolist(), second.low, second.high, strict=True
+        )
     }
     assert rows[0, 0] == (46, 54)
     assert rows[0, 2] == (0, 16)
@@ -141,7 +185,11 @@ def aggregates(bound: int, config: Configuration, length: int = 2) -> Aggregates
     )
     levels = tuple(Level.empty(n.length) for n in noise)
     return Aggregates(
-        domain=Domain(names=(), labels=()), record_count=1000, record_deviation=20.0, levels=levels, noise=noise
+        domain=Domain(names=(), labels=()),
+        record_count=1000,
+        record_deviation=20.0,
+        levels=levels,
+        noise=noise,
     )
 
 
@@ -170,13 +218,22 @@ def test_the_bias_is_known_where_the_percentile_was_bought() -> None:
         ({"privacy__unit": {"column": "id", "max_records": 3}}, "max_records"),
         ({"resize": {"records": 50}, **IMPUTED}, "sample"),
         (
-            {"columns__tags": {"type": "set", "separator": ";", "values": ["a", "b", "c"], "max_values": 2}},
+            {
+                "columns__tags": {
+                    "type": "set",
+                    "separator": ";",
+                    "values": ["a", "b", "c"],
+                    "max_values": 2,
+                }
+            },
             "max_values",
         ),
     ],
     ids=["subjects", "resize", "sets"],
 )
-def test_the_bias_is_not_known_where_rows_or_values_were_left_out(changes: dict[str, Any], words: str) -> None:
+def test_the_bias_is_not_known_where_rows_or_values_were_left_out(
+    changes: dict[str, Any], words: str
+) -> None:
     config = configuration(aggregate={"percentile": 99}, **changes)
     for bias in bounding_biases(config, epsilons(plan_budget(config)), aggregates(2, config)):
         assert (bias.records, bias.confidence) == (None, None)
@@ -201,7 +258,10 @@ def test_what_is_never_cut_is_known(changes: dict[str, Any]) -> None:
 def test_marginals_cut_nothing_and_the_cap_needs_no_percentile() -> None:
     config = configuration(aggregate={"percentile": "none"})
     told = aggregates(config.contribution_cap(2), config)
-    assert [b.records for b in bounding_biases(config, epsilons(plan_budget(config)), told)] == [0, 0]
+    assert [b.records for b in bounding_biases(config, epsilons(plan_budget(config)), told)] == [
+        0,
+        0,
+    ]
     with pytest.raises(InputError, match="percentile"):
         most_cut_records(config, 0.1, told, 2)
     marginals = configuration(columns=TWO, aggregate=MARGINALS)
@@ -211,17 +271,31 @@ def test_marginals_cut_nothing_and_the_cap_needs_no_percentile() -> None:
     assert {b.records for b in bounding_biases(cut, {}, aggregates(1, cut))} == {None}
 
 
-@pytest.mark.parametrize(("bound", "threshold", "error"), [(1, 5, 5.0), (1, 40, 40.0), (0, 5, 2000.0)])
+@pytest.mark.parametrize(
+    ("bound", "threshold", "error"), [(1, 5, 5.0), (1, 40, 40.0), (0, 5, 2000.0)]
+)
 def test_of_k_tuples_a_missing_value_is_no_noise(bound: int, threshold: int, error: float) -> None:
     """Of 2,500 records 2,000 lack the value, and one of three was below the threshold: so many records are lost at most.
 
     Where bounding contributions takes any (`bound` below the most that a record holds), nobody knows how many.
     """
-    config = configuration(columns={"cause": {**TWO["region"], "missing": [""]}}, aggregate={"reporting_length": 1})
-    noise = LevelNoise(
-        length=1, contribution_bound=bound, deviation=0.01, threshold=threshold, private_threshold=0, candidates=3
+    config = configuration(
+        columns={"cause": {**TWO["region"], "missing": [""]}}, aggregate={"reporting_length": 1}
     )
-    level = Level(length=1, columns=np.array([[0], [0]]), values=np.array([[0], [1]]), counts=np.array([200, 300]))
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=bound,
+        deviation=0.01,
+        threshold=threshold,
+        private_threshold=0,
+        candidates=3,
+    )
+    level = Level(
+        length=1,
+        columns=np.array([[0], [0]]),
+        values=np.array([[0], [1]]),
+        counts=np.array([200, 300]),
+    )
     drawn = Aggregates(
         domain=Domain(names=("cause",), labels=(("n", "s", "w"),)),
         record_count=2500,

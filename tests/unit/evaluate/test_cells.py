@@ -33,8 +33,14 @@ def codes_of(table: list, widths: tuple[int, ...] = WIDTHS) -> list[np.ndarray]:
     """The table as codes, missing slots last."""
     columns = []
     for j, (size, width) in enumerate(zip(SIZES, widths, strict=True)):
-        padded = np.array([[*values, *[size] * width][:width] for values in (r[j] for r in table)], np.int64)
-        columns.append(padded.reshape(len(table), width)[:, 0] if width == 1 else padded.reshape(len(table), width))
+        padded = np.array(
+            [[*values, *[size] * width][:width] for values in (r[j] for r in table)], np.int64
+        )
+        columns.append(
+            padded.reshape(len(table), width)[:, 0]
+            if width == 1
+            else padded.reshape(len(table), width)
+        )
     return columns
 
 
@@ -76,7 +82,9 @@ def test_counts_equal_brute_force(dense: bool, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_released_counts_weigh_what_they_count(dense: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_counts_weigh_what_they_count(
+    dense: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A released combination has its count, a suppressed one none, and records stay records."""
     monkeypatch.setattr(counting, "FEW_CELLS", 10**6 if dense else -(10**6))
     rng = np.random.default_rng(1)
@@ -90,9 +98,17 @@ def test_released_counts_weigh_what_they_count(dense: bool, monkeypatch: pytest.
     for k in (1, 2, 3):
         for chosen in combinations(range(4), k):
             found = cells_of(comparison, chosen)
-            wanted = {tuple(v for _, v in t): n for t, n in released.items() if tuple(j for j, _ in t) == chosen}
+            wanted = {
+                tuple(v for _, v in t): n
+                for t, n in released.items()
+                if tuple(j for j, _ in t) == chosen
+            }
             assert named(found, found.reference) == wanted
-            made = {tuple(v for _, v in t): n for t, n in tally(table, k).items() if tuple(j for j, _ in t) == chosen}
+            made = {
+                tuple(v for _, v in t): n
+                for t, n in tally(table, k).items()
+                if tuple(j for j, _ in t) == chosen
+            }
             assert named(found, found.synthetic) == made
 
 
@@ -104,7 +120,10 @@ def test_more_cells_than_an_integer_holds(parts: int) -> None:
     scale = np.array([1_000_003] * 3 + [1])
     tables = [rng.integers(0, [3, 3, 3, 8], (200, 4)) for _ in range(2)]
     domain = Domain(names=tuple("abcd"), labels=(range(sizes[0]),) * 3 + (range(7),))  # pyright: ignore[reportArgumentType]
-    sides = [Records([list(part.T) for part in np.array_split(table * scale, parts)], domain) for table in tables]
+    sides = [
+        Records([list(part.T) for part in np.array_split(table * scale, parts)], domain)
+        for table in tables
+    ]
     comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=sizes)
     for chosen in ((0, 1, 2), (0, 1, 2, 3), (3, 0, 1, 2)):
         wide = cells_of(comparison, chosen)
@@ -135,13 +154,19 @@ def test_blocks_are_the_table(few: int, room: int, rows: list[Any], cuts: list[i
         patch.setattr(counting, "FEW_CELLS", few)
         numberings = [number_set(chosen, SIZES, [other]) for chosen in sets]
         for _ in range(2):  # tallies are kept, or not
-            for chosen, numbering, tally in zip(sets, numberings, other.each(numberings), strict=True):
+            for chosen, numbering, tally in zip(
+                sets, numberings, other.each(numberings), strict=True
+            ):
                 values = np.array(list(product(*(range(SIZES[j]) for j in chosen))), np.int64)
                 counts = tally.at(numbering.keys(values.T))
-                found = {tuple(v): n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if n}
+                found = {
+                    tuple(v): n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if n
+                }
                 assert found == slow_counts(rows, chosen)
                 assert (np.diff(tally.keys) > 0).all()
-                assert [c.tolist() for c in numbering.codes(numbering.keys(values.T))] == values.T.tolist()
+                assert [
+                    c.tolist() for c in numbering.codes(numbering.keys(values.T))
+                ] == values.T.tolist()
 
 
 def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +182,9 @@ def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = list(combinations(range(4), 2))
     cells = [(SIZES[a] + 1) * (SIZES[b] + 1) for a, b in sets]
     records = Records(Blocks([list(table.T)]), domain_of(), 64 * max(cells))
-    comparison = Comparison(reference=Released(aggregates=aggregates_of({})), synthetic=records, sizes=SIZES)
+    comparison = Comparison(
+        reference=Released(aggregates=aggregates_of({})), synthetic=records, sizes=SIZES
+    )
     del passes[:]
     comparison.measure(sets, lambda found: found.numbering.attributes)
     groups, held = 1, 0

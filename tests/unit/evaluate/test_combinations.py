@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.evaluate.agreement import bucket_means, bucket_sums, combination_sums, count_buckets, length_metrics
+from marginweave.evaluate.agreement import (
+    bucket_means,
+    bucket_sums,
+    combination_sums,
+    count_buckets,
+    length_metrics,
+)
 from marginweave.evaluate.cells import Cells, Records
 from marginweave.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.evaluate.tallies import Numbering
@@ -26,7 +32,9 @@ PUBLISHED = {
 
 def cells_of(reference: list[float], synthetic: list[float], length: int = 2) -> Cells:
     return Cells(
-        numbering=Numbering(attributes=tuple(range(length)), radices=(len(reference) + 1,) * length),
+        numbering=Numbering(
+            attributes=tuple(range(length)), radices=(len(reference) + 1,) * length
+        ),
         keys=np.arange(len(reference)),
         reference=np.array(reference, float),
         synthetic=np.array(synthetic, float),
@@ -46,22 +54,36 @@ def test_published_counts_are_the_reference() -> None:
         assert [metrics.combinations for metrics in evaluation.lengths] == [6, 8, 3]
         for m in evaluation.lengths:
             assert (m.preservation, m.sds_preservation, m.shown_preservation) == (1, 1, 1)
-            assert (m.suppressed, m.fabricated, m.sds_fabricated, m.mean_error, m.sds_mean_error) == (0,) * 5
-            assert (m.proportional_error, m.sds_proportional_error, m.weighted_error, m.tvd) == (0,) * 4
+            assert (
+                m.suppressed,
+                m.fabricated,
+                m.sds_fabricated,
+                m.mean_error,
+                m.sds_mean_error,
+            ) == (0,) * 5
+            assert (m.proportional_error, m.sds_proportional_error, m.weighted_error, m.tvd) == (
+                0,
+            ) * 4
         assert evaluation.expansion == 0
         assert evaluation.by_count_means.sds_combination_loss == 0
 
 
 def test_a_worked_example() -> None:
     """S = 20, 10, 4, 6, 0, 0 and Y = 10, 15, 0, 6, 3, 1: what SDS prints is kinder than what counts everything."""
-    sums = [combination_sums(cells_of([20, 10, 4], [10, 15, 0])), combination_sums(cells_of([6, 0, 0], [6, 3, 1]))]
+    sums = [
+        combination_sums(cells_of([20, 10, 4], [10, 15, 0])),
+        combination_sums(cells_of([6, 0, 0], [6, 3, 1])),
+    ]
     metrics = length_metrics(2, sums, [0.5, 0.25], [0.25, 0.5])
     assert metrics.combinations == 4
     assert metrics.preservation == pytest.approx((0.5 + 1 + 0 + 1) / 4)
     assert metrics.sds_preservation == pytest.approx((0.5 + 1 + 0 + 1 + 0 + 0) / 6)
     assert metrics.shown_preservation == pytest.approx((0.5 + 1 + 1 + 0 + 0) / 5)
     assert metrics.suppressed == pytest.approx(100 / 4)
-    assert (metrics.fabricated, metrics.sds_fabricated) == (pytest.approx(200 / 5), pytest.approx(200 / 4))
+    assert (metrics.fabricated, metrics.sds_fabricated) == (
+        pytest.approx(200 / 5),
+        pytest.approx(200 / 4),
+    )
     assert metrics.mean_error == pytest.approx((10 + 5 + 4 + 0 + 3 + 1) / 6)
     assert metrics.sds_mean_error == pytest.approx((10 + 5 + 0) / 3)
     assert metrics.proportional_error == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
@@ -87,7 +109,9 @@ def test_bins_of_the_synthetic_count() -> None:
     assert means.sds_proportional_error == pytest.approx((0.75 + 0.5 + 0 + 1 / 9 + 0.19) / 5)
 
 
-COUNTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).filter(any), min_size=1, max_size=30)
+COUNTS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).filter(any), min_size=1, max_size=30
+)
 
 
 @given(COUNTS)

@@ -18,11 +18,15 @@ from marginweave.observations.combinations import LevelNoise
 from tests.support.known import known
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 
-TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=1, max_size=20).map(np.array)
+TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=1, max_size=20).map(
+    np.array
+)
 
 
 @given(TABLE, st.randoms(use_true_random=False))
-def test_a_table_is_no_distance_from_its_rows_in_another_order(table: np.ndarray, random: object) -> None:
+def test_a_table_is_no_distance_from_its_rows_in_another_order(
+    table: np.ndarray, random: object
+) -> None:
     """Order of records is nothing: distance 0, score 1000, and the same bytes."""
     mixed = table[random.sample(range(len(table)), len(table))]  # pyright: ignore[reportAttributeAccessIssue]
     evaluation = evaluate_internal(table.T, mixed.T, domain_of())
@@ -38,13 +42,17 @@ def test_tables_without_a_common_value_are_as_far_as_can_be() -> None:
     """Distance 1 and score 0, whatever the numbers of records."""
     one, other = np.zeros((30, 5), int), np.ones((70, 5), int)
     evaluation = evaluate_internal(one.T, other.T, domain_of((2, 3, 4, 5, 6)))
-    assert [(d.length, d.tvd, d.l1) for d in evaluation.distances] == [(k, 1, 2) for k in (1, 2, 3, 4, 5)]
+    assert [(d.length, d.tvd, d.l1) for d in evaluation.distances] == [
+        (k, 1, 2) for k in (1, 2, 3, 4, 5)
+    ]
     assert evaluation.k_marginal_score == 0
     assert [d.tvd for d in evaluation.marginals] == [1] * 10
     assert evaluation.expansion == pytest.approx(100 * 40 / 30)
 
 
-@pytest.mark.parametrize(("columns", "length", "limit", "found"), [(5, 3, 100, 10), (9, 4, 100, 100), (90, 5, 40, 40)])
+@pytest.mark.parametrize(
+    ("columns", "length", "limit", "found"), [(5, 3, 100, 10), (9, 4, 100, 100), (90, 5, 40, 40)]
+)
 def test_a_sample_of_sets_is_of_distinct_ones_and_always_the_same(
     columns: int, length: int, limit: int, found: int
 ) -> None:
@@ -65,7 +73,14 @@ def test_noise_explains_the_distance_of_noisy_counts() -> None:
     rng = np.random.default_rng(11)
     table = rng.integers(0, np.array(SIZES), (40_000, 4))
     noise = tuple(
-        LevelNoise(length=k, contribution_bound=1, deviation=15.0, threshold=1, private_threshold=0, candidates=None)
+        LevelNoise(
+            length=k,
+            contribution_bound=1,
+            deviation=15.0,
+            threshold=1,
+            private_threshold=0,
+            candidates=None,
+        )
         for k in (1, 2, 3)
     )
     noisy = {t: n + round(rng.normal(0, 15)) for t, n in tally(table, 3).items()}
@@ -75,19 +90,30 @@ def test_noise_explains_the_distance_of_noisy_counts() -> None:
     assert [m.tvd for m in marginals] == sorted((m.tvd for m in marginals), reverse=True)
     triples = [m for m in marginals if len(m.attributes) == 3]
     assert len(triples) == 4
-    expected = {m.attributes: 0.5 * math.prod(SIZES[int(a[1])] for a in m.attributes) for m in triples}
+    expected = {
+        m.attributes: 0.5 * math.prod(SIZES[int(a[1])] for a in m.attributes) for m in triples
+    }
     for m in triples:
-        assert m.noise == pytest.approx(expected[m.attributes] * 15 * math.sqrt(2 / math.pi) / 40_000)
-    assert sum(m.tvd for m in triples) == pytest.approx(sum(known(m.noise) for m in triples), rel=0.1)
+        assert m.noise == pytest.approx(
+            expected[m.attributes] * 15 * math.sqrt(2 / math.pi) / 40_000
+        )
+    assert sum(m.tvd for m in triples) == pytest.approx(
+        sum(known(m.noise) for m in triples), rel=0.1
+    )
 
 
 def test_noise_of_measured_marginals_is_their_own() -> None:
     """Each measured marginal has its deviation; no distance is above 1; without noise there is none."""
     table = np.random.default_rng(1).integers(0, np.array(SIZES), (50, 4))
-    counts = {t: n for t, n in tally(table, 2).items() if len(t) == 1 or {t[0][0], t[1][0]} == {1, 3}}
+    counts = {
+        t: n for t, n in tally(table, 2).items() if len(t) == 1 or {t[0][0], t[1][0]} == {1, 3}
+    }
     deviations = {(0,): 1.0, (1,): 2.0, (2,): 3.0, (3,): 4.0, (1, 3): 5.0}
     aggregates = replace(aggregates_of(counts, record_count=50, length=2), measured=deviations)
-    found = {m.attributes: m for m in evaluate_release(Records([table.T], aggregates.domain), aggregates).marginals}
+    found = {
+        m.attributes: m
+        for m in evaluate_release(Records([table.T], aggregates.domain), aggregates).marginals
+    }
     assert set(found) == {("c0",), ("c1",), ("c2",), ("c3",), ("c1", "c3")}
     cells = sum(len(t) == 2 for t in counts)
     assert found["c1", "c3"].noise == pytest.approx(noise_distance(cells, 5.0, 50))

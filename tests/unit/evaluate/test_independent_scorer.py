@@ -55,16 +55,24 @@ def test_every_number_that_both_compute_is_the_same(case: str, tmp_path: Path) -
     paths = [tmp_path / "real.csv", tmp_path / "made.csv"]
     for frame, path in zip(frames, paths, strict=True):
         frame.to_csv(path, index=False)
-    scored = subprocess.run([sys.executable, SCORER, *paths], check=True, capture_output=True, text=True)
+    scored = subprocess.run(
+        [sys.executable, SCORER, *paths], check=True, capture_output=True, text=True
+    )
     theirs = json.loads(scored.stdout)
     (real, made), domain = coded(*frames)
     ours = evaluate_internal(real, made, domain)
     for metrics in ours.lengths:
         k = metrics.length
         for name, field in OURS.items():
-            assert (getattr(metrics, field) or 0) == pytest.approx(theirs[f"{name}{k}"], abs=1e-9), (name, k)
+            assert (getattr(metrics, field) or 0) == pytest.approx(
+                theirs[f"{name}{k}"], abs=1e-9
+            ), (name, k)
         if len(domain.names) < 14:  # beyond, theirs is a sample
             assert metrics.tvd_missing == pytest.approx(theirs[f"tvd{k}"], abs=1e-9)
     assert ours.k_marginal_score == pytest.approx(theirs["kmarg"], abs=1e-9)
-    assert ours.association.cramers_v.mean_difference == pytest.approx(theirs["cramer_mad"], abs=1e-9)
-    assert ours.association.mutual_information.mean_difference == pytest.approx(theirs["nmi_mad"], abs=1e-9)
+    assert ours.association.cramers_v.mean_difference == pytest.approx(
+        theirs["cramer_mad"], abs=1e-9
+    )
+    assert ours.association.mutual_information.mean_difference == pytest.approx(
+        theirs["nmi_mad"], abs=1e-9
+    )

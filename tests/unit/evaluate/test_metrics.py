@@ -23,7 +23,10 @@ TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=
 
 def brute_force(reference, records, chosen):
     """Both sides' counts of one column set: complete combinations, and the distance with missing as a value."""
-    frames = [pd.DataFrame(t, columns=list("abcd"))[["abcd"[j] for j in chosen]] for t in (reference, records)]
+    frames = [
+        pd.DataFrame(t, columns=list("abcd"))[["abcd"[j] for j in chosen]]
+        for t in (reference, records)
+    ]
     left, right = (frame.value_counts() for frame in frames)
     joined = pd.concat([left, right], axis=1, keys=["s", "y"]).fillna(0)
     distance = (joined.s / len(reference) - joined.y / len(records)).abs().sum() / 2
@@ -43,11 +46,15 @@ def test_internal_metrics_equal_brute_force(reference, records):
         real, made = cells[cells.s > 0], cells[cells.y > 0]
         assert metrics.combinations == len(real)
         assert metrics.tvd_missing == pytest.approx(np.mean([distance for _, distance in sides]))
-        assert metrics.mean_error == (pytest.approx((cells.s - cells.y).abs().mean()) if len(cells) else None)
+        assert metrics.mean_error == (
+            pytest.approx((cells.s - cells.y).abs().mean()) if len(cells) else None
+        )
         if len(real):
             assert metrics.suppressed == pytest.approx(100 * (real.y == 0).mean())
             assert metrics.preservation == pytest.approx((real.y / real.s).clip(upper=1).mean())
-        assert metrics.fabricated == (pytest.approx(100 * (made.s == 0).mean()) if len(made) else None)
+        assert metrics.fabricated == (
+            pytest.approx(100 * (made.s == 0).mean()) if len(made) else None
+        )
         per_set = []
         for side, _ in sides:
             known = side[side.s > 0]
@@ -63,11 +70,19 @@ def test_internal_metrics_equal_brute_force(reference, records):
 def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records):
     """Released counts that are exact say the same as the table they come from."""
     release = evaluate_release(
-        Records([np.array(records).T], domain_of()), aggregates_of(tally(reference, 3), record_count=len(reference))
+        Records([np.array(records).T], domain_of()),
+        aggregates_of(tally(reference, 3), record_count=len(reference)),
     )
     internal = evaluate_internal(np.array(reference).T, np.array(records).T, domain_of())
     for ours, exact in zip(release.lengths, internal.lengths, strict=True):
-        for name in ("combinations", "preservation", "suppressed", "fabricated", "mean_error", "tvd"):
+        for name in (
+            "combinations",
+            "preservation",
+            "suppressed",
+            "fabricated",
+            "mean_error",
+            "tvd",
+        ):
             assert getattr(ours, name) == pytest.approx(getattr(exact, name))
 
 
@@ -76,7 +91,9 @@ def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records)
 def test_ranges(counts, records):
     """Distances lie in [0, 1] and percentages in [0, 100], however much noise the release has."""
     aggregates = normalize(aggregates_of(counts, record_count=3))
-    for metrics in evaluate_release(Records([np.array(records).T], aggregates.domain), aggregates).lengths:
+    for metrics in evaluate_release(
+        Records([np.array(records).T], aggregates.domain), aggregates
+    ).lengths:
         assert metrics.tvd is None or 0 <= metrics.tvd <= 1 + 1e-12
         assert all(0 <= p <= 100 for p in (metrics.suppressed, metrics.fabricated) if p is not None)
 
@@ -96,7 +113,9 @@ def test_columns_of_which_nothing_was_released_are_at_no_distance():
     for counts, distance in (half, nothing):
         evaluation = evaluate_release(records, aggregates_of(counts, record_count=10, length=2))
         assert [metrics.tvd for metrics in evaluation.lengths] == [distance, None]
-        assert [m.attributes for m in evaluation.marginals] == ([] if distance is None else [("c0",)])
+        assert [m.attributes for m in evaluation.marginals] == (
+            [] if distance is None else [("c0",)]
+        )
 
 
 def test_large_domains_are_ranked_first():
@@ -104,7 +123,9 @@ def test_large_domains_are_ranked_first():
     rng = np.random.default_rng(3)
     small = [rng.integers(0, 3, (200, 3)) for _ in range(2)]
     spread = np.array([997, 1999, 2001])
-    wide = evaluate_internal((small[0] * spread).T, (small[1] * spread).T, domain_of((3000, 4000, 5000)))
+    wide = evaluate_internal(
+        (small[0] * spread).T, (small[1] * spread).T, domain_of((3000, 4000, 5000))
+    )
     narrow = evaluate_internal(small[0].T, small[1].T, domain_of((3, 3, 3)))
     for large, little in zip(wide.lengths, narrow.lengths, strict=True):
         assert large.model_dump() == pytest.approx(little.model_dump())

@@ -33,13 +33,23 @@ STRUCTURE = {
     "forbidden": [{"sex": "m", "signs": ["a", "b"]}, {"age": "[0, 15)", "signs": "c", "sex": "f"}],
 }
 CONFIGURATION = configuration(columns=COLUMNS, structure=STRUCTURE)
-GOOD = {"sex": "f", "signs": "a", "age": "40", "town": "y", "region": "w", "adult": "true", "grade": ""}
+GOOD = {
+    "sex": "f",
+    "signs": "a",
+    "age": "40",
+    "town": "y",
+    "region": "w",
+    "adult": "true",
+    "grade": "",
+}
 
 
 def broken(*changes: dict[str, str]) -> dict[tuple[str, str], int]:
     """Broken rules of a table of good records, each with a change."""
     rows = [{**GOOD, **change} for change in changes]
-    found = broken_rules(pa.table({name: [row[name] for row in rows] for name in COLUMNS}), CONFIGURATION)
+    found = broken_rules(
+        pa.table({name: [row[name] for row in rows] for name in COLUMNS}), CONFIGURATION
+    )
     assert all(entry.share == pytest.approx(entry.records / len(rows)) for entry in found)
     return {(entry.rule, entry.subject): entry.records for entry in found}
 
@@ -94,16 +104,22 @@ def test_decoded_records_break_nothing_but_structural_zeros(seed: int, rows: int
     """Groups, caps, determined columns and gaps hold by construction; zeros where the codes have none of them."""
     rng = np.random.default_rng(seed)
     attributes = CONFIGURATION.attributes
-    domain = Domain(names=tuple(a.name for a in attributes), labels=tuple(a.labels for a in attributes))
+    domain = Domain(
+        names=tuple(a.name for a in attributes), labels=tuple(a.labels for a in attributes)
+    )
     codes = []
     for attribute, size in zip(attributes, domain.sizes, strict=True):
         drawn = rng.integers(0, size + attribute.optional, rows)
         if attribute.is_set:  # increasing values, then missing
             other = rng.integers(0, size + 1, rows)
-            drawn = np.sort(np.stack([drawn, np.where(other == drawn, size, other)], axis=1), axis=1)
+            drawn = np.sort(
+                np.stack([drawn, np.where(other == drawn, size, other)], axis=1), axis=1
+            )
         codes.append(drawn)
     sex, signs, age = codes[0], codes[1], codes[2]
-    zeros = (sex == 1) & (signs < 2).any(axis=1) | (sex == 0) & (age == 0) & (signs == 2).any(axis=1)
+    zeros = (sex == 1) & (signs < 2).any(axis=1) | (sex == 0) & (age == 0) & (signs == 2).any(
+        axis=1
+    )
     table = decode_table(codes, domain, CONFIGURATION, seed)
     found = {(e.rule, e.subject): e.records for e in broken_rules(table, CONFIGURATION)}
     assert found.pop(("structural zeros", "")) == zeros.sum()
@@ -113,7 +129,10 @@ def test_decoded_records_break_nothing_but_structural_zeros(seed: int, rows: int
 @given(st.lists(st.integers(0, 6), max_size=4))
 def test_blocks_break_what_the_table_breaks(cuts: list[int]) -> None:
     """Records that break a rule add up over blocks, empty ones included, and shares are of all records."""
-    rows = [GOOD | change for change in ({}, {"town": "x"}, {"adult": "no"}, {}, {"town": "x", "adult": ""}, {})]
+    rows = [
+        GOOD | change
+        for change in ({}, {"town": "x"}, {"adult": "no"}, {}, {"town": "x", "adult": ""}, {})
+    ]
     table = pa.table({name: [row[name] for row in rows] for name in COLUMNS})
     parts = [table.slice(low, high - low) for low, high in pairwise([0, *sorted(cuts), 6])]
     told = [(broken_rules(part, CONFIGURATION), part.num_rows) for part in parts]

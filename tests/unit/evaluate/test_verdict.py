@@ -16,7 +16,12 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
 from marginweave.evaluate.advice import BeyondNoise, known_apart
-from marginweave.evaluate.distances import expected_errors, merged_shares, set_errors, unchosen_errors
+from marginweave.evaluate.distances import (
+    expected_errors,
+    merged_shares,
+    set_errors,
+    unchosen_errors,
+)
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
 from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
 from marginweave.observations.combinations import Aggregates, LevelNoise
@@ -30,7 +35,9 @@ NAMES = ("sex", "region", "age", "grade")
 CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
 
 
-def bounds(deviation: float, records: float, *, beyond: float = 0.0, length: int = 2) -> list[MarginalBound]:
+def bounds(
+    deviation: float, records: float, *, beyond: float = 0.0, length: int = 2
+) -> list[MarginalBound]:
     """Every set up to a length, measured with noise of one sigma, and records that are `beyond` (TVD) what noise explains."""
     found = []
     for size in range(1, length + 1):
@@ -38,7 +45,13 @@ def bounds(deviation: float, records: float, *, beyond: float = 0.0, length: int
             noise = math.sqrt(2 / math.pi) * deviation * math.prod(CELLS[name] for name in names)
             distance = math.hypot(noise, 2 * records * beyond)
             found.append(
-                MarginalBound(attributes=names, distance=distance, bound=None, noise=noise, deviation=deviation)
+                MarginalBound(
+                    attributes=names,
+                    distance=distance,
+                    bound=None,
+                    noise=noise,
+                    deviation=deviation,
+                )
             )
     return found
 
@@ -85,7 +98,12 @@ def test_records_far_beyond_the_noise_are_as_far_as_that(beyond: float) -> None:
 
 def noise_of(names: Sequence[str], deviation: float, records: int) -> float:
     """The expected distance that noise alone makes of a set."""
-    return math.sqrt(2 / math.pi) * deviation * math.prod(CELLS[name] for name in names) / (2 * records)
+    return (
+        math.sqrt(2 / math.pi)
+        * deviation
+        * math.prod(CELLS[name] for name in names)
+        / (2 * records)
+    )
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
@@ -101,12 +119,16 @@ def test_records_that_take_over_a_part_of_the_noise_are_as_far_as_that(share: fl
     taken = basis @ (basis.T @ noise)
     expected = math.sqrt(2 / math.pi) * sigma * cells
     away = float(np.abs(noise - taken).sum())
-    bound = MarginalBound(attributes=("sex", "age"), distance=away, bound=None, noise=expected, deviation=sigma)
+    bound = MarginalBound(
+        attributes=("sex", "age"), distance=away, bound=None, noise=expected, deviation=sigma
+    )
     (error,) = set_errors([bound], records).values()
     assert error == pytest.approx(float(np.abs(taken).sum()) / (2 * records), rel=0.1)
 
 
-def test_records_that_were_drawn_from_a_model_are_farther_than_it_by_what_is_known_of_that() -> None:
+def test_records_that_were_drawn_from_a_model_are_farther_than_it_by_what_is_known_of_that() -> (
+    None
+):
     """Records of a model that took over two fifths of the noise, each cell off by as much as noise besides: within 10 %.
 
     Without the distance of records from the model they would be taken for near: the one hides the other.
@@ -131,7 +153,9 @@ def test_records_that_were_drawn_from_a_model_are_farther_than_it_by_what_is_kno
     assert without < 0.6 * true
 
 
-def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_there_are_records() -> None:
+def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_there_are_records() -> (
+    None
+):
     """Of 1,000 records x is a in 900, b in 100 and c in none; noise of 50 is more than there are in cells of b."""
     places = np.array([0, 0, 0, 1, 1])
     level = Level(
@@ -149,19 +173,33 @@ def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_the
     )
     noise = math.sqrt(2 / math.pi) * 50 / 1000
     together = 0.55 * (2 * noise + noise + 0.02) / 2
-    chance = 2 * (2 / math.sqrt(math.pi) * math.sqrt(0.9 * 0.1 * 0.8 * 0.2 / 1000) * 2) / 2  # in each of four cells
+    # in each of four cells
+    chance = 2 * (2 / math.sqrt(math.pi) * math.sqrt(0.9 * 0.1 * 0.8 * 0.2 / 1000) * 2) / 2
     found = unchosen_errors({("x",): 0.02, ("y",): 0.01}, counts, 50.0)
-    assert found == {("x", "y"): pytest.approx(math.sqrt(together**2 + chance**2 + 0.02**2 + 0.01**2))}
+    assert found == {
+        ("x", "y"): pytest.approx(math.sqrt(together**2 + chance**2 + 0.02**2 + 0.01**2))
+    }
     assert unchosen_errors({("x",): 0.02}, counts, 50.0) == {}  # of y nothing is known
 
 
-def even_verdict(measured: Sequence[MarginalBound], cliques: Any, lone: float | None = None) -> Verdict:
+def even_verdict(
+    measured: Sequence[MarginalBound], cliques: Any, lone: float | None = None
+) -> Verdict:
     """The verdict on 10,000 even records of four columns, of which these sets were measured."""
     labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
-    codes = np.array([(place, code) for place, own in enumerate(labels) for code in range(len(own))])
+    codes = np.array(
+        [(place, code) for place, own in enumerate(labels) for code in range(len(own))]
+    )
     sizes = np.array([*map(len, labels)])[codes[:, 0]]
     level = Level(length=1, columns=codes[:, :1], values=codes[:, 1:], counts=10_000 // sizes)
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=1,
+        deviation=9,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
+    )
     counts = Aggregates(
         domain=Domain(names=NAMES, labels=labels),
         record_count=10_000,
@@ -169,10 +207,18 @@ def even_verdict(measured: Sequence[MarginalBound], cliques: Any, lone: float | 
         levels=(level,),
         noise=(noise,),
     )
-    made = configuration(aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"})
-    nothing = Measure(names=NAMES, reference=((None,) * 4,) * 4, synthetic=((None,) * 4,) * 4, mean_difference=None)
+    made = configuration(
+        aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"}
+    )
+    nothing = Measure(
+        names=NAMES,
+        reference=((None,) * 4,) * 4,
+        synthetic=((None,) * 4,) * 4,
+        mean_difference=None,
+    )
     merged = Compression(
-        codes=tuple(np.arange(len(own)) for own in labels), counts=tuple(np.ones(len(own)) for own in labels)
+        codes=tuple(np.arange(len(own)) for own in labels),
+        counts=tuple(np.ones(len(own)) for own in labels),
     )
     return release_verdict(measured, counts, made, merged, nothing, facts=DrawFacts(lone=lone))
 
@@ -184,13 +230,18 @@ def test_where_no_pair_was_worth_its_noise_each_is_graded_by_the_noise_of_measur
     """What that means for the records, and what to do, is said before all else; nobody hears of others that were chosen."""
     found = even_verdict(bounds(10.0, 10_000, length=1), "selected", deviation)
     pairs = [one for one in found.sets if len(one.attributes) == 2]
-    assert [(one.unmeasured, one.error is None, one.grade) for one in pairs] == [("not chosen", False, grade)] * 6
+    assert [(one.unmeasured, one.error is None, one.grade) for one in pairs] == [
+        ("not chosen", False, grade)
+    ] * 6
     assert found.says[0].startswith(
         "No pair of columns was measured, as none was worth its noise at epsilon 1: in the records"
     )
-    assert found.advice[0].startswith("For pairs in the records, name the few that matter in aggregate.cliques")
+    assert found.advice[0].startswith(
+        "For pairs in the records, name the few that matter in aggregate.cliques"
+    )
     assert not any(
-        "others were chosen" in sentence or "nothing measured" in sentence for sentence in (*found.says, *found.advice)
+        "others were chosen" in sentence or "nothing measured" in sentence
+        for sentence in (*found.says, *found.advice)
     )
 
 
@@ -201,7 +252,11 @@ def test_where_no_pair_was_worth_its_noise_each_is_graded_by_the_noise_of_measur
         ({"adaptive": 2}, "not chosen", set()),
         ({"adaptive": 2, "max_cells": 20}, "not chosen", {("age", "grade"), ("region", "grade")}),
         ([["sex", "region"]], "not asked for", set()),
-        ({"all": 2, "max_cells": 20}, "not asked for", {*itertools.combinations(NAMES[1:], 2), ("sex", "grade")}),
+        (
+            {"all": 2, "max_cells": 20},
+            "not asked for",
+            {*itertools.combinations(NAMES[1:], 2), ("sex", "grade")},
+        ),
     ],
 )
 def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could_measure_have_none(
@@ -211,7 +266,11 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could
 
     None passed over a pair of too many cells, of which the advice is another.
     """
-    measured = [bound for bound in bounds(10.0, 10_000) if len(bound.attributes) == 1 or bound.attributes == NAMES[:2]]
+    measured = [
+        bound
+        for bound in bounds(10.0, 10_000)
+        if len(bound.attributes) == 1 or bound.attributes == NAMES[:2]
+    ]
     found = even_verdict(measured, cliques)
     others = [one for one in found.sets if len(one.attributes) == 2 and one.attributes != NAMES[:2]]
     assert [one.unmeasured for one in others] == [
@@ -221,8 +280,14 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could
         known = one.unmeasured == "not chosen"
         assert (one.error is not None, one.grade) == (known, "good" if known else "with care")
     assert [one.unmeasured for one in found.sets if one not in others] == [None] * 5
-    passed_over = "1 pair was not measured" if len(large) == 4 else f"{5 - len(large)} pairs were not measured"
-    assert any(f"{len(large)} pairs have more cells than" in advice for advice in found.advice) is bool(large)
+    passed_over = (
+        "1 pair was not measured"
+        if len(large) == 4
+        else f"{5 - len(large)} pairs were not measured"
+    )
+    assert any(
+        f"{len(large)} pairs have more cells than" in advice for advice in found.advice
+    ) is bool(large)
     assert any(passed_over in advice for advice in found.advice)
 
 
@@ -232,15 +297,26 @@ def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None
         "signs": {"type": "set", "values": ["a"], "max_values": 1},
     }
     made = configuration(columns=columns, aggregate={"method": "k-tuples"})
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=1,
+        deviation=9,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
+    )
     domain = Domain(names=("sex", "signs"), labels=(("f", "m"), ("a",)))
-    counts = Aggregates(domain=domain, record_count=900, record_deviation=1.0, levels=(), noise=(noise,))
+    counts = Aggregates(
+        domain=domain, record_count=900, record_deviation=1.0, levels=(), noise=(noise,)
+    )
     nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
     found = release_verdict([], counts, made, None, nothing)
     assert {one.unmeasured for one in found.sets} == {"nothing released"}
     assert (
         sum(
-            one.startswith("How many records hold a value of signs that is not declared is not known")
+            one.startswith(
+                "How many records hold a value of signs that is not declared is not known"
+            )
             for one in found.says
         )
         == 1
@@ -272,17 +348,29 @@ RESIZED: dict[str, Any] = {f"columns__{name}__impute": UNIFORM for name in ("sex
         ),
     ],
 )
-def test_the_verdict_says_what_is_made_up(changes: dict[str, Any], resized: bool, imputed: str) -> None:
+def test_the_verdict_says_what_is_made_up(
+    changes: dict[str, Any], resized: bool, imputed: str
+) -> None:
     """Records of a resized table, and draws of `impute`, which no row of the table has: how many is known to nobody."""
     made = configuration(**changes)
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=1,
+        deviation=9,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
+    )
     domain = Domain(names=NAMES, labels=tuple(attribute.labels for attribute in made.attributes))
-    counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=(noise,))
+    counts = Aggregates(
+        domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=(noise,)
+    )
     nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
     found = release_verdict([], counts, made, None, nothing)
-    assert [one.startswith("Every number is of a resized table of 4,000 records") for one in found.says[:1]] == [
-        resized
-    ]
+    assert [
+        one.startswith("Every number is of a resized table of 4,000 records")
+        for one in found.says[:1]
+    ] == [resized]
     says = [one for one in found.says if "draws of the declared distribution, and count" in one]
     assert [one[: len(imputed)] for one in says] == [imputed] * bool(imputed)
 
@@ -308,7 +396,9 @@ def test_no_epsilon_that_protects_weakly_is_advised(epsilon: float, more: bool) 
 def test_no_noise_that_is_less_is_advised_where_most_pairs_were_not_measured() -> None:
     """Nor where rounds left most behind, which more rounds would measure."""
     far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
-    unknown: dict[tuple[str, ...], float | None] = dict.fromkeys([("b", "d"), ("c", "d"), ("a", "d")])
+    unknown: dict[tuple[str, ...], float | None] = dict.fromkeys(
+        [("b", "d"), ("c", "d"), ("a", "d")]
+    )
     for errors, left in ((far | unknown, ()), (far, [*far])):
         advice = " ".join(verdict(errors, {}, 1000.0, beyond=BeyondNoise(passed_over=left)).advice)
         assert "times the" not in advice
@@ -317,14 +407,24 @@ def test_no_noise_that_is_less_is_advised_where_most_pairs_were_not_measured() -
 
 
 @pytest.mark.parametrize("error", [{}, {"sd": 5}], ids=["exact", "with an error"])
-def test_records_that_follow_other_known_counts_are_told_and_need_no_budget(error: dict[str, int]) -> None:
+def test_records_that_follow_other_known_counts_are_told_and_need_no_budget(
+    error: dict[str, int],
+) -> None:
     """By more than noise, which is as far as known ones where these are right; of other columns nothing is known."""
     counts_of_sex = [["f", 500], ["m", 500]]
-    table = {"columns": ["sex"], "table": counts_of_sex, "from": "other-source", "public": "census", **error}
+    table = {
+        "columns": ["sex"],
+        "table": counts_of_sex,
+        "from": "other-source",
+        "public": "census",
+        **error,
+    }
     config = configuration(known=[table], missing=[])
     domain = Domain(names=NAMES, labels=tuple(a.labels for a in config.attributes))
     counts = Aggregates(domain=domain, record_count=1000, record_deviation=1.0, levels=(), noise=())
-    assert known_apart(bounds(5, 1000, beyond=0.3), counts, config) == {("sex",): pytest.approx(0.3)}
+    assert known_apart(bounds(5, 1000, beyond=0.3), counts, config) == {
+        ("sex",): pytest.approx(0.3)
+    }
     assert known_apart(bounds(5, 1000), counts, config) == {}
     assert known_apart(bounds(5, 1000, beyond=0.3), counts, configuration()) == {}
     far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
@@ -348,9 +448,17 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
     gaps = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing_share=0.9)])
     assert (gaps.publication, "age is missing in at least 90 %" in gaps.says[0]) == ("good", True)
     even = verdict(errors, {}, 10**6, [ColumnFacts(name=name, looks_drawn=True) for name in NAMES])
-    assert (even.publication, "sex cannot be told from evenly spread" in even.says[0]) == ("good", True)
-    rare = verdict(errors, {}, 10**6, [ColumnFacts(name="age", hidden=0.05, hidden_ends=(0.04, 0.06))])
-    assert (rare.publication, "about 5 % (4 to 6) of age hold values" in rare.says[0]) == ("good", True)
+    assert (even.publication, "sex cannot be told from evenly spread" in even.says[0]) == (
+        "good",
+        True,
+    )
+    rare = verdict(
+        errors, {}, 10**6, [ColumnFacts(name="age", hidden=0.05, hidden_ends=(0.04, 0.06))]
+    )
+    assert (rare.publication, "about 5 % (4 to 6) of age hold values" in rare.says[0]) == (
+        "good",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -361,11 +469,19 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
             ColumnFacts(name="age", hidden=0.6, hidden_ends=(0.588, 0.612)),
             "about 60 % (58 to 62) of age hold values that were not released",
         ),
-        (ColumnFacts(name="age", hidden=0.12, hidden_ends=(0.11, 0.13)), "about 12 % (11 to 13) of age hold"),
-        (ColumnFacts(name="age", other_share=0.3), "age is “other” in at least 30 % of the records"),
+        (
+            ColumnFacts(name="age", hidden=0.12, hidden_ends=(0.11, 0.13)),
+            "about 12 % (11 to 13) of age hold",
+        ),
+        (
+            ColumnFacts(name="age", other_share=0.3),
+            "age is “other” in at least 30 % of the records",
+        ),
     ],
 )
-def test_what_a_better_release_would_keep_needs_care_and_can_be_published(facts: ColumnFacts, said: str) -> None:
+def test_what_a_better_release_would_keep_needs_care_and_can_be_published(
+    facts: ColumnFacts, said: str
+) -> None:
     errors = errors_of(bounds(1, 10**6), 10**6)
     found = verdict(errors, {}, 10**6, [facts])
     assert (found.publication, said in found.says[0]) == ("with care", True)
@@ -373,7 +489,12 @@ def test_what_a_better_release_would_keep_needs_care_and_can_be_published(facts:
 
 @pytest.mark.parametrize(
     ("outside", "share", "deviation", "seen"),
-    [("null", 0.44, 4.0, True), ("other", 0.44, 4.0, True), ("null", 0.2, 4.0, False), ("null", 0.44, 60.0, False)],
+    [
+        ("null", 0.44, 4.0, True),
+        ("other", 0.44, 4.0, True),
+        ("null", 0.2, 4.0, False),
+        ("null", 0.44, 60.0, False),
+    ],
 )
 def test_a_column_of_which_much_was_not_read_is_doubted(
     outside: str, share: float, deviation: float, seen: bool
@@ -382,33 +503,49 @@ def test_a_column_of_which_much_was_not_read_is_doubted(
     grade = {"type": "category", "values": ["1", "2", "3"], "outside": outside}
     tags = {"type": "set", "values": ["x", "y"], "max_values": 2}
     settings = configuration(
-        columns={"grade": grade, "tags": tags}, missing=[""], aggregate={"method": "marginals", "cliques": {"all": 1}}
+        columns={"grade": grade, "tags": tags},
+        missing=[""],
+        aggregate={"method": "marginals", "cliques": {"all": 1}},
     )
     read = round(1000 * (1 - share) / 3)
     grades = {(0, code): count for code, count in enumerate([read, read, read, 1000 - 3 * read])}
-    first = [(0, code, count) for (_, code), count in grades.items() if code < len(settings.attributes[0].labels)]
+    first = [
+        (0, code, count)
+        for (_, code), count in grades.items()
+        if code < len(settings.attributes[0].labels)
+    ]
     first += [(1, 0, 100)]  # a value of a set that few have is none that is missing
     columns, values, numbers = (np.array(x) for x in zip(*first, strict=True))
     counts = Aggregates(
         domain=Domain(
-            names=tuple(a.name for a in settings.attributes), labels=tuple(a.labels for a in settings.attributes)
+            names=tuple(a.name for a in settings.attributes),
+            labels=tuple(a.labels for a in settings.attributes),
         ),
         record_count=1000,
         record_deviation=deviation,
         levels=(Level(length=1, columns=columns[:, None], values=values[:, None], counts=numbers),),
         noise=(
             LevelNoise(
-                length=1, contribution_bound=1, deviation=deviation, threshold=1, private_threshold=0, candidates=None
+                length=1,
+                contribution_bound=1,
+                deviation=deviation,
+                threshold=1,
+                private_threshold=0,
+                candidates=None,
             ),
         ),
         measured={(place,): deviation for place in range(3)},
     )
     facts = column_facts(counts, settings, deviation, (), ())
     assert [fact.name for fact in facts] == ["grade"]
-    said = [str(sentence).split(" in at least")[0] for sentence in (*doubts(facts), *questions(facts))]
+    said = [
+        str(sentence).split(" in at least")[0] for sentence in (*doubts(facts), *questions(facts))
+    ]
     assert said == [f"grade is {'missing' if outside == 'null' else '“other”'}"] * seen
     errors, is_doubted = {("grade",): 0.01}, seen and outside == "other"
-    assert verdict(errors, {1: [deviation]}, 1000, facts).publication == ("with care" if is_doubted else "good")
+    assert verdict(errors, {1: [deviation]}, 1000, facts).publication == (
+        "with care" if is_doubted else "good"
+    )
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -423,7 +560,14 @@ def test_a_column_that_does_not_apply_is_not_doubted(asked: bool) -> None:
     cliques = {"method": "marginals", "cliques": {"all": 1}}
     settings = configuration(columns=columns, structure=structure, aggregate=cliques)
     cells = [[500, 500], [200, 200, 100]]
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=4, threshold=1, private_threshold=0, candidates=None)
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=1,
+        deviation=4,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
+    )
     level = Level(
         length=1,
         columns=np.repeat([0, 1], [2, 3])[:, None],
@@ -432,7 +576,8 @@ def test_a_column_that_does_not_apply_is_not_doubted(asked: bool) -> None:
     )
     counts = Aggregates(
         domain=Domain(
-            names=tuple(a.name for a in settings.attributes), labels=tuple(a.labels for a in settings.attributes)
+            names=tuple(a.name for a in settings.attributes),
+            labels=tuple(a.labels for a in settings.attributes),
         ),
         record_count=1000,
         record_deviation=4,
@@ -463,7 +608,14 @@ def test_months_may_be_even(even: str) -> None:
     settings = configuration(columns={"x": months if even == "date" else towns, "y": towns})
     numbers = np.array([1000] * 12 + [100 * i for i in range(1, 13)])
     columns, values = np.repeat([0, 1], 12), np.tile(np.arange(12), 2)
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=1,
+        deviation=9,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
+    )
     counts = Aggregates(
         domain=Domain(names=("x", "y"), labels=tuple(a.labels for a in settings.attributes)),
         record_count=12000,
@@ -488,7 +640,10 @@ def test_groups_are_no_smaller_for_more_columns_and_none_is_larger_than_the_tabl
     )
     few = verdict(errors, {1: [10.0], 2: [25.0]}, 69)
     assert [row.least_group for row in few.lengths] == [40, 100]
-    assert "any group of this table (noise hides groups of fewer than 100 records) in pairs of columns" in few.says[-1]
+    assert (
+        "any group of this table (noise hides groups of fewer than 100 records) in pairs of columns"
+        in few.says[-1]
+    )
 
 
 @given(st.floats(0, 1))
@@ -501,7 +656,11 @@ def test_twice_the_pairs_stand_for_triples_that_noise_drowns() -> None:
     drawn = [row for row in bounds(2, 1000) if len(row.attributes) < 3]
     for names in itertools.combinations(NAMES, 3):
         noise = 900.0 * np.prod([CELLS[name] for name in names])
-        drawn.append(MarginalBound(attributes=names, distance=noise, bound=None, noise=noise, deviation=900.0))
+        drawn.append(
+            MarginalBound(
+                attributes=names, distance=noise, bound=None, noise=noise, deviation=900.0
+            )
+        )
     errors = errors_of(drawn, 1000)
     for names in itertools.combinations(NAMES, 3):
         pairs = [errors[pair] or 0 for pair in itertools.combinations(names, 2)]
@@ -511,7 +670,8 @@ def test_twice_the_pairs_stand_for_triples_that_noise_drowns() -> None:
 def test_no_set_is_better_than_a_part_of_it() -> None:
     """Pairs are measured over merged values, and look better than a column over all of its own."""
     drawn = [
-        row.model_copy(update={"distance": 1300.0}) if row.attributes == ("age",) else row for row in bounds(1, 1000)
+        row.model_copy(update={"distance": 1300.0}) if row.attributes == ("age",) else row
+        for row in bounds(1, 1000)
     ]
     errors = errors_of(drawn, 1000)
     for names, error in errors.items():
@@ -535,7 +695,8 @@ def test_a_pair_that_nothing_measured_is_no_better_than_its_columns() -> None:
 def test_what_was_merged_may_be_misplaced() -> None:
     """Of half of the records nothing measured with what their value of one column goes: an eighth of all more is astray."""
     compression = Compression(
-        codes=(np.array([0, 1]), np.array([0, 1, 0])), counts=(np.array([60.0, 40.0]), np.array([40.0, 50.0, 10.0]))
+        codes=(np.array([0, 1]), np.array([0, 1, 0])),
+        counts=(np.array([60.0, 40.0]), np.array([40.0, 50.0, 10.0])),
     )
     merged = merged_shares(compression, ["sex", "age"])
     assert merged == pytest.approx({"sex": 0.0, "age": 0.5})
@@ -545,16 +706,23 @@ def test_what_was_merged_may_be_misplaced() -> None:
         assert error is not None
         assert was is not None
         assert (
-            error == pytest.approx(was + (0.125 if len(names) == 2 and "age" in names else 0), abs=1e-3)
+            error
+            == pytest.approx(was + (0.125 if len(names) == 2 and "age" in names else 0), abs=1e-3)
             or len(names) == 3
         )
 
 
-COST = NumberColumn.model_validate({"type": "number", "bounds": [0, 1000], "bins": [0, 10, 100, 1000], "decimals": 0})
+COST = NumberColumn.model_validate(
+    {"type": "number", "bounds": [0, 1000], "bins": [0, 10, 100, 1000], "decimals": 0}
+)
 STAY = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins": 10, "decimals": 0})
-OPEN = NumberColumn.model_validate({"type": "number", "bins": [0, 50, 100], "outer": "open", "decimals": 0})
+OPEN = NumberColumn.model_validate(
+    {"type": "number", "bins": [0, 50, 100], "outer": "open", "decimals": 0}
+)
 NOISE = verdict_sentence("mean.noise")
-VISITS = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins": [0, 1, 3, 90], "decimals": 0})
+VISITS = NumberColumn.model_validate(
+    {"type": "number", "bounds": [0, 90], "bins": [0, 1, 3, 90], "decimals": 0}
+)
 
 
 @pytest.mark.parametrize(
@@ -562,12 +730,27 @@ VISITS = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins
     [
         (COST, [500, 400, 100], 1.0, None),
         (COST, [500, 400, 100], 20.0, "noise can move it by 24 %"),
-        (COST, [900, 100, 0], 1e-6, "most records are in one bin, [0, 10), and where in it is not known"),
-        (STAY, [930, 50, 20], 1.0, "most records are in one bin, [0, 9), and where in it is not known"),
+        (
+            COST,
+            [900, 100, 0],
+            1e-6,
+            "most records are in one bin, [0, 10), and where in it is not known",
+        ),
+        (
+            STAY,
+            [930, 50, 20],
+            1.0,
+            "most records are in one bin, [0, 9), and where in it is not known",
+        ),
         (STAY, [400, 380, 220], 1.0, None),
         (VISITS, [700, 250, 50], 1e-6, None),  # a bin of one number hides nothing
         (COST, [0, 0, 0], 1.0, None),
-        (OPEN, [100, 250, 250, 400], 1.0, "50 % of the records are in < 0, ≥ 100, which have no end"),
+        (
+            OPEN,
+            [100, 250, 250, 400],
+            1.0,
+            "50 % of the records are in < 0, ≥ 100, which have no end",
+        ),
         (OPEN, [2, 250, 250, 0], 2.0, None),
     ],
 )
@@ -595,7 +778,14 @@ def test_sentences_have_the_labels_of_columns() -> None:
         ColumnFacts(name="sex", missing_share=0.9),
     ]
     titled = {"age": "age (in years)", "sex": "sex (as told)", "grade": "grade"}
-    found = verdict({("age",): 0.01, ("age", "sex"): 0.1, ("sex", "grade"): 0.2}, {1: [1.0]}, 1e6, columns, 1.0, titled)
+    found = verdict(
+        {("age",): 0.01, ("age", "sex"): 0.1, ("sex", "grade"): 0.2},
+        {1: [1.0]},
+        1e6,
+        columns,
+        1.0,
+        titled,
+    )
     text = " ".join(found.says)
     for said in (
         "age (in years) x sex (as told)",
@@ -610,11 +800,22 @@ def test_sentences_have_the_labels_of_columns() -> None:
 def test_what_was_not_released_of_an_imputed_private_domain_is_said() -> None:
     """Its records have released values alone, so that only the count as drawn knows how many hold others."""
     settings = configuration(
-        columns={"town": {"type": "category", "domain": "private", "impute": {"weights": {"A": 1}}}},
+        columns={
+            "town": {"type": "category", "domain": "private", "impute": {"weights": {"A": 1}}}
+        },
         aggregate={"method": "marginals", "cliques": {"all": 1}},
     )
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=4, threshold=1, private_threshold=9, candidates=None)
-    level = Level(length=1, columns=np.array([[0]]), values=np.array([[0]]), counts=np.array([1000]))
+    noise = LevelNoise(
+        length=1,
+        contribution_bound=1,
+        deviation=4,
+        threshold=1,
+        private_threshold=9,
+        candidates=None,
+    )
+    level = Level(
+        length=1, columns=np.array([[0]]), values=np.array([[0]]), counts=np.array([1000])
+    )
     counts = Aggregates(
         domain=Domain(names=("town",), labels=(("A",),)),
         record_count=1000,
@@ -624,7 +825,9 @@ def test_what_was_not_released_of_an_imputed_private_domain_is_said() -> None:
         measured={(0,): 4.0},
     )
     facts = column_facts(counts, settings, 4.0, (), (), {"town": (620.0, 4.0)})
-    assert [*map(str, doubts(facts))] == ["about 62 % (61 to 63) of town hold values that were not released"]
+    assert [*map(str, doubts(facts))] == [
+        "about 62 % (61 to 63) of town hold values that were not released"
+    ]
     assert [*doubts(column_facts(counts, settings, 4.0, (), ()))] == []
 
 

@@ -24,7 +24,11 @@ def test_a_guess_is_printed_without_a_probability(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "with probability 0.95" in shown
     assert "no coverage is claimed" not in shown
-    _show([_answer(question="mean age", how="model", level=None), _answer()], as_json=False, as_csv=False)
+    _show(
+        [_answer(question="mean age", how="model", level=None), _answer()],
+        as_json=False,
+        as_csv=False,
+    )
     shown = " ".join(capsys.readouterr().out.split())
     assert "no coverage claimed" in shown
     assert "count, table, 95%" in shown
@@ -33,7 +37,10 @@ def test_a_guess_is_printed_without_a_probability(capsys: pytest.CaptureFixture[
 
 
 def test_a_table_marks_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [_answer(group={"a": "x", "b": str(n)}, how=how) for n, how in enumerate(("measured", "rule", "bounds"))]
+    cells = [
+        _answer(group={"a": "x", "b": str(n)}, how=how)
+        for n, how in enumerate(("measured", "rule", "bounds"))
+    ]
     _cross(cells, ["a", "b"])
     shown = capsys.readouterr().out
     assert shown.count("20~ (15–25)") == 1

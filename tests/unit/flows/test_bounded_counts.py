@@ -30,12 +30,25 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = home / "ledger" / "ledger.sqlite"
     unit = {"column": "person", "max_records": 2}
     account = Account(
-        dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="subject:person", neighbors="add-remove"
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="subject:person",
+        neighbors="add-remove",
     )
-    config = visits(home, privacy__unit=unit, privacy__epsilon=8.0, columns__age=AGE, aggregate__reporting_length=1)
+    config = visits(
+        home,
+        privacy__unit=unit,
+        privacy__epsilon=8.0,
+        columns__age=AGE,
+        aggregate__reporting_length=1,
+    )
     head, *lines = (home / "people.csv").read_text().splitlines()
     rows = [line.split(",") for line in lines]
-    aged = [",".join([*row[:3], "999" if i % 3 == 0 else row[3], *row[4:]]) for i, row in enumerate(rows)]
+    aged = [
+        ",".join([*row[:3], "999" if i % 3 == 0 else row[3], *row[4:]])
+        for i, row in enumerate(rows)
+    ]
     (home / "people.csv").write_text("\n".join([head, *aged]) + "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))
@@ -61,13 +74,18 @@ def test_files_and_answers_say_what_is_counted(home: Path) -> None:
 def test_a_missing_number_is_averaged_by_nobody(home: Path) -> None:
     """Of the third of the ages that is missing, the file has empty cells, and the Parquet file nulls."""
     release = home / "runs" / "r" / "release"
-    texts, stored = pd.read_csv(release / "synthetic.csv"), pd.read_parquet(release / "synthetic.parquet")
+    texts, stored = (
+        pd.read_csv(release / "synthetic.csv"),
+        pd.read_parquet(release / "synthetic.parquet"),
+    )
     assert texts["age"].max() <= 100
     assert texts["age"].isna().tolist() == stored["age"].isna().tolist()
     assert 0.2 < texts["age"].isna().mean() < 0.5
 
 
-def test_counts_that_leave_out_combinations_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_that_leave_out_combinations_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Few records hold every value, and are counted in as many combinations as most hold: no count is called the table's.
 
     1,990 of 2,000 records hold one pair, the wanted rank is the 1,000th: any other bound than 1 is 990 ranks off. At epsilon
@@ -75,12 +93,24 @@ def test_counts_that_leave_out_combinations_say_so(tmp_path: Path, monkeypatch: 
     """
     place, names = tmp_path / "ledger" / "ledger.sqlite", [f"c{i}" for i in range(6)]
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place))
-    account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(place, environment={}).accounts.open(account, actor="steward")
-    rows = [["y"] * 6 if i % 200 == 0 else ["y" if j in (i % 6, (i + 1) % 6) else "" for j in range(6)] for i in range(2000)]
+    rows = [
+        ["y"] * 6 if i % 200 == 0 else ["y" if j in (i % 6, (i + 1) % 6) else "" for j in range(6)]
+        for i in range(2000)
+    ]
     (tmp_path / "people.csv").write_text("\n".join([",".join(names), *map(",".join, rows)]) + "\n")
     column = {"type": "category", "values": ["y", "n"], "missing": [""]}
-    settings = raw(columns=dict.fromkeys(names, column), aggregate={"method": "k-tuples", "reporting_length": 2, "percentile": 50})
+    settings = raw(
+        columns=dict.fromkeys(names, column),
+        aggregate={"method": "k-tuples", "reporting_length": 2, "percentile": 50},
+    )
     config = tmp_path / "people.yaml"
     config.write_text(yaml.safe_dump(settings, sort_keys=False))
     release = run_plainly(tmp_path, config, "r") / "release"

@@ -11,7 +11,13 @@ import pytest
 
 from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
 from marginweave.base.budget import BasicAmount, Cost
-from marginweave.base.errors import BudgetError, InputError, MachineError, OperatorError, UnreachableLedger
+from marginweave.base.errors import (
+    BudgetError,
+    InputError,
+    MachineError,
+    OperatorError,
+    UnreachableLedger,
+)
 from marginweave.base.interruption import Stopped
 from marginweave.flows.prefect import records as prefect_records
 from marginweave.flows.prefect.records import MachineFailed, announce, announced, warn_of_exhaustion
@@ -23,21 +29,34 @@ SECRET = "a value of the table"
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     heard: list[dict[str, Any]] = []
-    monkeypatch.setattr(prefect_records, "emit_event", lambda event, **rest: heard.append({"event": event, **rest}))
+    monkeypatch.setattr(
+        prefect_records, "emit_event", lambda event, **rest: heard.append({"event": event, **rest})
+    )
     return heard
 
 
-BOX = Box(mu2=Decimal(2), delta_add=Decimal("1e-7"), allowance=BasicAmount(epsilon=Decimal(2), delta=Decimal("1e-7")))
+BOX = Box(
+    mu2=Decimal(2),
+    delta_add=Decimal("1e-7"),
+    allowance=BasicAmount(epsilon=Decimal(2), delta=Decimal("1e-7")),
+)
 
 
 def total(
     mu2: str = "0", delta: str = "0", plain: tuple[str, str] = ("0", "0"), alone: Cost | None = None
 ) -> AccountTotal:
     account = Account(
-        dataset="people", epsilon=Decimal(4), delta=Decimal("1e-6"), unit="row", neighbors="add-remove", box=BOX
+        dataset="people",
+        epsilon=Decimal(4),
+        delta=Decimal("1e-6"),
+        unit="row",
+        neighbors="add-remove",
+        box=BOX,
     )
     charged = BasicAmount(epsilon=Decimal(plain[0]), delta=Decimal(plain[1]))
-    spent = Spent(cost=Cost(mu2=Decimal(mu2), delta=Decimal(delta), plain=charged), cost_by_statement=alone)
+    spent = Spent(
+        cost=Cost(mu2=Decimal(mu2), delta=Decimal(delta), plain=charged), cost_by_statement=alone
+    )
     return AccountTotal(account=account, epsilon=1.0, composition="gdp", spent=spent)
 
 
@@ -68,7 +87,10 @@ def test_every_end_is_one_event_without_the_text_of_the_error(
     (one,) = told
     assert one["event"] == event
     assert one["resource"]["prefect.resource.name"] == "people-2026-11-20"
-    assert one["payload"] == {"run": "people-2026-11-20", **({} if error is None else {"error": type(error).__name__})}
+    assert one["payload"] == {
+        "run": "people-2026-11-20",
+        **({} if error is None else {"error": type(error).__name__}),
+    }
     assert SECRET not in repr(told)
 
 
@@ -88,13 +110,17 @@ def test_faults_of_the_machine_alone_end_a_deployed_release_as_crashed(
     assert (bool(told), str(raised.value)) == (not passing, "the disk is full")
 
 
-def test_a_signal_that_ends_the_process_is_told_by_prefect_alone(told: list[dict[str, Any]]) -> None:
+def test_a_signal_that_ends_the_process_is_told_by_prefect_alone(
+    told: list[dict[str, Any]],
+) -> None:
     with pytest.raises(Stopped):
         end_with(Stopped(signal.SIGTERM))
     assert told == []
 
 
-def test_a_release_that_waits_for_approval_is_not_told_as_finished(told: list[dict[str, Any]]) -> None:
+def test_a_release_that_waits_for_approval_is_not_told_as_finished(
+    told: list[dict[str, Any]],
+) -> None:
     announce("people-2026-11-20", awaiting=True)
     assert [one["event"] for one in told] == ["marginweave.release.awaiting-approval"]
 

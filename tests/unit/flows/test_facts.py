@@ -28,16 +28,27 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a finished run of the account people."""
     home = tmp_path_factory.mktemp("facts")
     place = home / "ledger" / "ledger.sqlite"
-    account = Account(dataset="people", epsilon=Decimal(3), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(3),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))
         Ledger.create(place, environment={}).accounts.open(account, actor="steward")
-        run_plainly(home, people(home, 60, aggregate__reporting_length=1), "a-run-with-a-name-2026-11")
+        run_plainly(
+            home, people(home, 60, aggregate__reporting_length=1), "a-run-with-a-name-2026-11"
+        )
     return home
 
 
 def ask(home: Path, *arguments: object) -> Result:
-    environment = {"MARGINWEAVE_LEDGER": str(home / "ledger" / "ledger.sqlite"), "MARGINWEAVE_HOME": str(home)}
+    environment = {
+        "MARGINWEAVE_LEDGER": str(home / "ledger" / "ledger.sqlite"),
+        "MARGINWEAVE_HOME": str(home),
+    }
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env=environment)
 
 
@@ -50,32 +61,54 @@ def said(home: Path, *arguments: object) -> str:
 def test_facts_as_json(home: Path) -> None:
     """The numbers that are printed without it."""
     (run,) = json.loads(said(home, "runs", "--json"))
-    assert (run["name"], run["dataset"], run["state"]) == ("a-run-with-a-name-2026-11", "people", "finished")
+    assert (run["name"], run["dataset"], run["state"]) == (
+        "a-run-with-a-name-2026-11",
+        "people",
+        "finished",
+    )
     (listed,) = json.loads(said(home, "ledger", "list", "--json"))
     assert (listed["cap_epsilon"], listed["releases"]) == (3, 1)
     assert 0 < listed["epsilon_left"] < 3
     shown = json.loads(said(home, "ledger", "show", "people", "--json"))
     assert {key: shown[key] for key in listed} == listed
-    assert [draw["state"] for draw in shown["newest"][0]["draws"]] == ["COMMITTED"] * len(shown["newest"][0]["draws"])
+    assert [draw["state"] for draw in shown["newest"][0]["draws"]] == ["COMMITTED"] * len(
+        shown["newest"][0]["draws"]
+    )
     config = home / "people.yaml"
     plans = json.loads(said(home, "plan", "--json", config, config))
-    assert [(plan["dataset"], plan["epsilon"], plan["unit"]) for plan in plans] == [("people", 1, "row")] * 2
+    assert [(plan["dataset"], plan["epsilon"], plan["unit"]) for plan in plans] == [
+        ("people", 1, "row")
+    ] * 2
     text = said(home, "plan", config)
     assert all(note in text for note in plans[0]["notes"])
     draws = plans[0]["draws"].values()
     assert all(draw["noise"] in text and f"{100 * draw['share']:.1f} %" in text for draw in draws)
-    assert all(f"{draw['noise_sd_most']:.1f}" in draw["noise"] for draw in draws if "noise_sd_most" in draw)
+    assert all(
+        f"{draw['noise_sd_most']:.1f}" in draw["noise"] for draw in draws if "noise_sd_most" in draw
+    )
     assert sum(draw["share"] for draw in draws) == pytest.approx(1)
     verified = json.loads(said(home, "ledger", "verify", "--json"))
-    assert (verified["accounts"], verified["releases"], verified["runs"], verified["elsewhere"]) == (1, 1, 1, [])
+    assert (
+        verified["accounts"],
+        verified["releases"],
+        verified["runs"],
+        verified["elsewhere"],
+    ) == (1, 1, 1, [])
 
 
-def test_a_plan_in_python_says_what_the_command_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_in_python_says_what_the_command_says(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a file and of its mapping, of a run that is there and of a new configuration: the account, noisy pairs, time."""
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
     for config in (home / "people.yaml", home / "small.yaml"):
         if not config.exists():
-            text = re.sub(r"(epsilon\W+)1(?:\.0)?\b", r"\g<1>0.01", (home / "people.yaml").read_text(), count=1)
+            text = re.sub(
+                r"(epsilon\W+)1(?:\.0)?\b",
+                r"\g<1>0.01",
+                (home / "people.yaml").read_text(),
+                count=1,
+            )
             config.write_text(re.sub(r"(reporting_length\W+)1", r"\g<1>2", text))
         lines = said(home, "plan", config).splitlines()
         told = [line for line in lines if not line.startswith("Next: ")]
@@ -92,7 +125,9 @@ def test_whether_a_release_fits_is_a_fact(home: Path) -> None:
 
     def facts(epsilon: float, dataset: str = "people") -> tuple[bool | None, int | None, str]:
         asked = home / f"{dataset}-{epsilon}.yaml"
-        changed = re.sub(r"(epsilon\W+)1(?:\.0)?\b", rf"\g<1>{epsilon}", config.read_text(), count=1)
+        changed = re.sub(
+            r"(epsilon\W+)1(?:\.0)?\b", rf"\g<1>{epsilon}", config.read_text(), count=1
+        )
         asked.write_text(re.sub(r"(dataset\W+)people", rf"\g<1>{dataset}", changed, count=1))
         (plan,) = json.loads(said(home, "plan", asked, "--json"))
         return plan["fits"], plan["more_that_fit"], " ".join(plan["notes"])
@@ -113,9 +148,13 @@ def test_whether_a_release_fits_is_a_fact(home: Path) -> None:
 def test_an_account_says_how_many_releases_it_holds(home: Path) -> None:
     """As many are admitted, and not one more."""
     whole = said(home, "ledger", "open", "whole", "--epsilon", "1", "--delta", "1e-6")
-    assert "A release with this epsilon and delta uses all of it: a second one does not fit" in whole
+    assert (
+        "A release with this epsilon and delta uses all of it: a second one does not fit" in whole
+    )
     config = home / "parts.yaml"
-    config.write_text((home / "people.yaml").read_text().replace("dataset: people", "dataset: parts"))
+    config.write_text(
+        (home / "people.yaml").read_text().replace("dataset: people", "dataset: parts")
+    )
     refused = ask(home, "ledger", "open", "other", "--for", config)
     assert (refused.exit_code, "charged to parts, not to other" in refused.stderr) == (2, True)
     opened = said(home, "ledger", "open", "parts", "--for", config, "--epsilon", "3")
@@ -136,7 +175,10 @@ def test_an_account_says_how_many_releases_it_holds(home: Path) -> None:
         ("rn", "Did you mean 'run', 'runs'? See: "),
         ("plan --hlp", "(Possible options: --help). See: "),
         ("ledger open lib9 --epsilon x", "epsilon (x) is not a number"),
-        ("ledger open lib9 --epsilon 1", "--epsilon and --delta are required, or --for CONFIG, a file that has both"),
+        (
+            "ledger open lib9 --epsilon 1",
+            "--epsilon and --delta are required, or --for CONFIG, a file that has both",
+        ),
     ],
 )
 def test_a_mistyped_command_gets_one_line(

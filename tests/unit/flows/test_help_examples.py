@@ -28,7 +28,9 @@ COMMANDS = dict(commands(GROUP))
 
 def examples(help_text: str) -> list[list[str]]:
     shown = help_text.partition("Example:")[2]
-    return [shlex.split(" ".join(text.split())) for text in re.findall(r"`(marginweave [^`]*)`", shown)]
+    return [
+        shlex.split(" ".join(text.split())) for text in re.findall(r"`(marginweave [^`]*)`", shown)
+    ]
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -44,7 +44,9 @@ def test_every_command_looks_at_its_paths() -> None:
         ("init http://example.org/t.csv", "source (http://…) must be a path, s3://BUCKET/KEY"),
     ],
 )
-def test_a_url_is_refused(line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_refused(
+    line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     told = CliRunner().invoke(app, line.split())
     assert (told.exit_code, words in told.output) == (2, True), told.output
@@ -94,7 +96,9 @@ def test_a_name_that_no_file_can_have_is_refused(
     (tmp_path / "certified.yaml").write_text(plain + engine)
     monkeypatch.setattr("importlib.util.find_spec", lambda *_: True)
     told = CliRunner().invoke(app, line.split())
-    assert (told.exit_code, f"marginweave: {words} {TOO_LONG}" in told.output) == (2, True), told.output
+    assert (told.exit_code, f"marginweave: {words} {TOO_LONG}" in told.output) == (2, True), (
+        told.output
+    )
 
 
 def test_python_refuses_such_names_in_the_same_words(tmp_path: Path) -> None:

@@ -32,10 +32,15 @@ def _said(*arguments: str | Path) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_home_of_an_older_version_is_refused(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_of_an_older_version_is_refused(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a run's manifest, by a release wherever it is, and by the ledger."""
     home, release = shutil.copytree(finished, tmp_path / "home"), tmp_path / "release"
-    ledger, manifest = home / "ledger" / "ledger.sqlite", home / "runs" / "k-tuples" / "manifest.json"
+    ledger, manifest = (
+        home / "ledger" / "ledger.sqlite",
+        home / "runs" / "k-tuples" / "manifest.json",
+    )
     monkeypatch.setenv("MARGINWEAVE_HOME", str(home))
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
     shutil.copytree(home / "runs" / "k-tuples" / "release", release)
@@ -46,7 +51,12 @@ def test_a_home_of_an_older_version_is_refused(finished: Path, tmp_path: Path, m
     before = manifest.read_text()
     _older(manifest, "version")
     config = home / "people.yaml"
-    commands = ("runs",), ("report", "k-tuples"), ("resume", "k-tuples"), ("run", config, "--run", "k-tuples")
+    commands = (
+        ("runs",),
+        ("report", "k-tuples"),
+        ("resume", "k-tuples"),
+        ("run", config, "--run", "k-tuples"),
+    )
     for command in commands:
         code, _, said = _said(*command)
         assert (code, said) == (2, f"marginweave: run k-tuples {READS}")
@@ -55,6 +65,11 @@ def test_a_home_of_an_older_version_is_refused(finished: Path, tmp_path: Path, m
     with closing(sqlite3.connect(ledger)) as connection:
         connection.execute("UPDATE ledger_format SET number = 5")
         connection.commit()
-    for command in (("ledger", "list"), ("ledger", "verify"), ("plan", config), ("handover", "k-tuples", "--to", "b")):
+    for command in (
+        ("ledger", "list"),
+        ("ledger", "verify"),
+        ("plan", config),
+        ("handover", "k-tuples", "--to", "b"),
+    ):
         code, _, said = _said(*command)
         assert (code, said) == (2, f"marginweave: the ledger {ledger} {READS}")

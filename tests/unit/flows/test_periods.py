@@ -31,7 +31,9 @@ CRONS = (
 
 
 def times_of(cron: str, zone: str, start: datetime, number: int = 15) -> list[datetime]:
-    found = asyncio.run(served.CronSchedule(cron=cron, timezone=zone).get_dates(n=number, start=start))
+    found = asyncio.run(
+        served.CronSchedule(cron=cron, timezone=zone).get_dates(n=number, start=start)
+    )
     return [time.astimezone(UTC) for time in found]
 
 
@@ -43,7 +45,10 @@ def times_of(cron: str, zone: str, start: datetime, number: int = 15) -> list[da
 )
 def test_no_two_times_of_a_schedule_have_one_name(cron: str, zone: str, day: int) -> None:
     """Across years, months and both changes of the clocks, from any day on."""
-    schedule, start = CronSchedule(cron=cron, timezone=zone), datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=day)
+    schedule, start = (
+        CronSchedule(cron=cron, timezone=zone),
+        datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=day),
+    )
     times = times_of(cron, zone, start)
     assert len({period_name([schedule], zone, time) for time in times}) == len(times) == 15
 
@@ -69,7 +74,10 @@ def test_an_hour_that_clocks_show_twice_has_two_names() -> None:
 def test_the_name_is_that_of_the_period(cron: str, name: str) -> None:
     moment = datetime(2026, 11, 20, 0, 30, tzinfo=UTC)
     assert moment.astimezone(ZoneInfo("Europe/Oslo")).minute == 30
-    assert period_name([CronSchedule(cron=cron, timezone="Europe/Oslo")], "Europe/Oslo", moment) == name
+    assert (
+        period_name([CronSchedule(cron=cron, timezone="Europe/Oslo")], "Europe/Oslo", moment)
+        == name
+    )
 
 
 def test_schedules_of_one_deployment_are_looked_at_together() -> None:
@@ -83,11 +91,15 @@ def test_times_that_are_rare_are_seen_as_well() -> None:
     """Two on a day from July on alone."""
     both = [CronSchedule(cron=cron, timezone="UTC") for cron in ("0 3 * * *", "0 15 * 7-12 *")]
     names = {
-        period_name(both, "UTC", datetime(2026, month, 20, hour, tzinfo=UTC)) for month in (5, 8) for hour in (3, 15)
+        period_name(both, "UTC", datetime(2026, month, 20, hour, tzinfo=UTC))
+        for month in (5, 8)
+        for hour in (3, 15)
     }
     assert len(names) == 4
 
 
 def test_intervals_have_names_as_well() -> None:
-    schedule = IntervalSchedule(interval=timedelta(days=28), anchor_date=datetime(2026, 1, 5, tzinfo=UTC))
+    schedule = IntervalSchedule(
+        interval=timedelta(days=28), anchor_date=datetime(2026, 1, 5, tzinfo=UTC)
+    )
     assert period_name([schedule], "UTC", datetime(2026, 2, 2, tzinfo=UTC)) == "2026-w06"

@@ -15,8 +15,12 @@ from marginweave.base.parallel import available_cores
 
 def test_windows_gets_a_sentence() -> None:
     """Without the locks of POSIX the command ends before it imports what needs them (exit 2), and says where it runs."""
-    program = "import sys; sys.modules['fcntl'] = None; from marginweave.flows.cli import main; main()"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    program = (
+        "import sys; sys.modules['fcntl'] = None; from marginweave.flows.cli import main; main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (told.returncode, told.stdout) == (2, "")
     assert "inside WSL" in told.stderr
     assert len(told.stderr.splitlines()) == 1

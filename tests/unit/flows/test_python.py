@@ -50,7 +50,9 @@ from tests.support.samples import every
 
 HEAVY = ("numba", "numpy", "pandas", "prefect", "pyarrow", "pydantic", "sqlalchemy", "yaml")
 PRIVACY = mw.Privacy(epsilon=1, delta=1e-6)
-WORDS = st.text(st.sampled_from("aZé0 :#'\"-{}[],&*!|>%@`~?\\"), max_size=6).map(lambda text: f"{text}x".strip())
+WORDS = st.text(st.sampled_from("aZé0 :#'\"-{}[],&*!|>%@`~?\\"), max_size=6).map(
+    lambda text: f"{text}x".strip()
+)
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_import_loads_nothing_that_takes_long() -> None:
-    code = (
-        f"import sys, marginweave as mw; dir(mw); assert not {{*{HEAVY}}} & {{*sys.modules}}; mw.errors; mw.__version__"
-    )
+    code = f"import sys, marginweave as mw; dir(mw); assert not {{*{HEAVY}}} & {{*sys.modules}}; mw.errors; mw.__version__"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -76,7 +76,8 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", every(3, ["import marginweave.flows.release", "from marginweave.flows import Synthesizer", ""])
+    "first",
+    every(3, ["import marginweave.flows.release", "from marginweave.flows import Synthesizer", ""]),
 )
 def test_the_flow_is_what_is_imported_by_its_name(first: str) -> None:
     code = f"{first}\nfrom marginweave.flows import release\nassert type(release).__name__ == 'Flow', release"
@@ -90,19 +91,35 @@ def configurations(draw: st.DrawFn) -> mw.Configuration:
     numbers = st.lists(st.integers(-99, 99), min_size=3, max_size=5, unique=True).map(sorted)
     low = draw(st.integers(-50, 0))
     columns: dict[str, Any] = {
-        "a": mw.category(draw(st.lists(WORDS, min_size=2, max_size=4, unique_by=str.casefold)), **draw(said)),
+        "a": mw.category(
+            draw(st.lists(WORDS, min_size=2, max_size=4, unique_by=str.casefold)), **draw(said)
+        ),
         "no": mw.category(np.array(draw(numbers)), **draw(said)),
-        "y: #": mw.number(low, low + draw(st.floats(10, 500)), bins=draw(st.integers(2, 9)), **draw(said)),
+        "y: #": mw.number(
+            low, low + draw(st.floats(10, 500)), bins=draw(st.integers(2, 9)), **draw(said)
+        ),
         "true": mw.number(bins=tuple(draw(numbers)), decimals=0),
         "d": mw.date(
-            "2019-01-01", "2020-12-31", bins=draw(st.sampled_from(["month", "year", "weekday"])), **draw(said)
+            "2019-01-01",
+            "2020-12-31",
+            bins=draw(st.sampled_from(["month", "year", "weekday"])),
+            **draw(said),
         ),
         "p": mw.category(),
-        **{name: KINDS[name][0] for name in draw(st.sets(st.sampled_from([*KINDS]), max_size=2)) - {"private"}},
+        **{
+            name: KINDS[name][0]
+            for name in draw(st.sets(st.sampled_from([*KINDS]), max_size=2)) - {"private"}
+        },
     }
-    unit = draw(st.sampled_from(["row", mw.person("id", max_records=4), mw.person("id", join=True)]))
-    privacy = mw.Privacy(epsilon=draw(st.floats(0.1, 5)), delta=draw(st.sampled_from([1e-6, 1e-9])), unit=unit)
-    more = draw(st.fixed_dictionaries({}, optional={"rows": st.integers(10, 10**6), "description": WORDS}))
+    unit = draw(
+        st.sampled_from(["row", mw.person("id", max_records=4), mw.person("id", join=True)])
+    )
+    privacy = mw.Privacy(
+        epsilon=draw(st.floats(0.1, 5)), delta=draw(st.sampled_from([1e-6, 1e-9])), unit=unit
+    )
+    more = draw(
+        st.fixed_dictionaries({}, optional={"rows": st.integers(10, 10**6), "description": WORDS})
+    )
     return mw.Configuration(
         dataset="people", privacy=privacy, columns={**columns, "id": {"type": "identifier"}}, **more
     )
@@ -110,7 +127,9 @@ def configurations(draw: st.DrawFn) -> mw.Configuration:
 
 @settings(max_examples=60, deadline=None)
 @given(config=configurations())
-def test_builders_and_yaml_say_the_same(config: mw.Configuration, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_builders_and_yaml_say_the_same(
+    config: mw.Configuration, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Builders → YAML → configuration has the digest of the builders; so has the file that somebody else would write."""
     place = tmp_path_factory.mktemp("yaml")
     config.to_yaml(place / "ours.yaml")
@@ -126,7 +145,10 @@ def test_a_yaml_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
     config = mw.Configuration(raw())
     config.to_yaml(tmp_path / "c.yaml")
     assert (tmp_path / "c.yaml").stat().st_mode & 0o777 == 0o600
-    assert load_configuration(tmp_path / "c.yaml").written_digest == parse_configuration(raw()).written_digest
+    assert (
+        load_configuration(tmp_path / "c.yaml").written_digest
+        == parse_configuration(raw()).written_digest
+    )
     with pytest.raises(InputError, match="exists already"):
         config.to_yaml(tmp_path / "c.yaml")
 
@@ -145,7 +167,9 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
         load_configuration(tmp_path / "draft.yaml")
     with pytest.raises(InputError) as refused:
         mw.Synthesizer(config)
-    assert str(refused.value).partition(" questions")[0] == str(told.value).partition(" questions")[0]
+    assert (
+        str(refused.value).partition(" questions")[0] == str(told.value).partition(" questions")[0]
+    )
     for place in waiting:
         with pytest.raises(InputError, match="drafted"):
             mw.Synthesizer(config)
@@ -159,7 +183,11 @@ def test_a_copy_of_a_draft_is_a_draft() -> None:
     """Also with other keys: the type, and what there is to look at."""
     draft = mw.Configuration.draft(people_frame(), "people")
     changed = draft | {"dataset": "others"}
-    assert (type(changed), changed["dataset"], draft["dataset"]) == (mw.Configuration, "others", "people")
+    assert (type(changed), changed["dataset"], draft["dataset"]) == (
+        mw.Configuration,
+        "others",
+        "people",
+    )
     assert draft.copy().unconfirmed == changed.unconfirmed == draft.unconfirmed
 
 
@@ -170,11 +198,15 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
         config.confirm("sex")
     with pytest.raises(
-        InputError, match=r"town is not waiting to be confirmed; waiting are: privacy, rows, columns\.grade"
+        InputError,
+        match=r"town is not waiting to be confirmed; waiting are: privacy, rows, columns\.grade",
     ):
         config.confirm("town", "here")
     with pytest.warns(UserWarning, match=r"the index \(sex\) is left out"):
-        assert "sex" not in mw.Configuration.draft(people_frame().set_index("sex"), "people")["columns"]
+        assert (
+            "sex"
+            not in mw.Configuration.draft(people_frame().set_index("sex"), "people")["columns"]
+        )
     with pytest.raises(InputError, match="a frame has no name"):
         mw.Configuration.draft(people_frame())
     people_frame().to_csv(tmp_path / "people.csv", index=False)
@@ -193,7 +225,10 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
         (lambda: mw.number(0, 1, bins=-1), r"^bins "),
         (lambda: mw.number(0, 1, bins=2, decimal=1), "^unknown key decimal; did you mean decimals"),
         (lambda: mw.date("2019-01-01", "2018-01-01", bins="month"), "bounds"),
-        (lambda: mw.Privacy(epsilon=-1, delta=2), r"^epsilon \(-1\) must be positive\. Also: delta \(2\)"),
+        (
+            lambda: mw.Privacy(epsilon=-1, delta=2),
+            r"^epsilon \(-1\) must be positive\. Also: delta \(2\)",
+        ),
         (lambda: mw.Privacy(epsilon=1, delta=1e-6, unit="x"), "^unit"),
         (lambda: mw.person("p", max_records=-3), r"^max_records \(-3\) must be"),
     ],
@@ -222,7 +257,9 @@ def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
         (partial(mw.Synthesizer, home=five), (raw(),)),
     ]
     for call, arguments in asked:
-        with pytest.raises(InputError, match=r"^\w+ \((int|str|list|NoneType)\) must be .*; write "):
+        with pytest.raises(
+            InputError, match=r"^\w+ \((int|str|list|NoneType)\) must be .*; write "
+        ):
             call(*arguments)
     with pytest.raises(InputError, match=r"\(http://…\) must be a path"):
         mw.Configuration.draft("http://x")
@@ -230,13 +267,21 @@ def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
 
 def test_the_plan_of_a_synthesizer_is_a_table() -> None:
     plan = mw.Synthesizer(raw()).plan()
-    assert [*plan.frame.index] == ["bound-2", "bound-3", "level-1", "level-2", "level-3", "count"] or len(
-        plan.frame
-    ) > 2
+    assert [*plan.frame.index] == [
+        "bound-2",
+        "bound-3",
+        "level-1",
+        "level-2",
+        "level-3",
+        "count",
+    ] or len(plan.frame) > 2
     assert repr(plan).startswith("people: epsilon 1, delta 1e-06")
     shown, html = repr(plan).splitlines(), plan._repr_html_()
     assert len(shown) == 3 + len(plan.frame) + len(plan.notes) + len(plan.good_for)
-    assert all(line in shown and escape(line) in html for line in (plan.ending, *plan.notes, *plan.good_for))
+    assert all(
+        line in shown and escape(line) in html
+        for line in (plan.ending, *plan.notes, *plan.good_for)
+    )
     assert any(note.startswith("Ledger: there is no ledger at ") for note in plan.notes)
 
 
@@ -245,7 +290,11 @@ def test_a_synthesizer_is_an_estimator() -> None:
     model = mw.Synthesizer(mw.Configuration(raw()), home="elsewhere")
     copy: Any = clone(model)
     assert copy is not model
-    assert copy.get_params() == model.get_params() == {"config": raw(), "home": "elsewhere", "verbose": True}
+    assert (
+        copy.get_params()
+        == model.get_params()
+        == {"config": raw(), "home": "elsewhere", "verbose": True}
+    )
     assert copy.configuration.written_digest == model.configuration.written_digest
     assert copy.set_params(config=raw(privacy__epsilon=2.0)) is copy
     assert copy.configuration.privacy.epsilon == 2
@@ -268,9 +317,18 @@ WRONG_SAMPLES: list[tuple[dict[str, Any], str]] = [
     ({"n": 5, "seed": -1}, r"^seed \(-1\) must be a whole number in"),
     ({"n": 5, "where": {}}, "^where has no condition; leave it out"),
     ({"n": 5, "where": 5}, r"^where \(5\) must be conditions by their columns"),
-    ({"n": 5, "where": {"age": {"from": 0, "to": 18}}}, "to includes 18, use below to leave it out$"),
-    ({"n": 5, "where": {"age": {"from": 200}}}, "^no value of 'age' between its bounds meets the condition"),
-    ({"n": 5, "where": {"age": {"from": 30, "below": 18}}}, "^no value of column 'age' meets where; its values: "),
+    (
+        {"n": 5, "where": {"age": {"from": 0, "to": 18}}},
+        "to includes 18, use below to leave it out$",
+    ),
+    (
+        {"n": 5, "where": {"age": {"from": 200}}},
+        "^no value of 'age' between its bounds meets the condition",
+    ),
+    (
+        {"n": 5, "where": {"age": {"from": 30, "below": 18}}},
+        "^no value of column 'age' meets where; its values: ",
+    ),
 ]
 
 
@@ -301,7 +359,8 @@ def test_tables_of_other_libraries_are_taken_as_they_are() -> None:
         frame = pd.DataFrame([["x", "y"]], columns=pd.Index(names))
         for natives in (None, {"0": ""}):
             with pytest.raises(
-                InputError, match=r"names must be texts; write frame\.columns = frame\.columns\.map\(str\)"
+                InputError,
+                match=r"names must be texts; write frame\.columns = frame\.columns\.map\(str\)",
             ):
                 as_table(frame, natives)
         assert as_table(frame.set_axis(frame.columns.map(str), axis=1)).num_columns == 2
@@ -350,10 +409,15 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
             release.sample(where={first: label})
         for wrong, said in WRONG_SAMPLES:
             with pytest.raises(
-                InputError, match=said if kind or not wrong.get("where") else "where needs a fitted mix"
+                InputError,
+                match=said if kind or not wrong.get("where") else "where needs a fitted mix",
             ):
                 release.sample(**wrong)
-        with pytest.warns(UserWarning, match=r"has no model\.parquet: .*copy the whole") if kind else nullcontext():
+        with (
+            pytest.warns(UserWarning, match=r"has no model\.parquet: .*copy the whole")
+            if kind
+            else nullcontext()
+        ):
             assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # pyright: ignore[reportArgumentType]
         with pytest.raises(InputError, match="one to three columns"):
             release.table()
@@ -368,7 +432,9 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
     assert seen == {True, False}
     with pytest.raises(InputError, match="does not exist"):
         mw.Release.open(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"not the folder of a release, which has a file privacy\.json$"):
+    with pytest.raises(
+        InputError, match=r"not the folder of a release, which has a file privacy\.json$"
+    ):
         mw.Release.open(tmp_path)  # copies lie below it, which may be those of others
 
 
@@ -386,9 +452,17 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     with pytest.raises(mw.errors.BudgetError, match="there is no ledger"):
         mw.Ledger.open()
     ledger = Ledger.create(tmp_path / "ledger.sqlite")
-    account = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="affairs",
+        epsilon=Decimal(1),
+        delta=Decimal("1e-6"),
+        unit="row",
+        neighbors="add-remove",
+    )
     ledger.accounts.open(account, actor="steward")
-    ledger.accounts.open(Account(**{**vars(account), "dataset": "people", "epsilon": Decimal(2)}), actor="steward")
+    ledger.accounts.open(
+        Account(**{**vars(account), "dataset": "people", "epsilon": Decimal(2)}), actor="steward"
+    )
     reserve_release(ledger, small_plan())
     opened = mw.Ledger.open(str(tmp_path / "ledger.sqlite"))
     assert opened._repr_html_().startswith(f"<pre>Ledger at {tmp_path}")
@@ -408,7 +482,8 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "meant"), [(0, 'del config["columns"][NAME]'), (1, 'config["columns"][NAME]["outside"] = "null"')]
+    ("read", "meant"),
+    [(0, 'del config["columns"][NAME]'), (1, 'config["columns"][NAME]["outside"] = "null"')],
 )
 def test_a_frame_that_cannot_be_meant_is_told_what_to_do_in_python(read: int, meant: str) -> None:
     frame = people_frame()
@@ -430,7 +505,10 @@ def test_a_frame_without_rows_is_no_matter_of_its_columns() -> None:
     with pytest.raises(UnusableTableError) as told:
         usability.check(usability.configuration.written)
     said = told.value.in_python
-    assert said == "validate: the table has no rows. Nothing was charged. Give fit a frame that has rows"
+    assert (
+        said
+        == "validate: the table has no rows. Nothing was charged. Give fit a frame that has rows"
+    )
 
 
 def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
@@ -444,11 +522,15 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
         ("/a/a.csv", f"is not finished. Resume it: marginweave resume {run}"),
     ):
         manifest.write_text(json.dumps({**told, "state": "running"}))
-        (internal / "request.json").write_text(json.dumps({"configuration": "a.yaml", "source": str(source)}))
+        (internal / "request.json").write_text(
+            json.dumps({"configuration": "a.yaml", "source": str(source)})
+        )
         with pytest.raises(InputError) as refused:
             mw.Release.open(run, home)
         assert str(refused.value).endswith(how)
-    (internal / "request.json").write_text(json.dumps({"configuration": "a.yaml", "source": str(internal / FRAME)}))
+    (internal / "request.json").write_text(
+        json.dumps({"configuration": "a.yaml", "source": str(internal / FRAME)})
+    )
     with pytest.raises(InputError) as resumed:
         resume(run, home=home)
     assert str(resumed.value).endswith(by_fit)
@@ -456,10 +538,18 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
 
 def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path) -> None:
     """By all its columns, also those that nobody declares and nothing can be written of."""
-    frame = people_frame().assign(odd=pd.Series([object()] * 200, dtype=object), wait=pd.Timedelta("1D"))
+    frame = people_frame().assign(
+        odd=pd.Series([object()] * 200, dtype=object), wait=pd.Timedelta("1D")
+    )
     ledger = Ledger.create(tmp_path / "ledger.sqlite")
     for name in ("people", "town"):
-        account = Account(dataset=name, epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
+        account = Account(
+            dataset=name,
+            epsilon=Decimal(9),
+            delta=Decimal("1e-4"),
+            unit="row",
+            neighbors="add-remove",
+        )
         ledger.accounts.open(account, actor="steward")
     first = raw(synthesize={"method": "gum"})
     model = mw.Synthesizer(first, verbose=False).fit(frame, run="first")
@@ -467,17 +557,23 @@ def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path
     fewer = {name: columns[name] for name in [*columns][:-1]}
     for number, declared in enumerate((columns, dict(reversed(columns.items())), fewer)):
         other = mw.Synthesizer({**first, "dataset": "town", "columns": declared}, verbose=False)
-        with pytest.raises(mw.errors.BudgetError, match="this source was released under account people"):
+        with pytest.raises(
+            mw.errors.BudgetError, match="this source was released under account people"
+        ):
             other.fit(frame.set_index(frame.index + 7), run=f"again-{number}")
     assert model.fit(frame, run="first").release.place.parent.name == "first"
     with pytest.raises(InputError, match="made from other source bytes"):
         model.fit(frame.drop(columns="wait"), run="first")
 
 
-def test_files_are_named_from_python_as_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_named_from_python_as_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Code lists, known tables and earlier releases: relative to the working folder, in a YAML file to the file."""
     ledger = Ledger.create(tmp_path / "ledger.sqlite")
-    account = Account(dataset="d", epsilon=Decimal(90), delta=Decimal("1e-3"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="d", epsilon=Decimal(90), delta=Decimal("1e-3"), unit="row", neighbors="add-remove"
+    )
     ledger.accounts.open(account, actor="steward")
     (tmp_path / "codes.csv").write_text("code,title\np,one\nq,two\n")
     (tmp_path / "totals.csv").write_text("a,n\np,30\nq,30\n")
@@ -500,27 +596,44 @@ def test_files_are_named_from_python_as_in_a_file(tmp_path: Path, monkeypatch: p
     first = mw.Synthesizer(plain, verbose=False).fit(frame, run="first").release.place
     totals: dict[str, Any] = {"columns": ["a"], "from": "other-source", "public": "the register"}
     named = {"release": str(first.relative_to(tmp_path)), "same_rows": "one file"}
-    again = plain | {"known": [named, {**totals, "table": {"file": Path("totals.csv"), "count": "n"}}]}
+    again = plain | {
+        "known": [named, {**totals, "table": {"file": Path("totals.csv"), "count": "n"}}]
+    }
     listed = again | {"known": [named, {**totals, "table": [["p", 30], ["q", 30]]}]}
     (tmp_path / "c.yaml").write_text(
         (plain | {"known": [named, {**totals, "table": [["p", "30"], ["q", "30"]]}]}).to_yaml()
     )
     read = mw.Configuration.from_yaml("c.yaml")
-    assert again.digest == listed.digest == read.digest == load_configuration(tmp_path / "c.yaml").written_digest
-    models = [mw.Synthesizer(config, verbose=False) for config in (again, again, read, tmp_path / "c.yaml")]
-    for number, (model, data) in enumerate(zip(models, (frame, "t.csv", frame, tmp_path / "t.csv"), strict=True)):
+    assert (
+        again.digest
+        == listed.digest
+        == read.digest
+        == load_configuration(tmp_path / "c.yaml").written_digest
+    )
+    models = [
+        mw.Synthesizer(config, verbose=False)
+        for config in (again, again, read, tmp_path / "c.yaml")
+    ]
+    for number, (model, data) in enumerate(
+        zip(models, (frame, "t.csv", frame, tmp_path / "t.csv"), strict=True)
+    ):
         if number > 1:
             monkeypatch.chdir(tmp_path / "elsewhere")
         assert any("run first" in line for line in model.plan().notes)
         release = model.fit(data, run=f"again-{number}").release
-        assert (release.place / "earlier-1-privacy.json").read_bytes() == (first / "privacy.json").read_bytes()
-    (tmp_path / "suites.yaml").write_text((plain | {"expectations": {"input": "suite.json"}}).to_yaml())
+        assert (release.place / "earlier-1-privacy.json").read_bytes() == (
+            first / "privacy.json"
+        ).read_bytes()
+    (tmp_path / "suites.yaml").write_text(
+        (plain | {"expectations": {"input": "suite.json"}}).to_yaml()
+    )
     with pytest.raises(InputError, match=re.escape(f"({tmp_path / 'suite.json'}) does not exist")):
         mw.Synthesizer(tmp_path / "suites.yaml", verbose=False).fit(frame)
     monkeypatch.chdir(tmp_path)
     digests = {key: value for key, value in read["known"][0]["release"].items() if key != "folder"}
     with pytest.raises(
-        InputError, match="digests without the folder of the release; write the folder, as in release: "
+        InputError,
+        match="digests without the folder of the release; write the folder, as in release: ",
     ):
         mw.Synthesizer(read | {"known": [{**read["known"][0], "release": digests}]}).fit(frame)
 
@@ -534,7 +647,9 @@ def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(
     monkeypatch.setattr(lookup, "place_of_files", lambda folder: folder.proposed)
     waiting = notebook._ending(folder, "Released", "epsilon 1 and delta 1e-06")
     assert released == f"Already released, nothing charged: {folder.release}"
-    assert waiting.startswith("Awaiting approval, epsilon 1 and delta 1e-06 charged, nothing is published yet: ")
+    assert waiting.startswith(
+        "Awaiting approval, epsilon 1 and delta 1e-06 charged, nothing is published yet: "
+    )
     assert "marginweave approve spring" in waiting
 
 
@@ -542,7 +657,9 @@ def test_the_recipe_for_a_draft_takes_columns_whose_values_stay_private() -> Non
     """The block of docs/python.md as it stands, for a table with a column of too many values for a list."""
     page = (REPOSITORY / "docs" / "python.md").read_text(encoding="utf-8")
     (block,) = [
-        code for code in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "del draft" in code
+        code
+        for code in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        if "del draft" in code
     ]
     towns = [f"town {i % 83}" for i in range(200)]
     names: dict[str, Any] = {

@@ -31,9 +31,8 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
 ) -> None:
     flow, told = import_module("marginweave.flows.release"), []
     monkeypatch.setattr(prefect_records, "emit_event", lambda event, **_: told.append(event))
-    monkeypatch.setattr(
-        flow, "prepare_worker_process", lambda: None
-    )  # it would make this process one that cannot be traced
+    # it would make this process one that cannot be traced
+    monkeypatch.setattr(flow, "prepare_worker_process", lambda: None)
     monkeypatch.setattr(flow, "prepare_run", lambda _: (Gone(), RunState.FINISHED))
     monkeypatch.setattr(flow, "end_dead_attempts", lambda _: None)
     monkeypatch.setattr(flow, "compare_where_due", lambda *_: None)
@@ -45,7 +44,9 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
 
 
 @pytest.mark.parametrize("waiting", [None, "another release"])
-def test_an_internal_evaluation_waits_for_a_decision_on_the_same_people(tmp_path: Path, waiting: str | None) -> None:
+def test_an_internal_evaluation_waits_for_a_decision_on_the_same_people(
+    tmp_path: Path, waiting: str | None
+) -> None:
     reference: Any = SimpleNamespace(
         folder=SimpleNamespace(
             read_manifest=lambda: SimpleNamespace(state=RunState.FINISHED, dataset="people"),

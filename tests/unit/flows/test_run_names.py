@@ -26,7 +26,12 @@ class Server:
     """What a Prefect server keeps of one flow run between its attempts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
-        self.facts = {"id": uuid.uuid4(), "flow_id": uuid.uuid4(), "expected_start_time": DUE, **facts}
+        self.facts = {
+            "id": uuid.uuid4(),
+            "flow_id": uuid.uuid4(),
+            "expected_start_time": DUE,
+            **facts,
+        }
         self.labels: dict[str, str] = {"prefect.flow.id": "a flow"}
         self.zones = ["Europe/Oslo"]
         self.deployments: list[SimpleNamespace] = []
@@ -61,7 +66,8 @@ def test_a_retry_keeps_the_name_of_the_first_attempt(
     server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=by_schedule)
     first = run_name(written(tmp_path, "1"), None)
     assert (first == "fair-2026-11-21") is by_schedule
-    assert Schedule("30 0 * * *", "Europe/Oslo").run_name("fair", DUE) == "fair-2026-11-21"  # as `plan --schedule` says
+    # as `plan --schedule` says
+    assert Schedule("30 0 * * *", "Europe/Oslo").run_name("fair", DUE) == "fair-2026-11-21"
     assert server.labels["marginweave.run"] == first
     server.zones = ["America/New_York"]
     assert run_name(written(tmp_path, "2"), None) == first
@@ -78,7 +84,9 @@ def test_without_a_deployment_the_name_is_that_of_the_configuration(
     assert "marginweave.run" not in server.labels
 
 
-def test_two_deployments_of_a_dataset_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_deployments_of_a_dataset_do_not_share_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Due in the same minute, each release is named by its deployment; a name that says the dataset says it once."""
     own, other, path = uuid.uuid4(), uuid.uuid4(), written(tmp_path, "1")
     names = set()
@@ -92,7 +100,9 @@ def test_two_deployments_of_a_dataset_do_not_share_a_name(tmp_path: Path, monkey
     assert names == {"fair-nightly-2026-11-21", "fair-for-the-ministry-2026-11-21"}
 
 
-@pytest.mark.parametrize("names", [("nightly", "for the ministry"), ("fair nightly", "fair-nightly")])
+@pytest.mark.parametrize(
+    "names", [("nightly", "for the ministry"), ("fair nightly", "fair-nightly")]
+)
 def test_names_of_deployments_stay_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
 ) -> None:
@@ -101,16 +111,22 @@ def test_names_of_deployments_stay_apart(
     found = set()
     for deployment in ids:
         server = Server(monkeypatch, deployment_id=deployment, auto_scheduled=True)
-        server.deployments = [SimpleNamespace(id=i, name=name) for i, name in zip(ids, names, strict=True)]
+        server.deployments = [
+            SimpleNamespace(id=i, name=name) for i, name in zip(ids, names, strict=True)
+        ]
         found.add(run_name(path, None))
     assert len(found) == 2
 
 
-def test_the_same_clock_in_two_time_zones_is_two_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_clock_in_two_time_zones_is_two_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, found = written(tmp_path, "1"), set()
     for hour in (23, 5):  # 00:30 in Oslo on the 21st, and in New York
         due = datetime(2026, 11, 20 + (hour < 12), hour, 30, tzinfo=UTC)
-        server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=True, expected_start_time=due)
+        server = Server(
+            monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=True, expected_start_time=due
+        )
         server.zones = ["Europe/Oslo", "America/New_York"]
         found.add(run_name(path, None))
     assert found == {"fair-2026-11-20-2330", "fair-2026-11-21-0530"}

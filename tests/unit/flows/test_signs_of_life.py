@@ -45,7 +45,9 @@ def test_releases_give_signs_of_life_often_enough(monkeypatch: pytest.MonkeyPatc
     for deployment in shipped["deployments"]:
         environment = deployment["work_pool"]["job_variables"]["env"]
         heartbeats.append(float(environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]))
-    assert all(seconds is not None and 2 * seconds < SILENCE.total_seconds() for seconds in heartbeats)
+    assert all(
+        seconds is not None and 2 * seconds < SILENCE.total_seconds() for seconds in heartbeats
+    )
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, *, away: bool = False, well: bool = True) -> list[str]:
@@ -75,11 +77,16 @@ def test_the_file_is_as_old_as_the_last_look_at_a_server_that_answered(
     sign = home / SIGN_OF_LIFE
     assert sign.stat().st_mode & 0o077 == 0
     os.utime(sign, (OLD, OLD))
-    assert looks(monkeypatch, away=away, well=well) == ["Prefect's server does not answer. Trying again."] * away
+    assert (
+        looks(monkeypatch, away=away, well=well)
+        == ["Prefect's server does not answer. Trying again."] * away
+    )
     assert (sign.stat().st_mtime > OLD) is (well and not away)
 
 
-def test_a_disk_that_refuses_ends_no_supervisor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_refuses_ends_no_supervisor(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home.write_text("in the way")
     looks(monkeypatch)
 

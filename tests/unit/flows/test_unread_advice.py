@@ -28,7 +28,9 @@ SET = {"type": "set", "values": ["female", "male", "1"], "max_values": 3}
         (SET, "Female;woman", False),
     ],
 )
-def test_texts_in_another_case_are_told_from_other_texts(declared: dict[str, Any], cell: str, is_case: bool) -> None:
+def test_texts_in_another_case_are_told_from_other_texts(
+    declared: dict[str, Any], cell: str, is_case: bool
+) -> None:
     config = configuration(columns__sex=declared)
     column = config.columns["sex"]
     assert isinstance(column, MeasuredColumn)

@@ -32,21 +32,32 @@ def test_what_happens_to_too_many_is_said() -> None:
 
 
 def test_nothing_is_said_where_a_domain_is_private() -> None:
-    assert combinations_forecast(configuration(columns__town={"type": "category", "domain": "private"})) == []
+    assert (
+        combinations_forecast(
+            configuration(columns__town={"type": "category", "domain": "private"})
+        )
+        == []
+    )
 
 
 def test_keys_beyond_63_bits_are_refused() -> None:
     with pytest.raises(
-        InputError, match=r"^columns j, i, h, g, f, e have more than 2\^63 combinations; use coarser bins"
+        InputError,
+        match=r"^columns j, i, h, g, f, e have more than 2\^63 combinations; use coarser bins",
     ):
         check_size(configuration(columns=LARGE, aggregate={"reporting_length": 6}))
 
 
 def test_more_values_than_may_be_kept_are_refused() -> None:
     with pytest.raises(
-        InputError, match=r"^the columns have 50000 values together, more than aggregate.max_combinations"
+        InputError,
+        match=r"^the columns have 50000 values together, more than aggregate.max_combinations",
     ):
-        check_size(configuration(columns=LARGE, aggregate={"reporting_length": 2, "max_combinations": 49_999}))
+        check_size(
+            configuration(
+                columns=LARGE, aggregate={"reporting_length": 2, "max_combinations": 49_999}
+            )
+        )
 
 
 def test_a_mixture_that_no_memory_holds_is_refused_before_anything_is_paid_for() -> None:
@@ -54,6 +65,7 @@ def test_a_mixture_that_no_memory_holds_is_refused_before_anything_is_paid_for()
     mixture = {"method": "mixture", "components": 1000}
     check_size(configuration(columns=LARGE, synthesize={**mixture, "fits": 9}))
     with pytest.raises(
-        InputError, match=r"^synthesize\.fits \(10\) times .* a model of 4.0[0-9] GB, more than 4 GB; use fewer"
+        InputError,
+        match=r"^synthesize\.fits \(10\) times .* a model of 4.0[0-9] GB, more than 4 GB; use fewer",
     ):
         check_size(configuration(columns=LARGE, synthesize={**mixture, "fits": 10}))

@@ -28,8 +28,12 @@ TRIPLES = {"aggregate": {"method": "marginals", "cliques": {"all": 3}}, **MIXTUR
 
 
 def table(sizes: tuple[int, ...], **sections: Any) -> Configuration:
-    columns = {f"c{i}": {"type": "category", "values": [*range(size)]} for i, size in enumerate(sizes)}
-    return parse_configuration({**raw(missing=None), "columns": columns, "aggregate": {"method": "auto"}, **sections})
+    columns = {
+        f"c{i}": {"type": "category", "values": [*range(size)]} for i, size in enumerate(sizes)
+    }
+    return parse_configuration(
+        {**raw(missing=None), "columns": columns, "aggregate": {"method": "auto"}, **sections}
+    )
 
 
 def cost(config: Configuration, rows: int, cores: int = 2) -> RunCost:
@@ -52,7 +56,14 @@ def cost(config: Configuration, rows: int, cores: int = 2) -> RunCost:
         (ADULT, {}, 20_000_000, 4, 191, 0.88),
         (ADULT, {"aggregate": TUPLES, **SEEDED}, 1_000_000, 4, 27.1, 0.85),
         (ADULT, {"aggregate": TUPLES, **SEEDED}, 20_000_000, 4, 411, 0.86),
-        (ADULT, {"aggregate": {**TUPLES, "reporting_length": 4}, **SEEDED}, 1_000_000, 4, 84.4, 1.55),
+        (
+            ADULT,
+            {"aggregate": {**TUPLES, "reporting_length": 4}, **SEEDED},
+            1_000_000,
+            4,
+            84.4,
+            1.55,
+        ),
         (ADULT, {"aggregate": TUPLES, **MIXTURE}, 1_000_000, 4, 49.6, 0.92),
         (
             (*(4 * ADULT), *ADULT[:4]),
@@ -62,24 +73,46 @@ def cost(config: Configuration, rows: int, cores: int = 2) -> RunCost:
             117,
             1.56,
         ),
-        (10 * (5000,), {"aggregate": {**TUPLES, "reporting_length": 2}, **SEEDED}, 1_000_000, 4, 91.7, 1.17),
+        (
+            10 * (5000,),
+            {"aggregate": {**TUPLES, "reporting_length": 2}, **SEEDED},
+            1_000_000,
+            4,
+            91.7,
+            1.17,
+        ),
     ],
 )
 def test_releases_took_what_is_said_within_a_factor_of_two(
-    sizes: tuple[int, ...], sections: dict[str, Any], rows: int, epsilon: float, cpu: float, gigabytes: float
+    sizes: tuple[int, ...],
+    sections: dict[str, Any],
+    rows: int,
+    epsilon: float,
+    cpu: float,
+    gigabytes: float,
 ) -> None:
     """CPU seconds of the program, as one core has them, and the peak of its memory, of releases that were measured."""
     privacy = {"epsilon": epsilon, "delta": 1e-6, "unit": "row"}
     said = cost(table(sizes, privacy=privacy, **sections), rows, cores=1)
     assert 0.5 < said.cpu / cpu < 2
-    assert said.cpu == pytest.approx(said.seconds - SERVER), "one core does one second of work in a second"
+    assert said.cpu == pytest.approx(said.seconds - SERVER), (
+        "one core does one second of work in a second"
+    )
     assert 0.5 < said.gigabytes / gigabytes < 2
 
 
-@pytest.mark.parametrize("sections", [TRIPLES, {"aggregate": TUPLES, **SEEDED}, {"aggregate": TUPLES, **MIXTURE}])
+@pytest.mark.parametrize(
+    "sections", [TRIPLES, {"aggregate": TUPLES, **SEEDED}, {"aggregate": TUPLES, **MIXTURE}]
+)
 def test_more_rows_or_columns_never_take_less(sections: dict[str, Any]) -> None:
-    by_columns = [[cost(table(ADULT[:k], **sections), 10**n) for n in range(3, 8)] for k in (3, 6, 10, 14)]
-    pairs = [pair for row in (*by_columns, *zip(*by_columns, strict=True)) for pair in itertools.pairwise(row)]
+    by_columns = [
+        [cost(table(ADULT[:k], **sections), 10**n) for n in range(3, 8)] for k in (3, 6, 10, 14)
+    ]
+    pairs = [
+        pair
+        for row in (*by_columns, *zip(*by_columns, strict=True))
+        for pair in itertools.pairwise(row)
+    ]
     for one, more in pairs:
         assert one.seconds < more.seconds
         assert one.cpu < more.cpu
@@ -92,7 +125,10 @@ def test_more_rows_or_columns_never_take_less(sections: dict[str, Any]) -> None:
 
 
 def test_words_have_two_digits_and_a_unit_that_people_use() -> None:
-    said = [str(RunCost(seconds, 2 * seconds, 0.52).sentence) for seconds in (22.4, 89, 119, 3_000, 7_300)]
+    said = [
+        str(RunCost(seconds, 2 * seconds, 0.52).sentence)
+        for seconds in (22.4, 89, 119, 3_000, 7_300)
+    ]
     assert said == [
         "22 s (45 CPU s), 0.5 GB",
         "89 s (3 CPU min), 0.5 GB",
@@ -105,7 +141,9 @@ def test_words_have_two_digits_and_a_unit_that_people_use() -> None:
 
 def test_a_line_says_it_for_each_size_but_not_of_methods_that_nobody_measured() -> None:
     assert all(str(row.takes).endswith(" GB") for row in size_forecast(configuration()))
-    assert {str(row.takes) for row in size_forecast(configuration(synthesize__method="gum"))} == {"not measured"}
+    assert {str(row.takes) for row in size_forecast(configuration(synthesize__method="gum"))} == {
+        "not measured"
+    }
 
 
 def test_a_plan_needs_neither_numba_nor_scipy() -> None:

@@ -46,9 +46,13 @@ SIZES = (2, 3, 4, 4, 5, 6, 7, 9, 12, 3)
 
 def wide(**changes: Any) -> Configuration:
     """Ten columns of unequal domains, with everything else left to `auto`."""
-    columns = {f"c{i}": {"type": "category", "values": list(range(n)), "outside": "error"} for i, n in enumerate(SIZES)}
+    columns = {
+        f"c{i}": {"type": "category", "values": list(range(n)), "outside": "error"}
+        for i, n in enumerate(SIZES)
+    }
     return configuration(
-        **{"columns": columns, "aggregate": None, "synthesize": None, "missing": [], "rows": 8000} | changes
+        **{"columns": columns, "aggregate": None, "synthesize": None, "missing": [], "rows": 8000}
+        | changes
     )
 
 
@@ -64,8 +68,12 @@ def target_lines(config: Configuration, target: ErrorTarget) -> list[str]:
     gap=st.sampled_from(["", " "]),
     is_percent=st.booleans(),
 )
-def test_a_distance_is_read_as_it_was_written(columns: str, most: int, space: str, gap: str, is_percent: bool) -> None:
-    written = f"within{space}{most / 100:.2f}{gap}%" if is_percent else f"TVD{space}{most / 10000:.4f}"
+def test_a_distance_is_read_as_it_was_written(
+    columns: str, most: int, space: str, gap: str, is_percent: bool
+) -> None:
+    written = (
+        f"within{space}{most / 100:.2f}{gap}%" if is_percent else f"TVD{space}{most / 10000:.4f}"
+    )
     found = parse_target(f" {columns}{space}{written} ")
     assert found.columns == (2 if columns.lower() == "pairs" else 3)
     assert found.most == pytest.approx(most / 10000)
@@ -108,7 +116,10 @@ def test_two_digits_are_all_there_are() -> None:
 @pytest.mark.parametrize("rows", [1_000, 4999, 5000, 48_842])
 def test_more_epsilon_is_expected_to_be_nearer(rows: int) -> None:
     """Also where `auto` counts something else; the number is in its range, and errors are at most 1."""
-    found = [expected_errors(wide(rows=rows, privacy__epsilon=e), rows) for e in (0.3, 0.31, 0.5, 0.8, 1, 2, 10)]
+    found = [
+        expected_errors(wide(rows=rows, privacy__epsilon=e), rows)
+        for e in (0.3, 0.31, 0.5, 0.8, 1, 2, 10)
+    ]
     for less, more in pairwise(found):
         assert less is not None
         assert more is not None
@@ -125,8 +136,11 @@ def test_more_epsilon_is_expected_to_be_nearer(rows: int) -> None:
     share=st.floats(1e-5, 0.05),
     length=st.sampled_from([2, 3]),
 )
-def test_noise_values_and_few_rows_make_it_worse(sizes: list[int], rows: int, share: float, length: int) -> None:
-    noise = share * rows  # of a count: at the least epsilon for the fewest rows it is a twentieth of them
+def test_noise_values_and_few_rows_make_it_worse(
+    sizes: list[int], rows: int, share: float, length: int
+) -> None:
+    # of a count: at the least epsilon for the fewest rows it is a twentieth of them
+    noise = share * rows
     law = LAWS[length]
 
     def at(noise: float, rows: int) -> tuple[float, ...]:
@@ -134,9 +148,18 @@ def test_noise_values_and_few_rows_make_it_worse(sizes: list[int], rows: int, sh
 
     error, low, high = at(noise, rows)
     assert 0 < low <= error <= high <= 1, "the range holds the number"
-    assert all(one <= other for one, other in zip((error, low, high), at(1.1 * noise, rows), strict=True))
-    assert all(one >= other for one, other in zip((error, low, high), at(noise, 2 * rows), strict=True))
-    more = by_law(law, noise_error([size + 1 for size in sizes], noise, rows), [size + 1 for size in sizes], rows)
+    assert all(
+        one <= other for one, other in zip((error, low, high), at(1.1 * noise, rows), strict=True)
+    )
+    assert all(
+        one >= other for one, other in zip((error, low, high), at(noise, 2 * rows), strict=True)
+    )
+    more = by_law(
+        law,
+        noise_error([size + 1 for size in sizes], noise, rows),
+        [size + 1 for size in sizes],
+        rows,
+    )
     assert error <= more.error
 
 
@@ -150,7 +173,9 @@ def test_the_distance_of_columns_is_that_of_noise() -> None:
     assert noise_error(sizes, noise, rows) == pytest.approx(np.mean(made), rel=0.02)
 
 
-@pytest.mark.parametrize("text", ["pairs within 2 %", "triples TVD .05", "triples TVD .06", "groups of 100 within 20"])
+@pytest.mark.parametrize(
+    "text", ["pairs within 2 %", "triples TVD .05", "triples TVD .06", "groups of 100 within 20"]
+)
 def test_the_epsilon_is_the_smallest_of_two_digits(text: str) -> None:
     config, target = wide(), parse_target(text)
     found = smallest_epsilon(config, target)
@@ -173,7 +198,12 @@ def test_the_target_is_met_with_the_law_itself(is_sure: bool) -> None:
     found = smallest_epsilon(config, target, is_sure=is_sure)
     assert found is not None
     errors = [
-        by_law(LAWS[2], noise_error(SIZES, count_noise_alone(with_epsilon(config, epsilon)), 8000), SIZES, 8000)
+        by_law(
+            LAWS[2],
+            noise_error(SIZES, count_noise_alone(with_epsilon(config, epsilon)), 8000),
+            SIZES,
+            8000,
+        )
         for epsilon in (found, TWO_DIGITS[TWO_DIGITS.index(found) - 1])
     ]
     at, before = (error.high if is_sure else error.error for error in errors)
@@ -197,12 +227,16 @@ def test_an_even_chance_is_said_with_what_most_tables_need() -> None:
 
 def test_what_no_epsilon_reaches_is_said_with_what_would() -> None:
     first, remedy, own, _ = target_lines(wide(rows=2000), ErrorTarget(columns=3, most=0.03))
-    assert first.startswith("Target triples within 3 %: no epsilon up to 10 reaches it; at epsilon 10 ")
+    assert first.startswith(
+        "Target triples within 3 %: no epsilon up to 10 reaches it; at epsilon 10 "
+    )
     assert remedy.startswith("At epsilon 10 about ")
     assert "rows would reach it; half as many columns: " in remedy
     rows = int(remedy.split("about ")[1].split(" ")[0].replace(",", ""))
     noise = count_noise_alone(wide(privacy__epsilon=10.0))
-    at = {n: by_law(LAWS[3], noise_error(SIZES, noise, n), SIZES, n).error for n in (rows - 500, rows)}
+    at = {
+        n: by_law(LAWS[3], noise_error(SIZES, noise, n), SIZES, n).error for n in (rows - 500, rows)
+    }
     assert at[rows] <= 0.03 < at[rows - 500]
     assert own.startswith("This configuration: at epsilon 1 ")
     first, remedy, _ = target_lines(wide(), ErrorTarget(columns=1, most=1, group=10))
@@ -238,14 +272,19 @@ def test_what_is_easy_is_reached_at_the_smallest_that_was_measured() -> None:
         ({"synthesize": {"method": "gum"}}, "pairs within 5 %", "left to auto"),
     ],
 )
-def test_what_has_no_forecast_is_refused_with_why(changes: dict[str, Any], target: str, why: str) -> None:
+def test_what_has_no_forecast_is_refused_with_why(
+    changes: dict[str, Any], target: str, why: str
+) -> None:
     with pytest.raises(InputError, match=why):
         list(target_forecast(wide(**changes), parse_target(target)))
 
 
 def columns(*sizes: int) -> dict[str, Any]:
     """So many columns of such sizes."""
-    return {f"c{i}": {"type": "category", "values": list(range(n)), "outside": "error"} for i, n in enumerate(sizes)}
+    return {
+        f"c{i}": {"type": "category", "values": list(range(n)), "outside": "error"}
+        for i, n in enumerate(sizes)
+    }
 
 
 @pytest.mark.parametrize(
@@ -253,13 +292,22 @@ def columns(*sizes: int) -> dict[str, Any]:
     [
         ({"columns": columns(3, 4, 5, 6)}, f"{COLUMNS[0]} to {COLUMNS[1]} columns, not 4"),
         ({"columns": columns(*(COLUMNS[1] + 1) * [3])}, f"columns, not {COLUMNS[1] + 1}"),
-        ({"columns": columns(*9 * [40])}, f"2 to {VALUES[1]:g} values in the median column, not 40"),
+        (
+            {"columns": columns(*9 * [40])},
+            f"2 to {VALUES[1]:g} values in the median column, not 40",
+        ),
         ({"privacy__epsilon": 0.2}, "epsilon, not 0.2"),
         ({"privacy__epsilon": 10.1}, "epsilon, not 10.1"),
         ({"rows": 499}, "rows, not 499"),
         ({"rows": ROWS[1] + 1}, f"rows, not {ROWS[1] + 1:,}"),
-        ({"columns": columns(*31 * [15]), "rows": 500, "privacy__epsilon": 0.3}, "by which noise alone puts"),
-        ({"columns": columns(*5 * [2]), "rows": 90_000, "privacy__epsilon": 10.0}, "by which noise alone puts"),
+        (
+            {"columns": columns(*31 * [15]), "rows": 500, "privacy__epsilon": 0.3},
+            "by which noise alone puts",
+        ),
+        (
+            {"columns": columns(*5 * [2]), "rows": 90_000, "privacy__epsilon": 10.0},
+            "by which noise alone puts",
+        ),
         ({"aggregate": {"method": "marginals", "cliques": {"all": 2}}}, "left to auto"),
         ({"synthesize": {"method": "mixture", "fits": 3}}, "left to auto"),
         ({"columns__c1": {"type": "set", "values": ["a", "b"], "max_values": 2}}, "left to auto"),

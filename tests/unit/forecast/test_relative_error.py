@@ -32,13 +32,21 @@ def test_a_mean_count_is_that_of_all_declared_combinations() -> None:
         typical = float(str(row.error).removeprefix("± "))
         relative = found[row.name]
         assert relative.of_rows is not None
-        assert relative.of_rows.least == relative.of_rows.most == pytest.approx(100 * typical / ROWS, rel=0.06)
+        assert (
+            relative.of_rows.least
+            == relative.of_rows.most
+            == pytest.approx(100 * typical / ROWS, rel=0.06)
+        )
         assert relative.of_mean is not None
-        assert relative.of_mean.least == pytest.approx(100 * typical / (ROWS * sets / cells), rel=0.06)
+        assert relative.of_mean.least == pytest.approx(
+            100 * typical / (ROWS * sets / cells), rel=0.06
+        )
 
 
 def test_marginals_have_a_range_from_the_least_to_the_most() -> None:
-    config = configuration(aggregate__method="marginals", aggregate__cliques=[["sex", "region"], ["age", "grade"]])
+    config = configuration(
+        aggregate__method="marginals", aggregate__cliques=[["sex", "region"], ["age", "grade"]]
+    )
     found = relative_errors(config, ROWS)
     assert {"one-way", "marginals"} <= set(found)
     of_mean = found["marginals"].of_mean
@@ -56,6 +64,9 @@ def test_what_is_not_known_is_not_said() -> None:
 
 
 def test_a_resized_table_has_its_own_number_of_rows() -> None:
-    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    imputed = {
+        f"columns__{name}__impute": {"distribution": "uniform"}
+        for name in ("sex", "region", "age", "grade")
+    }
     config = configuration(resize={"records": 100, "proportion": 0.5}, **imputed)
     assert relative_errors(config, 10) == relative_errors(config, 10**6)

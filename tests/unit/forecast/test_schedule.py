@@ -31,7 +31,13 @@ def boxed(account: Account) -> Account:
 
 
 ACCOUNT = boxed(
-    Account(dataset="affairs", epsilon=Decimal(4), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    Account(
+        dataset="affairs",
+        epsilon=Decimal(4),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
 )
 
 
@@ -112,10 +118,17 @@ def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> N
 
 
 def test_an_account_that_lasts_and_one_that_takes_nothing() -> None:
-    large = _amount(boxed(replace(ACCOUNT, epsilon=Decimal(10**6))), small_plan(cost=gaussian(1e-6)))
+    large = _amount(
+        boxed(replace(ACCOUNT, epsilon=Decimal(10**6))), small_plan(cost=gaussian(1e-6))
+    )
     assert (large.runs, large.amount, large.refused) == (MOST_RUNS, None, None)
     nothing = _amount(boxed(replace(ACCOUNT, epsilon=Decimal("0.1"))), small_plan())
-    assert (nothing.runs, nothing.last, nothing.refused, nothing.amount) == (0, None, nothing.next, "epsilon")
+    assert (nothing.runs, nothing.last, nothing.refused, nothing.amount) == (
+        0,
+        None,
+        nothing.next,
+        "epsilon",
+    )
 
 
 def test_a_policy_holds_runs_back_without_charging_them() -> None:
@@ -124,7 +137,10 @@ def test_a_policy_holds_runs_back_without_charging_them() -> None:
     two = Policy(per="month", epsilon=Decimal(2), delta=Decimal("2e-6"))
     pair = Spent().with_charge(*asked(plan)).with_charge(*asked(plan))
     two = replace(two, epsilon=Decimal(repr(period_epsilon(two, pair))))
-    free, postponed = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily, NOW)
+    free, postponed = (
+        _amount(ACCOUNT, plan),
+        outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily, NOW),
+    )
     assert free.runs == postponed.runs > 10
     assert free.postponed is None
     assert postponed.postponed == NOW + timedelta(days=3)
@@ -136,9 +152,21 @@ def test_a_policy_holds_runs_back_without_charging_them() -> None:
 @pytest.mark.parametrize(
     ("cron", "timezone", "times"),
     [
-        ("0 3 1 */3 *", "UTC", ["2027-01-01 03:00 UTC", "2027-04-01 03:00 UTC", "2027-07-01 03:00 UTC"]),
-        ("0 3 1 */3 *", "Europe/Berlin", ["2027-01-01 03:00 CET", "2027-04-01 03:00 CEST", "2027-07-01 03:00 CEST"]),
-        ("30 23 * * 5", "America/New_York", ["2026-11-27 23:30 EST", "2026-12-04 23:30 EST", "2026-12-11 23:30 EST"]),
+        (
+            "0 3 1 */3 *",
+            "UTC",
+            ["2027-01-01 03:00 UTC", "2027-04-01 03:00 UTC", "2027-07-01 03:00 UTC"],
+        ),
+        (
+            "0 3 1 */3 *",
+            "Europe/Berlin",
+            ["2027-01-01 03:00 CET", "2027-04-01 03:00 CEST", "2027-07-01 03:00 CEST"],
+        ),
+        (
+            "30 23 * * 5",
+            "America/New_York",
+            ["2026-11-27 23:30 EST", "2026-12-04 23:30 EST", "2026-12-11 23:30 EST"],
+        ),
     ],
 )
 def test_times_are_those_of_the_wall_clock(cron, timezone, times) -> None:
@@ -153,7 +181,9 @@ def test_times_go_on_where_prefect_stops_to_compute() -> None:
     assert times == [NOW.replace(hour=3) + timedelta(days=number) for number in range(1, 2501)]
 
 
-@pytest.mark.parametrize("cron", ["", "daily", "0 3 * *", "0 3 * * * *", "61 3 * * *", "0 3 31 2 *", "@hourly"])
+@pytest.mark.parametrize(
+    "cron", ["", "daily", "0 3 * *", "0 3 * * * *", "61 3 * * *", "0 3 31 2 *", "@hourly"]
+)
 def test_what_never_comes_is_no_schedule(cron) -> None:
     with pytest.raises(InputError, match=r"must be a cron expression of five fields"):
         Schedule(cron, "UTC")
@@ -167,7 +197,9 @@ def test_a_time_zone_is_one_that_the_system_knows(timezone) -> None:
 
 def test_a_run_that_fits_no_period_ends_the_search_at_once() -> None:
     """And is said so; nothing is looked for but the next run."""
-    account = replace(ACCOUNT, policy=Policy(per="day", epsilon=Decimal("0.1"), delta=Decimal("1e-6")))
+    account = replace(
+        ACCOUNT, policy=Policy(per="day", epsilon=Decimal("0.1"), delta=Decimal("1e-6"))
+    )
     asked: list[datetime] = []
 
     def after(start: datetime):
@@ -179,7 +211,10 @@ def test_a_run_that_fits_no_period_ends_the_search_at_once() -> None:
     assert (found.runs, found.next, len(asked)) == (0, asked[0], 1)
     sentences = schedule_sentences(found, account, Schedule("0 12 * * *", "UTC"))
     text = " ".join(map(str, sentences))
-    assert f"No run fits: a day holds epsilon 0.1 at delta 1e-06, and a run needs {found.needed:.4g}" in text
+    assert (
+        f"No run fits: a day holds epsilon 0.1 at delta 1e-06, and a run needs {found.needed:.4g}"
+        in text
+    )
     assert found.needed is not None
     assert found.needed > 0.1
 
@@ -189,7 +224,9 @@ def test_what_a_full_period_refuses_is_skipped() -> None:
     plan = small_plan(cost=gaussian(0.01))
     one = Policy(per="quarter", epsilon=Decimal(2), delta=Decimal("2e-6"))
     reserved = Spent().with_charge(plan.cost, plan.statement)
-    account = replace(ACCOUNT, policy=replace(one, epsilon=Decimal(repr(period_epsilon(one, reserved)))))
+    account = replace(
+        ACCOUNT, policy=replace(one, epsilon=Decimal(repr(period_epsilon(one, reserved))))
+    )
     schedule, asked = Schedule("* * * * *", "UTC"), []
 
     def after(start: datetime):
@@ -200,4 +237,6 @@ def test_what_a_full_period_refuses_is_skipped() -> None:
     assert found.amount == "epsilon"
     assert len(asked) == found.runs + 1
     quarters = found.runs - 1
-    assert found.last == datetime(2026 + (3 + quarters) // 4, 3 * ((3 + quarters) % 4) + 1, 1, tzinfo=UTC)
+    assert found.last == datetime(
+        2026 + (3 + quarters) // 4, 3 * ((3 + quarters) % 4) + 1, 1, tzinfo=UTC
+    )

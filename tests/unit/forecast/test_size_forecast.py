@@ -17,7 +17,10 @@ from marginweave.measurements.whole_marginals import WholeMarginals, public_size
 from marginweave.texts.sentences import Sentence
 from tests.support.configurations import configuration
 
-MARGINALS = {"aggregate": {"method": "marginals", "cliques": {"all": 3}}, "synthesize": {"method": "mixture"}}
+MARGINALS = {
+    "aggregate": {"method": "marginals", "cliques": {"all": 3}},
+    "synthesize": {"method": "mixture"},
+}
 
 
 def percent(words: str | Sentence) -> float:
@@ -54,22 +57,33 @@ def test_the_distance_is_that_of_noise_combined_by_precision() -> None:
 
 def test_pairs_that_are_noise_are_named() -> None:
     """None at many rows, all at few, and between them the larger ones, by the grade that the verdict gives."""
-    forecasts = [size_forecast(configuration(**MARGINALS, rows=int(10 * 1.3**power)))[0] for power in range(45)]
+    forecasts = [
+        size_forecast(configuration(**MARGINALS, rows=int(10 * 1.3**power)))[0]
+        for power in range(45)
+    ]
     named = [str(forecast.noise or "") for forecast in forecasts]
     pairs = math.comb(len(configuration(**MARGINALS).attributes), 2)
     assert (named[0], named[-1]) == (named[0], "")
     assert named[0].startswith(f"{pairs} of {pairs}: ")
-    some = [text.partition(f" of {pairs}: ")[2].split(", ") for text in named if f" of {pairs}: " in text]
+    some = [
+        text.partition(f" of {pairs}: ")[2].split(", ")
+        for text in named
+        if f" of {pairs}: " in text
+    ]
     assert len(some) > 1
     assert all(more[: len(fewer)] == fewer for more, fewer in itertools.pairwise(some))
     assert all(
-        text.startswith(f"{len(names)} of") for text, names in zip([t for t in named if " of " in t], some, strict=True)
+        text.startswith(f"{len(names)} of")
+        for text, names in zip([t for t in named if " of " in t], some, strict=True)
     )
 
 
 @pytest.mark.parametrize("changes", [{}, MARGINALS])
 def test_ten_times_the_rows_are_a_tenth_of_the_distance(changes: dict[str, Any]) -> None:
-    one, ten = (percent(size_forecast(configuration(**changes, rows=rows))[0].single) for rows in (20_000, 200_000))
+    one, ten = (
+        percent(size_forecast(configuration(**changes, rows=rows))[0].single)
+        for rows in (20_000, 200_000)
+    )
     assert one == pytest.approx(10 * ten, rel=0.06)  # two digits are printed
 
 
@@ -102,13 +116,20 @@ def test_without_rows_there_is_a_line_a_size_of_what_the_configuration_counts() 
 
 def test_a_line_of_a_size_is_that_of_the_plan_as_written() -> None:
     """The noise beside ten times the rows is a tenth, as nothing else is planned."""
-    few, some, many = (percent(row.single) for row in size_forecast(configuration(aggregate=None, synthesize=None)))
+    few, some, many = (
+        percent(row.single) for row in size_forecast(configuration(aggregate=None, synthesize=None))
+    )
     assert few == pytest.approx(10 * some, rel=0.06)
     assert some == pytest.approx(10 * many, rel=0.06)
 
 
 def test_nothing_is_said_of_private_domains() -> None:
-    assert size_forecast(configuration(columns__sex={"type": "category", "domain": "private"}, rows=100)) == []
+    assert (
+        size_forecast(
+            configuration(columns__sex={"type": "category", "domain": "private"}, rows=100)
+        )
+        == []
+    )
 
 
 def test_no_distance_is_above_one() -> None:
@@ -116,14 +137,22 @@ def test_no_distance_is_above_one() -> None:
     assert str(row.single) == "100 % noise"
 
 
-@pytest.mark.parametrize(("rounds", "batch", "adaptive"), [(16, 4, 2), (16, 4, 3), (2, 1, 2), (3, 2, 4)])
-def test_no_more_sets_are_said_to_be_chosen_than_there_are(rounds: int, batch: int, adaptive: int) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "batch", "adaptive"), [(16, 4, 2), (16, 4, 3), (2, 1, 2), (3, 2, 4)]
+)
+def test_no_more_sets_are_said_to_be_chosen_than_there_are(
+    rounds: int, batch: int, adaptive: int
+) -> None:
     """A set may be chosen again, and annealing makes fewer rounds: what can be said is a bound."""
     cliques = {"adaptive": adaptive, "rounds": rounds, "batch": batch}
     config = configuration(
-        aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "gum"}, rows=5000
+        aggregate={"method": "marginals", "cliques": cliques},
+        synthesize={"method": "gum"},
+        rows=5000,
     )
     names = [attribute.name for attribute in config.attributes]
-    sets = [some for length in range(2, adaptive + 1) for some in itertools.combinations(names, length)]
+    sets = [
+        some for length in range(2, adaptive + 1) for some in itertools.combinations(names, length)
+    ]
     (row,) = size_forecast(config)
     assert str(row.pairs).startswith(f"at most {min(rounds * batch, len(sets))} chosen, ")

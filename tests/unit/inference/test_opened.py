@@ -22,7 +22,9 @@ class Asked:
     def ask(self, question: Question) -> Iterator[Answer]:
         for number, labels in enumerate(product(("a", "b"), repeat=len(question.by))):
             group: dict[str, str] = dict(zip(question.by, labels, strict=True))
-            yield Answer(question="count", group=group, estimate=float(number), low=0.0, high=9.0, level=0.95)
+            yield Answer(
+                question="count", group=group, estimate=float(number), low=0.0, high=9.0, level=0.95
+            )
 
 
 def release() -> Release:
@@ -40,10 +42,13 @@ def test_a_column_that_is_called_as_a_field_of_answers_keeps_its_values(name: st
 
 
 @pytest.mark.parametrize(
-    "columns", [(name,) for name in NAMES] + [(name, "sex") for name in NAMES] + [("sex", "level", "low")]
+    "columns",
+    [(name,) for name in NAMES] + [(name, "sex") for name in NAMES] + [("sex", "level", "low")],
 )
 def test_a_table_of_such_columns_has_their_names(columns: Sequence[str]) -> None:
     frame = release().table(*columns)
     first = columns if len(columns) != 2 else columns[:1]
-    assert list(frame.index.names) == ([columns[0], columns[2]] if len(columns) == 3 else list(first))
+    assert list(frame.index.names) == (
+        [columns[0], columns[2]] if len(columns) == 3 else list(first)
+    )
     assert frame.to_numpy().size == 3 * 2 ** len(columns)

@@ -47,7 +47,11 @@ def prepared(server: Server) -> URL:
     """A database with tables that their owner made, for a role with INSERT and SELECT: copied, never used."""
     owner = server.database()
     role = make_url(server.role(owner))
-    create_tables(ledger_location({"MARGINWEAVE_LEDGER": owner}), {"MARGINWEAVE_LEDGER": owner}, writer=role.username)
+    create_tables(
+        ledger_location({"MARGINWEAVE_LEDGER": owner}),
+        {"MARGINWEAVE_LEDGER": owner},
+        writer=role.username,
+    )
     return role
 
 
@@ -55,11 +59,16 @@ def prepared(server: Server) -> URL:
 def writer(server: Server, prepared: URL, tmp_path: Path) -> dict[str, str]:
     """The environment of such a role in a copy of such a database."""
     copied = make_url(server.database(str(prepared.database))).database
-    return _environment(prepared.set(database=copied).render_as_string(hide_password=False), tmp_path)
+    return _environment(
+        prepared.set(database=copied).render_as_string(hide_password=False), tmp_path
+    )
 
 
 def _environment(url: str, folder: Path) -> dict[str, str]:
-    return {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(folder / "keys" / "postgresql.key")}
+    return {
+        "MARGINWEAVE_LEDGER": url,
+        "MARGINWEAVE_LEDGER_KEY_FILE": str(folder / "keys" / "postgresql.key"),
+    }
 
 
 @pytest.fixture
@@ -88,7 +97,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Account], Path
     @cache
     def make(account: Account) -> Path:
         folder = tmp_path_factory.mktemp("opened")
-        Ledger.create(folder / "ledger.sqlite", environment={}).accounts.open(account, actor="steward")
+        Ledger.create(folder / "ledger.sqlite", environment={}).accounts.open(
+            account, actor="steward"
+        )
         return folder
 
     return make

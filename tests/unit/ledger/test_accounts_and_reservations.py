@@ -31,12 +31,20 @@ def _kinds(location: Path) -> list[tuple[str, str | None]]:
 
 def test_opening_twice_is_once(ledger, account, location) -> None:
     """The same account again adds no row; 1.0 is 1 and 1e-6 is 0.000001."""
-    ledger.accounts.open(replace(account, epsilon=Decimal("1.0"), delta=Decimal("0.000001")), actor="other")
+    ledger.accounts.open(
+        replace(account, epsilon=Decimal("1.0"), delta=Decimal("0.000001")), actor="other"
+    )
     assert [kind for kind, _ in _kinds(location)] == ["LEDGER_CREATED", "OPENED"]
 
 
 @pytest.mark.parametrize(
-    "change", [{"epsilon": Decimal(2)}, {"delta": Decimal("1e-5")}, {"unit": "person"}, {"neighbors": "replace-one"}]
+    "change",
+    [
+        {"epsilon": Decimal(2)},
+        {"delta": Decimal("1e-5")},
+        {"unit": "person"},
+        {"neighbors": "replace-one"},
+    ],
 )
 def test_opening_with_other_facts_is_refused(ledger, account, change) -> None:
     """What a person is, and what may be spent on them, is decided once."""
@@ -69,19 +77,25 @@ def test_unknown_account_ends_with_the_opening_command(ledger, reserve) -> None:
         reserve(dataset="census")
     assert str(error.value).endswith("marginweave ledger open census --epsilon 1.0 --delta 1e-06")
     for call in (ledger.accounts.total, ledger.releases.of):
-        with pytest.raises(BudgetError, match=r"marginweave ledger open census --epsilon E --delta D$"):
+        with pytest.raises(
+            BudgetError, match=r"marginweave ledger open census --epsilon E --delta D$"
+        ):
             call("census")
 
 
 def test_reservation_books_every_draw(ledger, reserve, plan, location) -> None:
     """One row for the release and one for each draw, in the plan's order, with exact costs as text."""
     record = reserve()
-    assert _kinds(location)[2:] == [(State.RESERVED, name) for name in (None, "count", "level-1", "level-2")]
+    assert _kinds(location)[2:] == [
+        (State.RESERVED, name) for name in (None, "count", "level-1", "level-2")
+    ]
     assert [draw.cost for draw in record.draws] == [draw.cost for draw in plan().charges]
     assert record.charged == plan().cost
     assert record == ledger.releases.find("first") == ledger.releases.of("affairs")[0]
     with sqlite3.connect(location) as connection:
-        types = connection.execute("SELECT DISTINCT typeof(mu2), typeof(rho), typeof(delta) FROM events").fetchall()
+        types = connection.execute(
+            "SELECT DISTINCT typeof(mu2), typeof(rho), typeof(delta) FROM events"
+        ).fetchall()
     assert set(types) == {("text", "text", "text"), ("null", "null", "null")}
 
 
@@ -95,7 +109,9 @@ def test_same_release_again_is_free(ledger, reserve, location) -> None:
     assert _kinds(location) == before
 
 
-@pytest.mark.parametrize(("change", "word"), [({"plan_digest": "x"}, "plan"), ({"source": "y"}, "source")])
+@pytest.mark.parametrize(
+    ("change", "word"), [({"plan_digest": "x"}, "plan"), ({"source": "y"}, "source")]
+)
 def test_same_name_for_something_else_is_bad_input(reserve, change, word) -> None:
     """An id stands for one plan and one source; the message says which differs."""
     reserve()
@@ -130,12 +146,16 @@ def test_other_unit_or_relation_is_refused(ledger, reserve, plan, location) -> N
     ],
     ids=["epsilon", "epsilon of many digits", "delta", "delta of many digits"],
 )
-def test_over_the_cap_is_refused_and_the_printed_command_admits(ledger, reserve, plan, location, second) -> None:
+def test_over_the_cap_is_refused_and_the_printed_command_admits(
+    ledger, reserve, plan, location, second
+) -> None:
     """A refusal leaves a row and no charge; raising the cap to exactly the printed numbers admits the release."""
     reserve(plan=plan(mu2=FULL))
     heavy = plan(**{"mu2": FULL, **second})
     spent = ledger.accounts.total("affairs")
-    with pytest.raises(BudgetError, match=r"admits nothing under its cap|does not hold this release: ") as error:
+    with pytest.raises(
+        BudgetError, match=r"admits nothing under its cap|does not hold this release: "
+    ) as error:
         reserve("second", plan=heavy)
     assert ledger.accounts.total("affairs") == spent
     assert ledger.releases.find("second") is None
@@ -197,7 +217,10 @@ def test_totals_list_every_account(ledger, reserve, account) -> None:
     """Accounts stand in order of opening, each with its own releases only."""
     ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     reserve()
-    assert [(t.account.dataset, t.spent.releases) for t in ledger.accounts.totals()] == [("affairs", 1), ("twin", 0)]
+    assert [(t.account.dataset, t.spent.releases) for t in ledger.accounts.totals()] == [
+        ("affairs", 1),
+        ("twin", 0),
+    ]
     assert ledger.accounts.totals()[0] == ledger.accounts.total("affairs")
     assert 0 < ledger.accounts.totals()[0].epsilon <= 1
 
@@ -212,16 +235,32 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
     """Whatever the numbers and however many digits the cap was typed with, equal is enough ; all of it is used."""
     cost = gaussian(gdp_mu(epsilon, delta) ** 2 * (1 - 1e-9))
     plan = small_plan(("count",), cost=cost, epsilon=epsilon, delta=delta)
-    typed = Decimal(repr(epsilon) + ("0" * digits if "." in repr(epsilon) and "e" not in repr(epsilon) else ""))
+    typed = Decimal(
+        repr(epsilon) + ("0" * digits if "." in repr(epsilon) and "e" not in repr(epsilon) else "")
+    )
     exact = Decimal(delta)  # every digit of the double
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
         ledger.accounts.open(
-            Account(dataset="a", epsilon=typed, delta=exact, unit="row", neighbors="add-remove", weak_delta="a test"),
+            Account(
+                dataset="a",
+                epsilon=typed,
+                delta=exact,
+                unit="row",
+                neighbors="add-remove",
+                weak_delta="a test",
+            ),
             actor="s",
         )
         source = ledger.keys.source_digest([b"s"])
-        facts = {"dataset": "a", "plan": plan, "plan_digest": "p", "unit": "row", "actor": "s", "program": PROGRAM}
+        facts = {
+            "dataset": "a",
+            "plan": plan,
+            "plan_digest": "p",
+            "unit": "row",
+            "actor": "s",
+            "program": PROGRAM,
+        }
         request = ReleaseRequest(release="one", run="one", source=source, **facts)
         ledger.releases.reserve(request)
         with pytest.raises(BudgetError):
@@ -281,6 +320,7 @@ def test_another_plan_is_refused_for_this_attempt(ledger, reserve, plan) -> None
     ledger.draws.take_lease("first", "lease")
     ledger.draws.begin("first", "count", "lease")
     with pytest.raises(
-        InputError, match=r"with another plan .*\. This attempt drew nothing: finish the run with the program"
+        InputError,
+        match=r"with another plan .*\. This attempt drew nothing: finish the run with the program",
     ):
         reserve(plan=plan(mu2=0.011))

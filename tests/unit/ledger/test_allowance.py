@@ -30,10 +30,14 @@ Ask = Callable[..., ReleaseRecord]
 @pytest.fixture
 def people(ledger: Ledger, account: Account, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """A ledger with an account of (4, 1e-6) whose box has an allowance of (0.5, 1e-7)."""
-    chosen = Box(mu2=amount(gdp_mu(3.5, 8e-7) ** 2 * 0.999), delta_add=Decimal("1e-7"), allowance=ALLOWANCE)
+    chosen = Box(
+        mu2=amount(gdp_mu(3.5, 8e-7) ** 2 * 0.999), delta_add=Decimal("1e-7"), allowance=ALLOWANCE
+    )
     with monkeypatch.context() as patched:
         patched.setattr(accounts, "box_for", lambda *_: chosen)
-        ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(4)), actor="steward")
+        ledger.accounts.open(
+            replace(account, dataset="people", epsilon=Decimal(4)), actor="steward"
+        )
     return ledger
 
 
@@ -50,7 +54,13 @@ def ask(people: Ledger, reserve) -> Ask:
             delta_threshold=0.0,
             spent_epsilon=float(epsilon) * draws,
             charges=tuple(
-                Charge(name=f"level-{k}", length=k, mechanism="rounded-gaussian", parameter=1.0, cost=cost)
+                Charge(
+                    name=f"level-{k}",
+                    length=k,
+                    mechanism="rounded-gaussian",
+                    parameter=1.0,
+                    cost=cost,
+                )
                 for k in range(1, draws + 1)
             ),
         )
@@ -64,7 +74,9 @@ def test_an_allowance_admits_to_its_last_digit_and_no_further(people, ask) -> No
     for number in range(5):
         ask(str(number), "0.1")
     assert people.accounts.total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
-    with pytest.raises(BudgetError, match=r"allowance of epsilon 0 of 0\.5 left, and 1e-30 is asked for"):
+    with pytest.raises(
+        BudgetError, match=r"allowance of epsilon 0 of 0\.5 left, and 1e-30 is asked for"
+    ):
         ask("over", "0." + "0" * 29 + "1")
     assert people.accounts.total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
     assert people.session.events()[-1].body["reason"] == "cap"
@@ -92,7 +104,9 @@ def test_draws_are_charged_together(people, ask) -> None:
 def test_an_account_without_an_allowance_takes_no_plain_charge(ask, reserve, plan) -> None:
     """But for its first release, which its own statement admits."""
     reserve("first", plan=plan(mu2=0.001, epsilon=0.5))
-    with pytest.raises(BudgetError, match=r"allowance of epsilon 0 of 0 left, and 0\.1 is asked for"):
+    with pytest.raises(
+        BudgetError, match=r"allowance of epsilon 0 of 0 left, and 0\.1 is asked for"
+    ):
         ask("second", "0.1", dataset="affairs")
 
 
@@ -131,16 +145,22 @@ AMOUNTS = st.decimals(min_value=0, max_value=9, allow_nan=False, allow_infinity=
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
 @settings(max_examples=40, deadline=None)
-def test_plain_charges_survive_their_row_to_the_digit(mu2: Decimal, epsilon: Decimal, delta: Decimal) -> None:
+def test_plain_charges_survive_their_row_to_the_digit(
+    mu2: Decimal, epsilon: Decimal, delta: Decimal
+) -> None:
     """What is written in a row of the ledger is what is read from it."""
     cost = Cost(mu2=mu2, plain=BasicAmount(epsilon=epsilon, delta=delta))
-    event = Event(kind=EventKind.RESERVED, actor="a", created=now(), release="r", draw="d", cost=cost)
+    event = Event(
+        kind=EventKind.RESERVED, actor="a", created=now(), release="r", draw="d", cost=cost
+    )
     assert event_of({**columns_of(event), "seq": 1}).cost == cost
 
 
 @pytest.mark.parametrize("column", ["plain_epsilon", "plain_delta"])
 @pytest.mark.parametrize("value", ["'0.01'", "NULL"])
-def test_a_changed_plain_charge_is_found(people, ask, location: Path, column: str, value: str) -> None:
+def test_a_changed_plain_charge_is_found(
+    people, ask, location: Path, column: str, value: str
+) -> None:
     """Lowered or taken away, the row no longer has its hash."""
     ask("first", "0.1", "1e-8")
     with sqlite3.connect(location) as connection:
@@ -151,7 +171,9 @@ def test_a_changed_plain_charge_is_found(people, ask, location: Path, column: st
         Ledger.open(location).accounts.total("people")
 
 
-def test_the_audit_counts_the_allowance_again(people, ask, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_audit_counts_the_allowance_again(
+    people, ask, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A writer that forgets the allowance is found by the auditor, at the row that overdrew it."""
     ask("first", "0.3")
     audit_ledger(location, load_key(location, {}, ""))

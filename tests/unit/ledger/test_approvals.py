@@ -68,7 +68,9 @@ def test_a_release_that_needs_an_approval_is_published_by_it_alone(ledger, drawn
         ledger.approvals.submit("first", "lease of first", FILES)
     with pytest.raises(BudgetError, match="has submitted other files"):
         ledger.approvals.submit("first", "lease of first", {"release/a.csv": "ef" * 32})
-    with pytest.raises(BudgetError, match="was submitted for approval; there is nothing left to draw"):
+    with pytest.raises(
+        BudgetError, match="was submitted for approval; there is nothing left to draw"
+    ):
         ledger.draws.take_lease("first", "another")
     audit()
     with pytest.raises(BudgetError, match="published by an approval"):
@@ -80,7 +82,11 @@ def test_a_release_that_needs_an_approval_is_published_by_it_alone(ledger, drawn
     assert ledger.approvals.decide("first", approved=False, by="B", reason="late") == first
     record = audit().releases["first"]
     assert record == ledger.releases.find("first")
-    assert (dict(record.outputs), record.decision.by, record.decision.approved) == (FILES, "A", True)
+    assert (dict(record.outputs), record.decision.by, record.decision.approved) == (
+        FILES,
+        "A",
+        True,
+    )
     kinds = [event.kind for event in ledger.session.events()][-3:]
     assert kinds == [EventKind.SUBMITTED, EventKind.APPROVED, EventKind.PUBLISHED]
 
@@ -117,7 +123,9 @@ def test_a_correction_and_what_it_corrects_name_each_other(ledger, drawn, audit)
     """Booked with the publication of the correction, in one transaction; it is charged, and corrected once."""
     drawn("old")
     for absent in ("old", "nothing"):
-        with pytest.raises(InputError, match=f"release {absent} is not a published release of account affairs"):
+        with pytest.raises(
+            InputError, match=f"release {absent} is not a published release of account affairs"
+        ):
             drawn("new", supersedes=absent)
     ledger.releases.publish("old", "lease of old", FILES)
     before = ledger.accounts.total("affairs").epsilon
@@ -140,14 +148,32 @@ def test_a_correction_and_what_it_corrects_name_each_other(ledger, drawn, audit)
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"kind": EventKind.PUBLISHED, "body": {"outputs": FILES}}, "is published without an approval"),
-        ({"kind": EventKind.APPROVED, "body": {"reason": "x"}, "release": "free"}, "was never submitted for approval"),
+        (
+            {"kind": EventKind.PUBLISHED, "body": {"outputs": FILES}},
+            "is published without an approval",
+        ),
+        (
+            {"kind": EventKind.APPROVED, "body": {"reason": "x"}, "release": "free"},
+            "was never submitted for approval",
+        ),
         ({"kind": EventKind.APPROVED, "body": {}}, "a body that no ledger writes"),
-        ({"kind": EventKind.REJECTED, "body": {"reason": " "}}, "a decision has no name or no reason"),
+        (
+            {"kind": EventKind.REJECTED, "body": {"reason": " "}},
+            "a decision has no name or no reason",
+        ),
         ({"kind": EventKind.SUBMITTED, "body": {"outputs": FILES}}, "is submitted twice"),
-        ({"kind": EventKind.SUBMITTED, "body": {"outputs": FILES}, "release": "free"}, "needs no approval"),
-        ({"kind": EventKind.LEASED, "lease": "another"}, "was submitted for approval; it takes no lease"),
-        ({"kind": EventKind.SUPERSEDED, "body": {"by": "free"}}, "what is not its published correction"),
+        (
+            {"kind": EventKind.SUBMITTED, "body": {"outputs": FILES}, "release": "free"},
+            "needs no approval",
+        ),
+        (
+            {"kind": EventKind.LEASED, "lease": "another"},
+            "was submitted for approval; it takes no lease",
+        ),
+        (
+            {"kind": EventKind.SUPERSEDED, "body": {"by": "free"}},
+            "what is not its published correction",
+        ),
         ({**CAP, "body": _cap("age", "1")}, "a body that no ledger writes"),
         ({**CAP, "body": {"epsilon": "1", "delta": "1e-6"}}, "a body that no ledger writes"),
         ({**CAP, "body": _cap("day", "2")}, "per day .* must have"),
@@ -159,10 +185,18 @@ def test_sealed_rows_that_break_a_rule_are_found(ledger, drawn, audit, changes, 
     drawn("first", needs_approval=True)
     ledger.approvals.submit("first", "lease of first", FILES)
     audit()
-    facts = {"account": "affairs", "release": "first", "actor": "steward", "created": now(), **changes}
+    facts = {
+        "account": "affairs",
+        "release": "first",
+        "actor": "steward",
+        "created": now(),
+        **changes,
+    }
     with ledger.session.writing() as journal:
         journal.append(Event(**facts))
-    with pytest.raises(AuditError, match=f"row {len(ledger.session.events())} of the ledger.*{fault}"):
+    with pytest.raises(
+        AuditError, match=f"row {len(ledger.session.events())} of the ledger.*{fault}"
+    ):
         audit()
 
 
@@ -174,7 +208,9 @@ def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
     drawn("new", supersedes="old")
     monkeypatch.setattr("marginweave.ledger.releases.publication", lambda *a: publication(*a)[:1])
     ledger.releases.publish("new", "lease of new", FILES)
-    with pytest.raises(AuditError, match="release new corrects old, and no row says so of that one"):
+    with pytest.raises(
+        AuditError, match="release new corrects old, and no row says so of that one"
+    ):
         audit()
 
 
@@ -198,7 +234,9 @@ def test_of_two_corrections_begun_at_once_one_is_published(ledger, drawn, audit)
     audit()
 
 
-def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, drawn, audit, monkeypatch) -> None:
+def test_a_second_correction_that_is_published_past_the_rules_is_found(
+    ledger, drawn, audit, monkeypatch
+) -> None:
     drawn("old")
     ledger.releases.publish("old", "lease of old", FILES)
     for name in ("one", "two"):
@@ -210,7 +248,9 @@ def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, d
         audit()
 
 
-def test_nobody_looks_at_the_rows_while_a_release_about_the_same_people_awaits_approval(ledger, drawn, account) -> None:
+def test_nobody_looks_at_the_rows_while_a_release_about_the_same_people_awaits_approval(
+    ledger, drawn, account
+) -> None:
     """Of its own account; an account of other people waits for nothing."""
     ledger.accounts.open(replace(account, dataset="others"), actor="steward")
     published = {name: f"of {name}" for name in ("affairs", "others")}
@@ -218,7 +258,8 @@ def test_nobody_looks_at_the_rows_while_a_release_about_the_same_people_awaits_a
         drawn(release, dataset=name, source=name)
         ledger.releases.publish(release, f"lease of {release}", FILES)
     drawn("waiting", needs_approval=True)
-    assert ledger.approvals.awaited("affairs") is None  # under way: its statement is not written yet
+    # under way: its statement is not written yet
+    assert ledger.approvals.awaited("affairs") is None
     ledger.approvals.submit("waiting", "lease of waiting", FILES)
     assert ledger.approvals.awaited("affairs").release == "waiting"
     with pytest.raises(BudgetError, match="run waiting of account affairs awaits approval"):

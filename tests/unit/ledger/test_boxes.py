@@ -64,10 +64,31 @@ def test_a_raised_cap_opens_what_was_closed(ledger, reserve, location) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"box": {"mu2": "0.06", "delta_add": "0", "allowance_epsilon": "0", "allowance_delta": "0"}},
-        {"box": {"mu2": "0.05", "delta_add": "9e-7", "allowance_epsilon": "0", "allowance_delta": "2e-7"}},
+        {
+            "box": {
+                "mu2": "0.06",
+                "delta_add": "0",
+                "allowance_epsilon": "0",
+                "allowance_delta": "0",
+            }
+        },
+        {
+            "box": {
+                "mu2": "0.05",
+                "delta_add": "9e-7",
+                "allowance_epsilon": "0",
+                "allowance_delta": "2e-7",
+            }
+        },
         {"box": {"mu2": "-1", "delta_add": "0", "allowance_epsilon": "0", "allowance_delta": "0"}},
-        {"box": {"mu2": "0.05", "delta_add": "0", "allowance_epsilon": "1.5", "allowance_delta": "0"}},
+        {
+            "box": {
+                "mu2": "0.05",
+                "delta_add": "0",
+                "allowance_epsilon": "1.5",
+                "allowance_delta": "0",
+            }
+        },
     ],
 )
 def test_a_box_that_promises_more_than_its_cap_is_found(ledger, change) -> None:
@@ -102,7 +123,12 @@ def test_a_refusal_is_one_row_however_often_it_is_tried(ledger, reserve, plan) -
         with pytest.raises(BudgetError):
             ledger.releases.check_admission(
                 ReleaseRequest(
-                    dataset="affairs", run="night", plan=over, plan_digest="plan-digest", unit="row", actor="steward"
+                    dataset="affairs",
+                    run="night",
+                    plan=over,
+                    plan_digest="plan-digest",
+                    unit="row",
+                    actor="steward",
                 )
             )
     assert rows() == 1
@@ -122,7 +148,11 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
 ) -> None:
     """What a refusal offers first is a plan of the same configuration that is admitted."""
     asked = configuration(private=private)
-    cap = {"epsilon": Decimal("1.8"), "delta": Decimal("4e-6"), "kind_of_plan": plan_budget(asked).cost}
+    cap = {
+        "epsilon": Decimal("1.8"),
+        "delta": Decimal("4e-6"),
+        "kind_of_plan": plan_budget(asked).cost,
+    }
     ledger.accounts.open(replace(account, dataset="people", **cap), actor="steward")
     used = float(ledger.accounts.total("people").account.box.mu2) - left
     spent = small_plan(("count",), cost=gaussian(used), epsilon=1.8, delta=4e-6)
@@ -138,7 +168,13 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
     assert fits(largest)
     assert not fits(largest * 1.011)
     with pytest.raises(BudgetError) as refused:
-        reserve("second", dataset="people", plan=plan_budget(asked).prices, source="people", largest=lambda *_: largest)
+        reserve(
+            "second",
+            dataset="people",
+            plan=plan_budget(asked).prices,
+            source="people",
+            largest=lambda *_: largest,
+        )
     said = str(refused.value)
     assert said.index(f"privacy.epsilon: {largest:g}") < said.index(
         "promise to all in the table: marginweave ledger cap"
@@ -162,10 +198,14 @@ def test_where_delta_is_missing_no_epsilon_helps_and_that_is_said(ledger, reserv
 def test_a_weak_delta_needs_a_reason(ledger, account, delta: float) -> None:
     """To open an account, and to change its cap."""
     weak = replace(account, dataset="weak", delta=Decimal(repr(delta)))
-    with pytest.raises(InputError, match=r"is above 0\.001: with that probability all may be disclosed"):
+    with pytest.raises(
+        InputError, match=r"is above 0\.001: with that probability all may be disclosed"
+    ):
         ledger.accounts.open(weak, actor="steward")
     with pytest.raises(InputError, match="--weak-delta REASON"):
         ledger.accounts.change_cap("affairs", 1.0, delta, "more", "steward")
     ledger.accounts.open(replace(weak, weak_delta="a public example"), actor="steward")
-    ledger.accounts.change_cap("affairs", 1.0, delta, "more", "steward", weak_delta="a public example")
+    ledger.accounts.change_cap(
+        "affairs", 1.0, delta, "more", "steward", weak_delta="a public example"
+    )
     assert ledger.accounts.total("affairs").account.weak_delta == "a public example"

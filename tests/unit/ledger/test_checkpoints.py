@@ -29,12 +29,18 @@ from marginweave.ledger.sums import Sums
 from tests.support.databases import change, on_both, run
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
-OPENED = replace(ACCOUNT, epsilon=Decimal(2), policy=Policy(per="month", epsilon=Decimal(2), delta=Decimal("1e-6")))
+OPENED = replace(
+    ACCOUNT,
+    epsilon=Decimal(2),
+    policy=Policy(per="month", epsilon=Decimal(2), delta=Decimal("1e-6")),
+)
 SMALL = small_plan(("count", "level-1"), cost=gaussian(1e-3), epsilon=0.5, delta=1e-7)
 TINY = small_plan(("count",), cost=gaussian(1e-6), epsilon=0.01, delta=1e-9)
 EVERY = "marginweave.ledger.sums.EVERY"
 STEPS = st.one_of(
-    st.tuples(st.sampled_from(["reserve", "return", "draw", "lose", "twin", "expire"]), st.integers(0, 9)),
+    st.tuples(
+        st.sampled_from(["reserve", "return", "draw", "lose", "twin", "expire"]), st.integers(0, 9)
+    ),
     st.tuples(st.sampled_from(["cap", "policy", "refuse", "reconcile"]), st.integers(1, 3)),
     st.tuples(st.just("clock"), st.integers(-40, 60)),
 )
@@ -50,7 +56,11 @@ class History:
     """A ledger that changes step by step."""
 
     def __init__(self, location: Path) -> None:
-        self.location, self.moment, self.names = location, datetime(2026, 11, 21, tzinfo=UTC), list[str]()
+        self.location, self.moment, self.names = (
+            location,
+            datetime(2026, 11, 21, tzinfo=UTC),
+            list[str](),
+        )
         self.ledger = Ledger.create(location, environment={})
         for account in (OPENED, replace(ACCOUNT, dataset="twin")):
             self.ledger.accounts.open(account, actor="steward")
@@ -61,9 +71,17 @@ class History:
         with suppress(BudgetError), patch("marginweave.ledger.releases.now", lambda: self.moment):
             match what:
                 case "reserve" | "twin" | "refuse":
-                    plan = small_plan(cost=gaussian(0.12), epsilon=4.0) if what == "refuse" else SMALL
+                    plan = (
+                        small_plan(cost=gaussian(0.12), epsilon=4.0) if what == "refuse" else SMALL
+                    )
                     dataset = "twin" if what == "twin" else "affairs"
-                    reserve_release(ledger, plan, f"r{len(self.names)}", dataset=dataset, source=f"{dataset} {value}")
+                    reserve_release(
+                        ledger,
+                        plan,
+                        f"r{len(self.names)}",
+                        dataset=dataset,
+                        source=f"{dataset} {value}",
+                    )
                     self.names.append(f"r{len(self.names)}")
                 case "return" if name:
                     ledger.draws.return_unused(name, ["count", "level-1"][: 1 + value % 2])
@@ -71,7 +89,12 @@ class History:
                     ledger.draws.take_lease(name, "l")
                     ledger.draws.begin(name, "count", "l")
                     end = ledger.draws.lose if what == "lose" else ledger.draws.commit
-                    end(name, "count", "l", **({} if what == "lose" else {"digest": "ab" * 32, "tainted": False}))
+                    end(
+                        name,
+                        "count",
+                        "l",
+                        **({} if what == "lose" else {"digest": "ab" * 32, "tainted": False}),
+                    )
                 case "expire":
                     ledger.draws.expire(timedelta(0))
                 case _:
@@ -85,14 +108,20 @@ class History:
             case "clock":
                 self.moment += timedelta(days=value)
             case "cap":
-                self.ledger.accounts.change_cap("affairs", 1.0 + value, 1e-6 * value, "room", "steward")
+                self.ledger.accounts.change_cap(
+                    "affairs", 1.0 + value, 1e-6 * value, "room", "steward"
+                )
             case "policy":
                 policy = (
                     None
                     if value == 3
-                    else Policy(per=("week", "year")[value - 1], epsilon=Decimal(1), delta=Decimal("1e-7"))
+                    else Policy(
+                        per=("week", "year")[value - 1], epsilon=Decimal(1), delta=Decimal("1e-7")
+                    )
                 )
-                self.ledger.accounts.change_cap("affairs", 3.0, 2e-6, "room", "steward", policy=policy)
+                self.ledger.accounts.change_cap(
+                    "affairs", 3.0, 2e-6, "room", "steward", policy=policy
+                )
             case "reconcile":
                 unaccounted = OtherHomes(unaccounted=BasicAmount.as_stated(0.01 * value, 1e-9))
                 self.ledger.reconcile([], unaccounted, actor="steward")
@@ -112,10 +141,17 @@ def test_a_checkpoint_gives_the_sums_of_all_rows(steps: list[tuple[str, int]], e
             view = fresh.session.view()
             assert (view.accounts, view.spent) == (
                 expected.accounts,
-                {name: totals.spent for name, totals in expected.totals.items() if totals.spent.ever_reserved},
+                {
+                    name: totals.spent
+                    for name, totals in expected.totals.items()
+                    if totals.spent.ever_reserved
+                },
             )
         audited = audit_ledger(history.location, load_key(history.location, {}))
-        assert any(event.kind == EventKind.CHECKPOINT for event in audited.events) or len(audited.rows) < every
+        assert (
+            any(event.kind == EventKind.CHECKPOINT for event in audited.events)
+            or len(audited.rows) < every
+        )
 
 
 @pytest.fixture
@@ -143,7 +179,9 @@ def last_checkpoint(location: LedgerLocation) -> int:
 
 
 @on_both
-def test_what_a_checkpoint_has_added_up_is_not_read_again(checked, reserve, location, monkeypatch) -> None:
+def test_what_a_checkpoint_has_added_up_is_not_read_again(
+    checked, reserve, location, monkeypatch
+) -> None:
     """The rows that a fresh process reads are as many after twenty releases as after one."""
 
     def rows_of_a_look() -> int:
@@ -182,7 +220,9 @@ def test_what_a_checkpoint_has_added_up_is_not_read_again(checked, reserve, loca
     ],
     ids=["changed", "removed", "hidden", "an account's row removed", "an account's row changed"],
 )
-def test_a_checkpoint_counts_with_its_seal_and_its_accounts_alone(checked, location, statement, fault) -> None:
+def test_a_checkpoint_counts_with_its_seal_and_its_accounts_alone(
+    checked, location, statement, fault
+) -> None:
     """Whoever changes one, takes one away, or the rows on accounts that it names, is noticed by the next process."""
     last = last_checkpoint(location)
     change(location, statement.format(last=last))
@@ -205,7 +245,9 @@ def test_an_auditor_computes_every_checkpoint_again(checked, location) -> None:
     audit_ledger(location, load_key(location, {}))
     forge(location, checked.session.key, checked)
     row = last_checkpoint(location)
-    with pytest.raises(AuditError, match=f"row {row} of the ledger: its sums are not those of the rows before it"):
+    with pytest.raises(
+        AuditError, match=f"row {row} of the ledger: its sums are not those of the rows before it"
+    ):
         audit_ledger(location, load_key(location, {}))
 
 
@@ -214,7 +256,8 @@ def test_a_release_goes_on_with_all_of_its_rows_alone(checked, location) -> None
     """Where the rows of a draw were taken away from before the checkpoint, it is neither drawn again nor given back."""
     change(location, "DELETE FROM events WHERE kind IN ('DRAWN', 'COMMITTED')")
     fresh = Ledger.open(location)
-    assert fresh.accounts.total("affairs") == checked.accounts.total("affairs")  # and the charge stays
+    # and the charge stays
+    assert fresh.accounts.total("affairs") == checked.accounts.total("affairs")
     with pytest.raises(BudgetError, match="a row is missing"):
         reserve_release(fresh, small_plan(), "first")
     with pytest.raises(BudgetError, match="a row is missing"), patch(EVERY, 1000):
@@ -228,13 +271,18 @@ def test_the_reservation_of_a_source_is_not_taken_away(checked, location) -> Non
     """A source that has an account is not released under another one, where somebody has removed the row that says so."""
     with pytest.raises(BudgetError, match="released under account affairs"):
         reserve_release(Ledger.open(location), SMALL, "other", dataset="twin")
-    change(location, "DELETE FROM events WHERE release = 'first' AND kind = 'RESERVED' AND draw IS NULL")
+    change(
+        location,
+        "DELETE FROM events WHERE release = 'first' AND kind = 'RESERVED' AND draw IS NULL",
+    )
     with pytest.raises(BudgetError, match="row of a reservation is missing"):
         reserve_release(Ledger.open(location), SMALL, "other", dataset="twin")
 
 
 @on_both
-def test_a_ledger_without_checkpoints_gets_one_by_the_next_writer(ledger, reserve, location, monkeypatch) -> None:
+def test_a_ledger_without_checkpoints_gets_one_by_the_next_writer(
+    ledger, reserve, location, monkeypatch
+) -> None:
     """It is read whole once more, and written."""
     reserve("first")
     reserve("second", plan=SMALL)
@@ -250,7 +298,10 @@ def test_show_has_the_newest_releases(ledger, plan, location, monkeypatch) -> No
     for number in range(22):
         reserve_release(ledger, TINY, f"r{number:02}")
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    short, whole = (CliRunner().invoke(app, ["ledger", "show", "affairs", *more]).output for more in ((), ("--all",)))
+    short, whole = (
+        CliRunner().invoke(app, ["ledger", "show", "affairs", *more]).output
+        for more in ((), ("--all",))
+    )
     assert "22 release(s)" in short
     assert "the newest 20 of 22 releases; --all shows the others, too" in short
     assert ("r01" in short, "r02" in short, "r21" in short) == (False, True, True)

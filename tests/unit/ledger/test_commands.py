@@ -79,7 +79,10 @@ def test_without_the_key_the_same_rows_are_exported(published, call, location, t
     assert "could not be checked" not in call("export", "--to", tmp_path / "with").stdout
     key_file(location).unlink()
     rows = len((tmp_path / "with" / "events.jsonl").read_text().splitlines())
-    assert f"The seals of {rows} row(s) could not be checked" in call("export", "--to", tmp_path / "without").stdout
+    assert (
+        f"The seals of {rows} row(s) could not be checked"
+        in call("export", "--to", tmp_path / "without").stdout
+    )
     for name in ("events.jsonl", "events.csv", f"releases/{published}-first.json"):
         assert (tmp_path / "without" / name).read_bytes() == (tmp_path / "with" / name).read_bytes()
 
@@ -99,7 +102,11 @@ def test_a_mistyped_account_is_recognized(published, ledger, call, tmp_path) -> 
     """Wherever an account is named: the open one with nearly this name comes before the command that opens another."""
     name = ledger.accounts.totals()[0].account.dataset
     cap = ("--epsilon", "2", "--delta", "1e-6", "--reason", "typo")
-    for command in (("show", f"{name}s"), ("cap", f"{name}s", *cap), ("export", f"{name}s", "--to", tmp_path / "e")):
+    for command in (
+        ("show", f"{name}s"),
+        ("cap", f"{name}s", *cap),
+        ("export", f"{name}s", "--to", tmp_path / "e"),
+    ):
         told = call(*command, code=3).stderr
         assert f"did you mean {name}? If not, open it: marginweave ledger open {name}s" in told
     told = call("show", "zzzz", code=3).stderr
@@ -112,7 +119,8 @@ def test_expiry_gives_back_what_stands_still(published, call, tmp_path) -> None:
     call("expire", "--older-than", "-1d", code=2)
     said = call("expire", "--older-than", "0d").stdout
     assert re.fullmatch(
-        r"Release second: left alone, as its run is not below .*; where that is lost, --release second\n", said
+        r"Release second: left alone, as its run is not below .*; where that is lost, --release second\n",
+        said,
     )
     run = tmp_path / "home" / "runs" / "second"
     run.mkdir(parents=True)
@@ -130,7 +138,10 @@ def test_expiry_of_a_begun_release_says_what_becomes_of_its_run(published, ledge
     ledger.draws.begin("second", "count", "other lease")
     assert "Nothing is that old" in call("expire", "--older-than", "0d").stdout
     said = call("expire", "--older-than", "0d", "--release", "second").stdout
-    assert "Its run second had begun to draw and can no longer finish; what was drawn stays charged" in said
+    assert (
+        "Its run second had begun to draw and can no longer finish; what was drawn stays charged"
+        in said
+    )
     assert said.rstrip().endswith("marginweave purge second --unfinished")
 
 
@@ -149,7 +160,9 @@ def test_a_weak_delta_of_a_configuration_is_explained_there(ledger, call, tmp_pa
     """A reason on the command line is the account's: the releases of the configuration need one of their own."""
     config = tmp_path / "weak.yaml"
     config.write_text(json.dumps(raw(privacy__delta=0.01)))
-    told = call("open", "people", "--for", config, "--weak-delta", "a public example", code=2).stderr
+    told = call(
+        "open", "people", "--for", config, "--weak-delta", "a public example", code=2
+    ).stderr
     assert 'say why not in the configuration: privacy: {weak_delta: "reason"}' in told
     config.write_text(json.dumps(raw(privacy__delta=0.01, privacy__weak_delta="a public example")))
     assert "Account people is open" in call("open", "people", "--for", config).stdout
@@ -173,7 +186,16 @@ def test_an_anchor_shows_what_the_chain_alone_cannot(published, call, location, 
     call("verify")
     assert f"before the anchored row {seq}" in call("verify", "--anchor", anchor, code=1).stderr
     for number in range(4):
-        call("cap", "affairs", "--epsilon", str(number + 2), "--delta", "1e-6", "--reason", "another history")
+        call(
+            "cap",
+            "affairs",
+            "--epsilon",
+            str(number + 2),
+            "--delta",
+            "1e-6",
+            "--reason",
+            "another history",
+        )
     call("verify")
     assert "not the one that was anchored" in call("verify", "--anchor", anchor, code=1).stderr
     anchor.write_text("{}")
@@ -182,7 +204,9 @@ def test_an_anchor_shows_what_the_chain_alone_cannot(published, call, location, 
     call("verify", "--anchor", anchor, code=2)
 
 
-def test_the_place_of_the_key_is_told_when_an_account_opens_and_when_it_is_missing(ledger, call, location) -> None:
+def test_the_place_of_the_key_is_told_when_an_account_opens_and_when_it_is_missing(
+    ledger, call, location
+) -> None:
     """With a file the refusal of `ledger open` does not recommend itself."""
     place = key_file(location)
     opening = ("open", "people", "--epsilon", "1", "--delta", "1e-6")

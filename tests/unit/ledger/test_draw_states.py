@@ -20,7 +20,9 @@ from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 MOVES = {
     "begin": lambda ledger, name, lease: ledger.draws.begin("r", name, lease),
-    "commit": lambda ledger, name, lease: ledger.draws.commit("r", name, lease, f"digest-{lease}", tainted=False),
+    "commit": lambda ledger, name, lease: ledger.draws.commit(
+        "r", name, lease, f"digest-{lease}", tainted=False
+    ),
     "lose": lambda ledger, name, lease: ledger.draws.lose("r", name, lease),
     "return": lambda ledger, name, _: ledger.draws.return_unused("r", [name]),
     "take": lambda ledger, _, lease: ledger.draws.take_lease("r", lease),
@@ -47,7 +49,10 @@ PATHS = {
 
 def test_every_move_from_every_state(ledger, reserve) -> None:
     """Each of the twenty goes where the table says, is content with its own row, or is refused and changes nothing."""
-    cases = {f"draw-{i}": case for i, case in enumerate(itertools.product(PATHS, sorted(MOVES.keys() - {"take"})))}
+    cases = {
+        f"draw-{i}": case
+        for i, case in enumerate(itertools.product(PATHS, sorted(MOVES.keys() - {"take"})))
+    }
     cost = Cost(mu2=Decimal("0.001"), rho=Decimal("0.0005"))
     reserve("r", plan=small_plan(tuple(cases), cost=cost))
     ledger.draws.take_lease("r", "A")
@@ -70,7 +75,11 @@ def test_every_move_from_every_state(ledger, reserve) -> None:
 @settings(max_examples=12, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(sorted(MOVES)), st.sampled_from(["count", "level-1"]), st.sampled_from(["A", "B"])),
+        st.tuples(
+            st.sampled_from(sorted(MOVES)),
+            st.sampled_from(["count", "level-1"]),
+            st.sampled_from(["A", "B"]),
+        ),
         max_size=12,
     )
 )
@@ -108,11 +117,19 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
         assert record is not None
         assert {draw.name: draw.state.value for draw in record.draws} == states
         charged = sum(state != "RETURNED" for state in states.values())
-        assert record.charged == Cost(mu2=cost.mu2 * charged, rho=cost.rho * charged, delta=cost.delta * charged)
+        assert record.charged == Cost(
+            mu2=cost.mu2 * charged, rho=cost.rho * charged, delta=cost.delta * charged
+        )
         assert record.lease == (taken[-1] if taken else None)
         # a draw keeps the lease that drew it, whoever commits it: its file has that name
-        assert {d.name: d.lease for d in record.draws if d.state in {"DRAWN", "COMMITTED", "CHARGED_LOST"}} == leases
-        assert all(d.digest in {"digest-A", "digest-B"} for d in record.draws if d.state == State.COMMITTED)
+        assert {
+            d.name: d.lease
+            for d in record.draws
+            if d.state in {"DRAWN", "COMMITTED", "CHARGED_LOST"}
+        } == leases
+        assert all(
+            d.digest in {"digest-A", "digest-B"} for d in record.draws if d.state == State.COMMITTED
+        )
         ledger.verify()
 
 
@@ -161,9 +178,15 @@ def test_giving_back_is_all_or_none(ledger, reserve) -> None:
     reserve()
     ledger.draws.take_lease("first", "lease")
     ledger.draws.begin("first", "level-2", "lease")
-    with pytest.raises(BudgetError, match="level-2 of release first is DRAWN; it cannot become RETURNED"):
+    with pytest.raises(
+        BudgetError, match="level-2 of release first is DRAWN; it cannot become RETURNED"
+    ):
         ledger.draws.return_unused("first", ["level-1", "level-2"])
-    assert [draw.state for draw in ledger.releases.find("first").draws] == [State.RESERVED, State.RESERVED, State.DRAWN]
+    assert [draw.state for draw in ledger.releases.find("first").draws] == [
+        State.RESERVED,
+        State.RESERVED,
+        State.DRAWN,
+    ]
 
 
 def test_unknown_releases_and_draws_are_refused(ledger, reserve) -> None:

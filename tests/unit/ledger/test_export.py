@@ -21,10 +21,24 @@ pytestmark = on_both
 SCHEMA = {
     "": {"url_slug*", "deployment*"},
     "deployment": {
-        *("basic*", "dp_variant", "privacy_loss", "deployment_model", "implementation", "administrative*"),
+        *(
+            "basic*",
+            "dp_variant",
+            "privacy_loss",
+            "deployment_model",
+            "implementation",
+            "administrative*",
+        ),
     },
     "deployment.basic": {
-        *("name*", "data_curators*", "description*", "intended_use*", "data_product_type*", "data_product_region*"),
+        *(
+            "name*",
+            "data_curators*",
+            "description*",
+            "intended_use*",
+            "data_product_type*",
+            "data_product_region*",
+        ),
         *("data_product_sector", "publication_date*"),
     },
     "deployment.dp_variant": {"variant_name", "data_domain", "unprotected_quantities"},
@@ -34,11 +48,24 @@ SCHEMA = {
     },
     "deployment.privacy_loss.privacy_parameters": {"epsilon", "delta", "rho"},
     "deployment.deployment_model": {
-        *("model_name", "model_name_details", "trust_assumptions", "actors", "release_type", "release_type_details"),
+        *(
+            "model_name",
+            "model_name_details",
+            "trust_assumptions",
+            "actors",
+            "release_type",
+            "release_type_details",
+        ),
         *("data_source_type", "data_source_type_details", "access_type", "access_type_details"),
     },
     "deployment.implementation": {
-        *("preprocessing_and_hyperparameter_tuning", "mechanisms", "composition", "post_processing", "justification"),
+        *(
+            "preprocessing_and_hyperparameter_tuning",
+            "mechanisms",
+            "composition",
+            "post_processing",
+            "justification",
+        ),
         *("utility", "additional_information"),
     },
     "deployment.administrative": {"evidence_sources", "status*", "registry_authors*", "tier*"},
@@ -82,7 +109,9 @@ def _objects(node: object, place: str = "") -> dict[str, dict]:
 
 def test_a_record_has_the_shape_of_the_registry(audited) -> None:
     """Required fields are there, no field is unknown, enumerated ones hold values of the schema."""
-    objects = _objects(registry_record(audited.releases["first"], ["The generator is unpredictable."], "0.1.0"))
+    objects = _objects(
+        registry_record(audited.releases["first"], ["The generator is unpredictable."], "0.1.0")
+    )
     assert set(objects) == set(SCHEMA)
     for place, node in objects.items():
         assert {name.rstrip("*") for name in SCHEMA[place] if name.endswith("*")} <= set(node)
@@ -93,11 +122,16 @@ def test_a_record_has_the_shape_of_the_registry(audited) -> None:
 
 def test_a_record_says_what_is_guaranteed(audited) -> None:
     """Unit, neighbors, planned epsilon and delta, mechanisms with their parameters, composition, assumptions, losses."""
-    record = registry_record(audited.releases["first"], ["The generator is unpredictable."], "0.1.0")["deployment"]
+    record = registry_record(
+        audited.releases["first"], ["The generator is unpredictable."], "0.1.0"
+    )["deployment"]
     assert record["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
     assert "One row" in record["privacy_loss"]["privacy_unit_details"]
     assert "add-remove" in record["privacy_loss"]["privacy_unit_details"]
-    assert "1 draw(s) that were charged and lost" in record["privacy_loss"]["privacy_parameters_details"]
+    assert (
+        "1 draw(s) that were charged and lost"
+        in record["privacy_loss"]["privacy_parameters_details"]
+    )
     mechanisms = record["implementation"]["mechanisms"].splitlines()
     assert [line.split(":")[0] for line in mechanisms] == [
         "- count (CHARGED_LOST)", "- level-1 (COMMITTED)", "- level-2 (RETURNED)",
@@ -105,17 +139,22 @@ def test_a_record_says_what_is_guaranteed(audited) -> None:
     assert all("standard deviation 10 times" in line and "mu^2 0.01" in line for line in mechanisms)
     assert "mu^2" in record["implementation"]["composition"]
     assert record["deployment_model"]["trust_assumptions"] == "- The generator is unpredictable.\n"
-    assert record["basic"]["publication_date"] == audited.releases["first"].published.date().isoformat()
+    assert (
+        record["basic"]["publication_date"]
+        == audited.releases["first"].published.date().isoformat()
+    )
 
 
 @pytest.mark.parametrize(("unit", "noun"), [("row", "row"), ("subject:id", "subject")])
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_neighbors_differ_in_a_unit(audited, unit, noun, neighbors) -> None:
     """A subject's neighbors are called subjects everywhere, and nothing is called a record."""
-    told = registry_record(replace(audited.releases["first"], unit=unit, neighbors=neighbors), [], "0.1.0")[
-        "deployment"
-    ]
-    details = told["privacy_loss"]["privacy_unit_details"] + told["dp_variant"]["unprotected_quantities"]
+    told = registry_record(
+        replace(audited.releases["first"], unit=unit, neighbors=neighbors), [], "0.1.0"
+    )["deployment"]
+    details = (
+        told["privacy_loss"]["privacy_unit_details"] + told["dp_variant"]["unprotected_quantities"]
+    )
     assert details.startswith(f"One {noun}")
     assert "record" not in details
     assert (f"without one {noun}." in details) == (neighbors == "add-remove")
@@ -144,7 +183,8 @@ def test_csv_has_the_same_rows(audited) -> None:
     """Quotes and line breaks in a reason survive; an empty cell is a missing value."""
     rows = list(csv.DictReader(io.StringIO(comma_separated(audited.rows).decode(), newline="")))
     assert [{name: value or None for name, value in row.items()} for row in rows] == [
-        {name: None if value in {None, ""} else str(value) for name, value in row.items()} for row in audited.rows
+        {name: None if value in {None, ""} else str(value) for name, value in row.items()}
+        for row in audited.rows
     ]
 
 

@@ -35,7 +35,11 @@ def fitting(ledger, reserve, tmp_path: Path) -> RunAndRelease:
     folder.create()
     (folder.draws / "count.lease.draw").write_bytes(b"drawn")
     stage = StageEntry(
-        file="private/draws/count.lease.draw", digest=DIGEST, address="count", charged=("count",), finished=NOW
+        file="private/draws/count.lease.draw",
+        digest=DIGEST,
+        address="count",
+        charged=("count",),
+        finished=NOW,
     )
     manifest = Manifest(
         run=record.run,
@@ -60,7 +64,9 @@ def _record(run: RunAndRelease) -> ReleaseRecord:
 
 def _in_state(run: RunAndRelease, state: State) -> RunAndRelease:
     record = _record(run)
-    draws = tuple(replace(draw, state=state) if draw.name == "count" else draw for draw in record.draws)
+    draws = tuple(
+        replace(draw, state=state) if draw.name == "count" else draw for draw in record.draws
+    )
     return replace(run, record=replace(record, draws=draws))
 
 
@@ -75,7 +81,11 @@ def _with_state(run: RunAndRelease, state: RunState) -> RunAndRelease:
 
 CASES: dict[str, tuple[Callable[[RunAndRelease], RunAndRelease], HomeInvariant, str]] = {
     "no release": (lambda run: replace(run, record=None), HomeInvariant.KNOWN, "first"),
-    "another run": (lambda run: replace(run, record=replace(_record(run), run="other")), HomeInvariant.SAME, "run"),
+    "another run": (
+        lambda run: replace(run, record=replace(_record(run), run="other")),
+        HomeInvariant.SAME,
+        "run",
+    ),
     "another dataset": (
         lambda run: replace(run, record=replace(_record(run), dataset="other")),
         HomeInvariant.SAME,
@@ -95,12 +105,22 @@ CASES: dict[str, tuple[Callable[[RunAndRelease], RunAndRelease], HomeInvariant, 
     "given back": (lambda run: _in_state(run, State.RETURNED), HomeInvariant.CHARGED, "count"),
     "a stranger's file": (_with_stranger, HomeInvariant.CHARGED, "level-1.other.draw"),
     "other files": (
-        lambda run: replace(run, manifest=run.manifest.with_outputs(OUTPUTS).with_state(RunState.FINISHED)),
+        lambda run: replace(
+            run, manifest=run.manifest.with_outputs(OUTPUTS).with_state(RunState.FINISHED)
+        ),
         HomeInvariant.PUBLISHED,
         "release",
     ),
-    "never submitted": (lambda run: _with_state(run, RunState.AWAITING), HomeInvariant.SUBMITTED, "proposed"),
-    "never rejected": (lambda run: _with_state(run, RunState.REJECTED), HomeInvariant.SUBMITTED, "proposed"),
+    "never submitted": (
+        lambda run: _with_state(run, RunState.AWAITING),
+        HomeInvariant.SUBMITTED,
+        "proposed",
+    ),
+    "never rejected": (
+        lambda run: _with_state(run, RunState.REJECTED),
+        HomeInvariant.SUBMITTED,
+        "proposed",
+    ),
 }
 
 

@@ -37,7 +37,12 @@ def laplace_plan(epsilon: float = 0.3, **changes: object) -> ChargedPlan:
     """Two draws of Laplace noise with epsilon together, or with scores of pairs beside them."""
     settings = {"aggregate__cliques": {"all": 2}, **changes}
     return plan_budget(
-        configuration(aggregate__method="marginals", aggregate__noise="laplace", privacy__epsilon=epsilon, **settings)
+        configuration(
+            aggregate__method="marginals",
+            aggregate__noise="laplace",
+            privacy__epsilon=epsilon,
+            **settings,
+        )
     ).prices
 
 
@@ -45,8 +50,14 @@ def laplace_plan(epsilon: float = 0.3, **changes: object) -> ChargedPlan:
 def people(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 1e-6) whose box has an allowance of epsilon 1, and the rest for noise in mu^2."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
-    kind = replace(plan.cost, mu2=amount(gdp_mu(1.0, 1e-6 * (1 - 1e-9)) ** 2), plain=BasicAmount(epsilon=Decimal(1)))
-    ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(2), kind_of_plan=kind), actor="steward")
+    kind = replace(
+        plan.cost,
+        mu2=amount(gdp_mu(1.0, 1e-6 * (1 - 1e-9)) ** 2),
+        plain=BasicAmount(epsilon=Decimal(1)),
+    )
+    ledger.accounts.open(
+        replace(account, dataset="people", epsilon=Decimal(2), kind_of_plan=kind), actor="steward"
+    )
     return ledger
 
 
@@ -59,20 +70,26 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
         reserve(str(number), dataset="people", plan=laplace_plan(), source="people")
     before = people.accounts.total("people")
     assert before.spent.cost.plain == BasicAmount(epsilon=Decimal("0.9"))
-    with pytest.raises(BudgetError, match=r"allowance of epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
+    with pytest.raises(
+        BudgetError, match=r"allowance of epsilon 0\.1 of 1 left, and 0\.11 is asked for"
+    ):
         reserve("over", dataset="people", plan=laplace_plan(0.11), source="people")
     assert people.accounts.total("people") == before
     reserve("last", dataset="people", plan=laplace_plan(0.1), source="people")
     charged = [record.charged for record in people.releases.of("people")]
     assert len(charged) == 4
-    assert all((cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0) for cost in charged)
+    assert all(
+        (cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0) for cost in charged
+    )
     assert people.accounts.total("people").spent.cost.plain.epsilon == 1
     assert people.accounts.total("people").epsilon == 1.0
     audit_ledger(location, load_key(location, {}, ""))
 
 
 @on_both
-def test_what_is_given_back_is_back_in_the_allowance(people: Ledger, reserve, location: LedgerLocation) -> None:
+def test_what_is_given_back_is_back_in_the_allowance(
+    people: Ledger, reserve, location: LedgerLocation
+) -> None:
     """Scores are charged in mu^2 beside it; where no pair is worth its noise its epsilon goes back."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
     record = reserve("mixed", dataset="people", plan=plan, source="people")
@@ -91,24 +108,39 @@ def test_a_price_below_the_epsilon_is_found(
     epsilon = plan.charges[1].cost.plain.epsilon.next_minus()
     cheap = replace(plan.charges[1], cost=Cost(plain=BasicAmount(epsilon=epsilon)))
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
-    reserve("cheap", dataset="people", plan=replace(plan, charges=(plan.charges[0], cheap)), source="people")
-    with pytest.raises(AuditError, match="draw marginals costs less than discrete-laplace with parameter"):
+    reserve(
+        "cheap",
+        dataset="people",
+        plan=replace(plan, charges=(plan.charges[0], cheap)),
+        source="people",
+    )
+    with pytest.raises(
+        AuditError, match="draw marginals costs less than discrete-laplace with parameter"
+    ):
         audit_ledger(location, load_key(location, {}, ""))
 
 
 AMPLIFIED = {
     "resize": {"records": 400, "proportion": 0.4, "amplify": True},
-    **{f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")},
+    **{
+        f"columns__{name}__impute": {"distribution": "uniform"}
+        for name in ("sex", "region", "age", "grade")
+    },
 }
 
 
 @pytest.mark.parametrize("changes", [{}, {"aggregate__cliques": "selected"}, AMPLIFIED])
 def test_an_account_for_a_configuration_holds_its_release(
-    location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+    location: LedgerLocation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
 ) -> None:
     """The command that a refusal prints opens it; it holds one release of the plan, by its sums, and no second one."""
     config = configuration(
-        aggregate__method="marginals", aggregate__noise="laplace", **{"aggregate__cliques": {"all": 2}, **changes}
+        aggregate__method="marginals",
+        aggregate__noise="laplace",
+        **{"aggregate__cliques": {"all": 2}, **changes},
     )
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     monkeypatch.setattr("marginweave.configuration.load.load_configuration", lambda _: config)
@@ -132,11 +164,16 @@ def test_an_account_says_what_it_holds_and_holds_it(
     command = ["ledger", "open", "people", "--for", str(amplified.path), "--epsilon", "6"]
     opened = CliRunner().invoke(app, [*command, "--delta", "1e-5"])
     assert opened.exit_code == 0, opened.output
-    assert "or of an amplified resize (resize: {amplify: true}); only its first may be another" in opened.output
+    assert (
+        "or of an amplified resize (resize: {amplify: true}); only its first may be another"
+        in opened.output
+    )
     total, plan = Ledger.open(location).accounts.total("people"), amplified.plan
     assert not total.account.box.mu2
     assert all("laplace" not in draw.mechanism.name for draw in plan.draws)
-    fitting, spent = releases_that_fit(total.account, total.spent, (plan.cost, plan.statement), SEVERAL)
+    fitting, spent = releases_that_fit(
+        total.account, total.spent, (plan.cost, plan.statement), SEVERAL
+    )
     assert fitting > 1
     assert noise_refusal(plan.cost, total.account, spent) is None
     assert noise_refusal(_request(tmp_path).plan.cost, total.account, spent) is not None
@@ -169,10 +206,14 @@ def test_an_account_for_laplace_noise_alone_says_so(
     assert "as with Laplace noise" in str(account_forecast(gaussian).sentences[0])
 
 
-def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:
+def test_a_plain_charge_after_others_is_refused_and_the_reason_said(
+    ledger: Ledger, reserve
+) -> None:
     """A second account would hide what the first one has spent on the same people: none is advised."""
     reserve("first")
-    with pytest.raises(BudgetError, match=r"allowance of epsilon 0 of 0 left, and 0\.3 is asked for") as refused:
+    with pytest.raises(
+        BudgetError, match=r"allowance of epsilon 0 of 0 left, and 0\.3 is asked for"
+    ) as refused:
         reserve("second", plan=laplace_plan())
     assert "ledger open" not in str(refused.value)
 
@@ -180,14 +221,18 @@ def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledg
 @pytest.fixture
 def pure(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 0)."""
-    ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(2), delta=Decimal(0)), actor="steward")
+    ledger.accounts.open(
+        replace(account, dataset="people", epsilon=Decimal(2), delta=Decimal(0)), actor="steward"
+    )
     return ledger
 
 
 @pytest.mark.parametrize("private", [False, True])
 def test_an_account_without_delta_says_what_it_admits(pure: Ledger, reserve, private: bool) -> None:
     """No epsilon and no smaller delta helps a Gaussian release; the first one is shown the cap that would, later ones none."""
-    asked = configuration(**({"columns__region": {"type": "category", "domain": "private"}} if private else {}))
+    asked = configuration(
+        **({"columns__region": {"type": "category", "domain": "private"}} if private else {})
+    )
     ask = {"dataset": "people", "source": "people", "plan": plan_budget(asked).prices}
     words = r"was opened with delta 0, and admits only releases with privacy: \{delta: 0\} and .*noise: laplace\}"
     with pytest.raises(
@@ -212,7 +257,10 @@ def test_plan_names_no_endless_epsilon(
 ) -> None:
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     (told,) = map(str, account_forecast(_request(tmp_path)).sentences)
-    assert "spent epsilon 0 of 2 at delta 0; it will be refused: account people was opened with delta 0" in told
+    assert (
+        "spent epsilon 0 of 2 at delta 0; it will be refused: account people was opened with delta 0"
+        in told
+    )
     policy = Policy(per="month", epsilon=Decimal(1), delta=Decimal(0))
     pure.accounts.change_cap("people", 2.0, 0.0, "a policy", "steward", policy=policy)
     schedule = Schedule("0 3 1 */3 *", "UTC")
@@ -231,4 +279,6 @@ def test_plan_and_run_advise_alike_on_a_mistyped_account(
     with pytest.raises(BudgetError) as refused:
         open_ledger(request)
     assert told == f"Ledger: {refused.value}"
-    assert told.endswith(f"did you mean people? If not, open it: marginweave ledger open poeple --for {request.path}")
+    assert told.endswith(
+        f"did you mean people? If not, open it: marginweave ledger open poeple --for {request.path}"
+    )

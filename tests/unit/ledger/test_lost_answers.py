@@ -42,9 +42,8 @@ def _release(ledger: Ledger) -> None:
 
 
 def _words(event: Event) -> tuple[object, ...]:
-    body = {
-        name: value for name, value in event.body.items() if name != "source"
-    }  # each ledger's key makes another mark
+    # each ledger's key makes another mark
+    body = {name: value for name, value in event.body.items() if name != "source"}
     return event.kind, event.draw, event.cost, event.lease, event.digest, body
 
 

@@ -49,9 +49,24 @@ def _mounted(place: Path, kind: str, monkeypatch: pytest.MonkeyPatch, list_: Pat
 
 @pytest.mark.parametrize(
     "kind",
-    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "fuse.gcsfuse", "afs", "glusterfs", "lustre", "ceph"],
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "fuse.sshfs",
+        "fuse.gcsfuse",
+        "afs",
+        "glusterfs",
+        "lustre",
+        "ceph",
+    ],
 )
-def test_network_file_systems_are_refused_with_the_reason(location, tmp_path, monkeypatch, kind) -> None:
+def test_network_file_systems_are_refused_with_the_reason(
+    location, tmp_path, monkeypatch, kind
+) -> None:
     """Neither made nor opened there, even through a link; the message says why and what to do instead."""
     Ledger.create(location)
     link = tmp_path / "link"
@@ -63,12 +78,16 @@ def test_network_file_systems_are_refused_with_the_reason(location, tmp_path, mo
         lambda: Ledger.open(link / location.name),
         lambda: Ledger.create(fresh),
     ):
-        with pytest.raises(BudgetError, match=rf"network file system \({kind}\).*locks.*PostgreSQL"):
+        with pytest.raises(
+            BudgetError, match=rf"network file system \({kind}\).*locks.*PostgreSQL"
+        ):
             call()
     assert not fresh.parent.exists()
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "fuseblk", "fuse.fuse-overlayfs"])
+@pytest.mark.parametrize(
+    "kind", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "fuseblk", "fuse.fuse-overlayfs"]
+)
 def test_local_file_systems_are_accepted(location, tmp_path, monkeypatch, kind) -> None:
     """What a disk or a container offers is good enough."""
     location.parent.mkdir(parents=True)

@@ -32,8 +32,12 @@ ALONE = OtherHomes(reason="there is one machine")
 def cut_after_reservation(ledger: Path) -> None:
     """Make the file what it was when the first release was reserved, and nothing of it drawn."""
     with closing(sqlite3.connect(ledger)) as connection:
-        (guard,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'events_no_delete'").fetchone()
-        (last,) = connection.execute("SELECT MIN(seq) FROM events WHERE kind IN ('LEASED', 'DRAWN')").fetchone()
+        (guard,) = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'events_no_delete'"
+        ).fetchone()
+        (last,) = connection.execute(
+            "SELECT MIN(seq) FROM events WHERE kind IN ('LEASED', 'DRAWN')"
+        ).fetchone()
         connection.execute("DROP TRIGGER events_no_delete")
         connection.execute("DELETE FROM events WHERE seq >= ?", (last,))
         connection.execute(guard)
@@ -45,7 +49,13 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a finished run, and its ledger as it was when that was reserved."""
     home = tmp_path_factory.mktemp("released")
     place = home / "ledger" / "ledger.sqlite"
-    account = Account(dataset="people", epsilon=Decimal(3), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(3),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))
         Ledger.create(place, environment={}).accounts.open(account, actor="steward")
@@ -89,10 +99,14 @@ def test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen(
         ("cap", "people", "--epsilon", "4", "--delta", "1e-5", "--reason", "x"),
     ):
         result = CliRunner().invoke(app, ["ledger", *command])
-        assert (result.exit_code, "older copy of itself" in result.stderr) == (3, True), result.stderr
+        assert (result.exit_code, "older copy of itself" in result.stderr) == (3, True), (
+            result.stderr
+        )
     for command in (["ledger", "list"], ["ledger", "show", "people"]):
         result = CliRunner().invoke(app, command)
-        assert (result.exit_code, "older copy of itself" in result.stderr) == (0, True), result.stderr
+        assert (result.exit_code, "older copy of itself" in result.stderr) == (0, True), (
+            result.stderr
+        )
     planned = CliRunner().invoke(app, ["plan", str(home / "people.yaml")])
     assert "older copy of itself" in planned.stdout
     assert "it fits" not in planned.stdout
@@ -118,7 +132,13 @@ def test_a_whole_home_is_compared_without_a_word(released: Path, tmp_path: Path)
 def test_what_other_homes_released_is_charged_where_nothing_is_missing(tmp_path: Path) -> None:
     """Their machine is lost, and no run that is left has seen more than the ledger knows: each time that it is said."""
     place = tmp_path / "ledger" / "ledger.sqlite"
-    account = Account(dataset="people", epsilon=Decimal(3), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(3),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     ledger = Ledger.create(place, environment={})
     ledger.accounts.open(account, actor="steward")
     charge = OtherHomes(unaccounted=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
@@ -129,12 +149,17 @@ def test_what_other_homes_released_is_charged_where_nothing_is_missing(tmp_path:
     audit_ledger(place, load_key(place, {}, ""))
 
 
-def test_a_home_that_is_none_opens_no_account(released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_none_opens_no_account(
+    released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A path that was mistyped is refused, and so is a reason that says nothing."""
     home = shutil.copytree(released, tmp_path / "home")
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
     for options, said in (
-        (("--home", str(tmp_path / "hme"), "--no-other-home", "one machine"), "is no home of marginweave"),
+        (
+            ("--home", str(tmp_path / "hme"), "--no-other-home", "one machine"),
+            "is no home of marginweave",
+        ),
         (("--home", str(home), "--no-other-home", ""), "must say why there is none"),
     ):
         result = CliRunner().invoke(app, ["ledger", "reconcile", *options])

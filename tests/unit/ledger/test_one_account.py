@@ -25,7 +25,8 @@ def test_the_same_bytes_under_another_account_are_refused(twins, reserve) -> Non
     """They would have a second budget for the same people. The refusal is booked and says what to do; other bytes pass."""
     reserve()
     with pytest.raises(
-        BudgetError, match=r"released under account affairs.*set `dataset: affairs` in the configuration"
+        BudgetError,
+        match=r"released under account affairs.*set `dataset: affairs` in the configuration",
     ):
         reserve("second", dataset="twin")
     assert [(e.kind, e.account) for e in twins.session.events()][-1] == (State.REFUSED, "twin")

@@ -55,7 +55,9 @@ def _files(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir()) if folder.exists() else []
 
 
-def test_place_is_the_users_or_the_declared_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_place_is_the_users_or_the_declared_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The working directory has no say in where the ledger is."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     before = ledger_location({})
@@ -68,7 +70,9 @@ def test_place_is_the_users_or_the_declared_one(tmp_path: Path, monkeypatch: pyt
     assert ledger_location({"MARGINWEAVE_LEDGER": str(declared)}) == declared
 
 
-@pytest.mark.parametrize("text", ["mysql://user:secret-word@host/db", "ledger.sqlite", "./a/ledger.sqlite"])
+@pytest.mark.parametrize(
+    "text", ["mysql://user:secret-word@host/db", "ledger.sqlite", "./a/ledger.sqlite"]
+)
 def test_urls_and_relative_places_are_refused(text: str) -> None:
     """A place that depends on the folder, or that this version cannot use, is bad input; passwords stay unsaid."""
     with pytest.raises(InputError, match=r"MARGINWEAVE_LEDGER \(.*\) must be") as error:
@@ -78,7 +82,10 @@ def test_urls_and_relative_places_are_refused(text: str) -> None:
 
 def test_examples_have_a_ledger_inside_the_home(tmp_path: Path) -> None:
     """Public example data never touches the user's ledger."""
-    assert example_ledger_location(tmp_path) == tmp_path / ".marginweave" / "example-ledger" / "ledger.sqlite"
+    assert (
+        example_ledger_location(tmp_path)
+        == tmp_path / ".marginweave" / "example-ledger" / "ledger.sqlite"
+    )
 
 
 def test_ledger_and_key_belong_to_the_owner_alone(ledger: Ledger, location: Path) -> None:
@@ -132,7 +139,9 @@ def test_creation_by_many_processes_makes_one_ledger(location: Path) -> None:
     assert Ledger.open(location).verify() == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough to be read as a header " * 40])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database at all, but long enough to be read as a header " * 40]
+)
 def test_damaged_database_is_closed(ledger: Ledger, location: Path, content: bytes) -> None:
     """A file that is no ledger is refused, not replaced."""
     location.write_bytes(content)
@@ -154,7 +163,10 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
 ) -> None:
     """Two releases of the same bytes have two marks, which the ledger can tell for the same, and stores nothing equal."""
     ledger.accounts.change_cap("affairs", 10, 1e-6, "room for two", "steward")
-    mine, stranger = ledger.keys.source_digest([b"rows"]), ledger.keys.source_digest([b"other rows"])
+    mine, stranger = (
+        ledger.keys.source_digest([b"rows"]),
+        ledger.keys.source_digest([b"other rows"]),
+    )
     first, second = reserve("first", source=mine), reserve("second", source=mine)
     assert first.source_digest != second.source_digest
     for record in (first, second):
@@ -170,10 +182,14 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
 def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:
     """Equal bytes have equal digests however they are cut; another ledger's key gives other digests, and other marks."""
     other = Ledger.create(tmp_path / "other" / "ledger.sqlite")
-    assert ledger.keys.source_digest([b"ab", b"", b"c"]) == ledger.keys.source_digest(iter([b"abc"]))
+    assert ledger.keys.source_digest([b"ab", b"", b"c"]) == ledger.keys.source_digest(
+        iter([b"abc"])
+    )
     assert ledger.keys.source_digest([b"abc"]) != ledger.keys.source_digest([b"abd"])
     assert ledger.keys.source_digest([b"abc"]).base != other.keys.source_digest([b"abc"]).base
-    assert ledger.keys.source_digest([b"abc"]).mark("r") != other.keys.source_digest([b"abc"]).mark("r")
+    assert ledger.keys.source_digest([b"abc"]).mark("r") != other.keys.source_digest([b"abc"]).mark(
+        "r"
+    )
     assert ledger.keys.checkpoint_key != other.keys.checkpoint_key
     assert len(ledger.keys.checkpoint_key) == 32
 

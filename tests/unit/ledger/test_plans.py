@@ -31,12 +31,16 @@ Change = Callable[[ChargedPlan], ChargedPlan]
 
 def _draw(**changes: Any) -> Change:
     """The first draw, changed."""
-    return lambda plan: replace(plan, charges=(replace(plan.charges[0], **changes), *plan.charges[1:]))
+    return lambda plan: replace(
+        plan, charges=(replace(plan.charges[0], **changes), *plan.charges[1:])
+    )
 
 
 def _selection(mu2: float, rho: float) -> Change:
     """The first draw as an exponential mechanism with epsilon 0.1, at this price."""
-    return _draw(mechanism="exponential", parameter=0.1, cost=Cost(mu2=amount(mu2), rho=amount(rho)))
+    return _draw(
+        mechanism="exponential", parameter=0.1, cost=Cost(mu2=amount(mu2), rho=amount(rho))
+    )
 
 
 def _laplace(**cost: object) -> Change:
@@ -48,30 +52,56 @@ PRICE = selection_mu(0.1) ** 2
 BROKEN: dict[str, tuple[Change, str]] = {
     "more than stated": (lambda plan: replace(plan, epsilon=0.5), "more than the stated 0.5"),
     "more delta than stated": (_draw(cost=gaussian(0.01, 1e-6)), "the draws cost epsilon inf"),
-    "cheap in mu": (_draw(cost=Cost(mu2=Decimal("0.009"), rho=Decimal("0.005"))), "draw count costs less"),
-    "cheap in rho": (_draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.004"))), "draw count costs less"),
+    "cheap in mu": (
+        _draw(cost=Cost(mu2=Decimal("0.009"), rho=Decimal("0.005"))),
+        "draw count costs less",
+    ),
+    "cheap in rho": (
+        _draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.004"))),
+        "draw count costs less",
+    ),
     "free": (_draw(cost=Cost()), "draw count costs less"),
     "a delta is no plain charge": (
         _draw(cost=Cost(plain=BasicAmount(delta=Decimal("1e-9")))),
         "draw count costs less",
     ),
-    "selection cheap in mu": (_selection(PRICE * 0.999, 0.01), "draw count costs less than exponential"),
-    "selection cheap in rho": (_selection(PRICE, 0.1**2 / 8 * 0.999), "draw count costs less than exponential"),
+    "selection cheap in mu": (
+        _selection(PRICE * 0.999, 0.01),
+        "draw count costs less than exponential",
+    ),
+    "selection cheap in rho": (
+        _selection(PRICE, 0.1**2 / 8 * 0.999),
+        "draw count costs less than exponential",
+    ),
     "laplace cheap by a digit": (
         _laplace(plain=BasicAmount(epsilon=Decimal("0.0" + 29 * "9"))),
         "draw count costs less than discrete-laplace",
     ),
-    "laplace in mu": (_laplace(mu2=Decimal("0.02"), rho=Decimal("0.01")), "costs less than discrete-laplace"),
-    "laplace in delta": (_laplace(plain=BasicAmount(delta=Decimal("1e-7"))), "costs less than discrete-laplace"),
+    "laplace in mu": (
+        _laplace(mu2=Decimal("0.02"), rho=Decimal("0.01")),
+        "costs less than discrete-laplace",
+    ),
+    "laplace in delta": (
+        _laplace(plain=BasicAmount(delta=Decimal("1e-7"))),
+        "costs less than discrete-laplace",
+    ),
     "no parameter": (_draw(parameter=0.0), "draw count has no parameter"),
-    "negative": (_draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=Decimal("-1e-7"))), "has no cost"),
+    "negative": (
+        _draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=Decimal("-1e-7"))),
+        "has no cost",
+    ),
     "endless": (_draw(cost=Cost(mu2=Decimal("Infinity"), rho=Decimal(1))), "has no cost"),
-    "unknown mechanism": (_draw(mechanism="threshold"), r"has a mechanism \(threshold\) without a price"),
+    "unknown mechanism": (
+        _draw(mechanism="threshold"),
+        r"has a mechanism \(threshold\) without a price",
+    ),
 }
 
 
 @pytest.mark.parametrize(("change", "fault"), BROKEN.values(), ids=BROKEN.keys())
-def test_what_does_not_fit_is_refused_and_nothing_is_written(ledger, reserve, change: Change, fault: str) -> None:
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    ledger, reserve, change: Change, fault: str
+) -> None:
     """Bad input, before anything is booked."""
     with pytest.raises(InputError, match=fault):
         reserve(plan=change(small_plan()))
@@ -79,13 +109,17 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(ledger, reserve, ch
 
 
 @pytest.mark.parametrize(("change", "fault"), BROKEN.values(), ids=BROKEN.keys())
-def test_what_a_writer_did_not_refuse_is_found(ledger, reserve, location, monkeypatch, change, fault) -> None:
+def test_what_a_writer_did_not_refuse_is_found(
+    ledger, reserve, location, monkeypatch, change, fault
+) -> None:
     """An auditor applies the same rules to the rows, whoever wrote them, at whatever cap."""
     ledger.accounts.change_cap("affairs", 100.0, 1e-3, "room", "steward")
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
     monkeypatch.setattr(releases, "refusal", lambda *_: None)
     reserve(plan=change(small_plan()))
-    with pytest.raises(AuditError, match=rf"row \d+ of the ledger: .*({fault}|a body that no ledger writes)"):
+    with pytest.raises(
+        AuditError, match=rf"row \d+ of the ledger: .*({fault}|a body that no ledger writes)"
+    ):
         audit_ledger(location, load_key(location, {}, ""))
 
 
@@ -111,7 +145,9 @@ def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
     """A plan that costs what it states but for rounding is admitted, as the first of its account."""
     ledger.accounts.change_cap("affairs", 3.0, 1e-5, "room", "steward")
     reserve(plan=small_plan(cost=gaussian(FULL)))
-    assert audit_ledger(location, load_key(location, {}, "")).releases["first"] == ledger.releases.find("first")
+    assert audit_ledger(location, load_key(location, {}, "")).releases[
+        "first"
+    ] == ledger.releases.find("first")
 
 
 def test_a_plain_charge_may_use_all_of_its_delta() -> None:
@@ -123,7 +159,9 @@ def test_a_plain_charge_may_use_all_of_its_delta() -> None:
         check_plan(replace(small_plan(), charges=(draw,), epsilon=0.4999, delta=1e-7))
 
 
-@pytest.mark.parametrize("change", [{"epsilon": "Infinity"}, {"delta": "1"}, {"epsilon": "0"}, {"epsilon": "NaN"}])
+@pytest.mark.parametrize(
+    "change", [{"epsilon": "Infinity"}, {"delta": "1"}, {"epsilon": "0"}, {"epsilon": "NaN"}]
+)
 @pytest.mark.parametrize("kind", ["OPENED", "CAP_CHANGED"])
 def test_an_auditor_takes_no_endless_cap(ledger, change: dict[str, str], kind: str) -> None:
     """Rows that were written past the rules open no account and change none."""
@@ -143,7 +181,10 @@ def test_an_auditor_takes_no_endless_cap(ledger, change: dict[str, str], kind: s
     delta=st.floats(math.log(1e-15), math.log(0.5)).map(math.exp),
     private=st.booleans(),
     missing=st.booleans(),
-    sigma=st.one_of(st.sampled_from(["long", "short", "balanced", "singles"]), st.tuples(*[st.floats(1e-3, 1e3)] * 3)),
+    sigma=st.one_of(
+        st.sampled_from(["long", "short", "balanced", "singles"]),
+        st.tuples(*[st.floats(1e-3, 1e3)] * 3),
+    ),
     percentile_share=st.floats(1e-4, 0.999),
     count_share=st.floats(1e-4, 0.999),
 )

@@ -55,16 +55,25 @@ def _audit(location) -> dict[str, Account]:
 
 
 @on_both
-def test_a_period_takes_what_its_policy_says_and_the_next_begins_anew(ledger, reserve, full, at, location) -> None:
+def test_a_period_takes_what_its_policy_says_and_the_next_begins_anew(
+    ledger, reserve, full, at, location
+) -> None:
     """A release equal to the policy fits; one more does not until the first of January; the cap sees all of them."""
     reserve("first", plan=full)
     at(DECEMBER)
-    with pytest.raises(BudgetError, match=r"epsilon 1 at delta 1e-06 per quarter.*it fits from 2027-01-01 \(UTC\) on"):
+    with pytest.raises(
+        BudgetError,
+        match=r"epsilon 1 at delta 1e-06 per quarter.*it fits from 2027-01-01 \(UTC\) on",
+    ):
         reserve("second", plan=full)
     newest = ledger.session.events()[-1]
     assert (newest.kind, newest.body["reason"]) == (EventKind.REFUSED, "policy")
     told = ledger.accounts.period_forecast("affairs", full, DECEMBER)
-    assert (told.fits, str(told.fits_from), told.before <= 1 < told.after) == (False, "2027-01-01", True)
+    assert (told.fits, str(told.fits_from), told.before <= 1 < told.after) == (
+        False,
+        "2027-01-01",
+        True,
+    )
     at(JANUARY)
     assert ledger.accounts.period_forecast("affairs", full, JANUARY).fits
     reserve("third", plan=full)
@@ -74,7 +83,9 @@ def test_a_period_takes_what_its_policy_says_and_the_next_begins_anew(ledger, re
     assert _audit(location)["affairs"].policy == POLICY
 
 
-def test_new_snapshots_of_the_same_people_share_account_and_policy(ledger, reserve, plan, at) -> None:
+def test_new_snapshots_of_the_same_people_share_account_and_policy(
+    ledger, reserve, plan, at
+) -> None:
     """Other source bytes under the same dataset: one total, one period."""
     small = plan(epsilon=0.5, mu2=0.004)
     for number in range(2):
@@ -98,7 +109,8 @@ def test_what_is_given_back_makes_room_in_its_period(ledger, reserve, full, at) 
 def test_the_cap_is_asked_before_the_policy(ledger, reserve, plan, at) -> None:
     """Where both refuse, the guarantee's bound is what is said."""
     with pytest.raises(
-        BudgetError, match=r"does not hold this release: noise, in percent of its budget: 100 of 100 left"
+        BudgetError,
+        match=r"does not hold this release: noise, in percent of its budget: 100 of 100 left",
     ):
         reserve("first", plan=plan(draws=("count",), epsilon=41.0, mu2=30.0))
 
@@ -114,18 +126,25 @@ def test_a_release_that_fits_no_period_says_how_to_change_the_policy(
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     result = CliRunner().invoke(app, ["ledger", *shlex.split(command)])
     assert result.exit_code == 0, result.output
-    assert Ledger.open(location).accounts.total("affairs").account.policy == replace(POLICY, epsilon=Decimal("2.0"))
+    assert Ledger.open(location).accounts.total("affairs").account.policy == replace(
+        POLICY, epsilon=Decimal("2.0")
+    )
     reserve("first", plan=large)
 
 
-def test_an_auditor_finds_what_was_admitted_over_the_policy(ledger, reserve, full, at, location, monkeypatch) -> None:
+def test_an_auditor_finds_what_was_admitted_over_the_policy(
+    ledger, reserve, full, at, location, monkeypatch
+) -> None:
     """Also where the policy was lifted afterwards; and a policy that is no part of the cap."""
     reserve("first", plan=full)
     with monkeypatch.context() as patched:
         patched.setattr("marginweave.ledger.releases.refusal", lambda *_: None)
         reserve("second", plan=full)
     ledger.accounts.change_cap("affairs", 4.0, 1e-5, "hide it", "steward", policy=None)
-    with pytest.raises(AuditError, match="account affairs is over its policy of epsilon 1 at delta 1e-06 per quarter"):
+    with pytest.raises(
+        AuditError,
+        match="account affairs is over its policy of epsilon 1 at delta 1e-06 per quarter",
+    ):
         _audit(location)
 
 
@@ -140,8 +159,12 @@ def test_policies_are_opened_changed_and_ended_by_decision(ledger, account, loca
         {"epsilon": Decimal(-1)},
         {"delta": Decimal("1e-4")},
     ):
-        with pytest.raises(InputError, match=r"per quarter .* must have a positive epsilon of at most 4"):
-            ledger.accounts.change_cap("affairs", 4.0, 1e-5, "x", "steward", policy=replace(POLICY, **wrong))
+        with pytest.raises(
+            InputError, match=r"per quarter .* must have a positive epsilon of at most 4"
+        ):
+            ledger.accounts.change_cap(
+                "affairs", 4.0, 1e-5, "x", "steward", policy=replace(POLICY, **wrong)
+            )
     with pytest.raises(InputError, match=r"of at most 0.5"):
         ledger.accounts.change_cap("affairs", 0.5, 1e-5, "x", "steward")
     ledger.accounts.change_cap("affairs", 3.0, 1e-5, "x", "steward")
@@ -153,7 +176,9 @@ def test_policies_are_opened_changed_and_ended_by_decision(ledger, account, loca
     assert _audit(location)["affairs"].policy is None
 
 
-def test_the_command_line_opens_shows_and_exports_a_policy(location, tmp_path: Path, monkeypatch) -> None:
+def test_the_command_line_opens_shows_and_exports_a_policy(
+    location, tmp_path: Path, monkeypatch
+) -> None:
     """Only beside a cap; exact as it was typed; what is no policy is refused in one line."""
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
 
@@ -164,7 +189,14 @@ def test_the_command_line_opens_shows_and_exports_a_policy(location, tmp_path: P
 
     cap = ["--epsilon", "4", "--delta", "1e-5"]
     call("open", "people", "--per", "quarter=1,1e-6", code=2)
-    for wrong in ("1,1e-6", "quarter=1", "fortnight=1,1e-6", "quarter=x,1e-6", "quarter=5,1e-6", "quarter=1,0"):
+    for wrong in (
+        "1,1e-6",
+        "quarter=1",
+        "fortnight=1,1e-6",
+        "quarter=x,1e-6",
+        "quarter=5,1e-6",
+        "quarter=1,0",
+    ):
         assert "per" in call("open", "people", *cap, "--per", wrong, code=2)
     assert "which guarantees nothing: epsilon 0.3 at delta 1e-07 per month" in call(
         "open", "people", *cap, "--per", "month=0.3,1e-7"

@@ -12,7 +12,14 @@ from sqlalchemy.exc import DBAPIError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.ledger import Ledger, LedgerLocation, connection, create_tables, ledger_location, opening_command
+from marginweave.ledger import (
+    Ledger,
+    LedgerLocation,
+    connection,
+    create_tables,
+    ledger_location,
+    opening_command,
+)
 from tests.support.databases import run
 from tests.support.ledger_tests import LedgerTests, make_release
 
@@ -30,7 +37,10 @@ def _create(environment: Environment, account: Account) -> Ledger:
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Environment:
     """An environment that names a database nobody reaches."""
-    return {"MARGINWEAVE_LEDGER": "postgresql://h/d", "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "key")}
+    return {
+        "MARGINWEAVE_LEDGER": "postgresql://h/d",
+        "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "key"),
+    }
 
 
 def test_reading_and_appending_suffice(writer, account, plan) -> None:
@@ -39,7 +49,11 @@ def test_reading_and_appending_suffice(writer, account, plan) -> None:
     again = Ledger.open(ledger_location(writer), environment=writer)
     record = again.releases.find("first")
     assert record is not None
-    assert [draw.state for draw in record.draws] == [State.COMMITTED, State.COMMITTED, State.RETURNED]
+    assert [draw.state for draw in record.draws] == [
+        State.COMMITTED,
+        State.COMMITTED,
+        State.RETURNED,
+    ]
     assert again.verify() > 8
 
 
@@ -67,7 +81,9 @@ class TestPostgres(LedgerTests):
     def place(self, database: Environment) -> LedgerLocation:
         return ledger_location(database)
 
-    @pytest.fixture(params=["make_key_file", "load_key", "sync_folder", "Journal.append", "Path.rename"])
+    @pytest.fixture(
+        params=["make_key_file", "load_key", "sync_folder", "Journal.append", "Path.rename"]
+    )
     def step(self, request: pytest.FixtureRequest) -> str:
         return request.param
 
@@ -99,7 +115,11 @@ def test_the_role_cannot_give_itself_rights(server, writer, account) -> None:
     """A GRANT of rights that it does not have grants nothing."""
     _create(writer, account)
     with pytest.raises(Exception, match="permission denied"):
-        server.run(writer["MARGINWEAVE_LEDGER"], "GRANT UPDATE ON events TO PUBLIC", "UPDATE events SET actor = 'me'")
+        server.run(
+            writer["MARGINWEAVE_LEDGER"],
+            "GRANT UPDATE ON events TO PUBLIC",
+            "UPDATE events SET actor = 'me'",
+        )
 
 
 def test_triggers_stop_the_superuser_in_replication_too(server, database, account) -> None:
@@ -107,7 +127,9 @@ def test_triggers_stop_the_superuser_in_replication_too(server, database, accoun
     ledger = _create(database, account)
     for statement in FORBIDDEN:
         with pytest.raises(Exception, match="append-only"):
-            server.run(database["MARGINWEAVE_LEDGER"], "SET session_replication_role = replica", statement)
+            server.run(
+                database["MARGINWEAVE_LEDGER"], "SET session_replication_role = replica", statement
+            )
     assert ledger.verify() == 2
 
 
@@ -115,7 +137,10 @@ def test_triggers_stop_the_owner_of_the_tables(server, database, account) -> Non
     """Owning the tables, which gives the right to change rows, is not enough to change one, nor is making them anew."""
     superuser = database["MARGINWEAVE_LEDGER"]
     owner = {**database, "MARGINWEAVE_LEDGER": server.role(superuser)}
-    server.run(superuser, f"GRANT CREATE ON SCHEMA public TO {make_url(owner['MARGINWEAVE_LEDGER']).username}")
+    server.run(
+        superuser,
+        f"GRANT CREATE ON SCHEMA public TO {make_url(owner['MARGINWEAVE_LEDGER']).username}",
+    )
     ledger = _create(owner, account)
     for statement in FORBIDDEN:
         with pytest.raises(Exception, match="append-only"):
@@ -130,7 +155,11 @@ def test_empty_tables_are_no_ledger(database) -> None:
     """Opening them for a release names the command and makes no key."""
     create_tables(ledger_location(database), database)
     with pytest.raises(BudgetError) as error:
-        Ledger.open(ledger_location(database), environment=database, command=opening_command("affairs", 1.0, 1e-6))
+        Ledger.open(
+            ledger_location(database),
+            environment=database,
+            command=opening_command("affairs", 1.0, 1e-6),
+        )
     assert str(error.value).endswith("marginweave ledger open affairs --epsilon 1.0 --delta 1e-06")
     assert not Path(database["MARGINWEAVE_LEDGER_KEY_FILE"]).exists()
 
@@ -138,21 +167,30 @@ def test_empty_tables_are_no_ledger(database) -> None:
 def test_a_second_machine_with_a_key_of_its_own_is_refused(database, account, tmp_path) -> None:
     """A ledger has one key: another machine needs a copy of it, and is not given a new one."""
     _create(database, account)
-    other = {**database, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "elsewhere" / "postgresql.key")}
+    other = {
+        **database,
+        "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "elsewhere" / "postgresql.key"),
+    }
     with pytest.raises(BudgetError, match="Restore the key file there"):
         Ledger.create(ledger_location(other), environment=other)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.parametrize("url", ["steward:{}@{}/db", "steward@{1}/db?password={0}", "steward@{1}/db?sslpassword={0}"])
+@pytest.mark.parametrize(
+    "url", ["steward:{}@{}/db", "steward@{1}/db?password={0}", "steward@{1}/db?sslpassword={0}"]
+)
 def test_the_password_is_never_said(elsewhere, url) -> None:
     """Neither where the ledger is nor why it cannot be used has the password, in words, repr or a traceback."""
     secret = "hidden-word"
     server = "127.0.0.1:9"
-    location = ledger_location({**elsewhere, "MARGINWEAVE_LEDGER": f"postgresql://{url.format(secret, server)}"})
+    location = ledger_location(
+        {**elsewhere, "MARGINWEAVE_LEDGER": f"postgresql://{url.format(secret, server)}"}
+    )
     assert secret not in f"{location} {location!r}"
     assert str(location) == f"postgresql://{server}/db"
-    with pytest.raises(BudgetError, match=f"the ledger postgresql://{server}/db cannot be used") as error:
+    with pytest.raises(
+        BudgetError, match=f"the ledger postgresql://{server}/db cannot be used"
+    ) as error:
         Ledger.open(location, environment=elsewhere)
     assert secret not in "".join(traceback.format_exception(error.value))
 
@@ -184,11 +222,15 @@ def test_malformed_urls_are_bad_input_and_not_repeated(elsewhere, variable, url)
 
 def test_key_file_must_be_absolute(elsewhere) -> None:
     """The working directory has no say in where the key is."""
-    with pytest.raises(InputError, match=r"MARGINWEAVE_LEDGER_KEY_FILE \(key\) must be an absolute path"):
+    with pytest.raises(
+        InputError, match=r"MARGINWEAVE_LEDGER_KEY_FILE \(key\) must be an absolute path"
+    ):
         ledger_location({**elsewhere, "MARGINWEAVE_LEDGER_KEY_FILE": "key"})
 
 
-def test_writers_wait_for_each_other_and_not_for_ever(server, database, account, monkeypatch) -> None:
+def test_writers_wait_for_each_other_and_not_for_ever(
+    server, database, account, monkeypatch
+) -> None:
     """Nobody appends while another holds the chain, and who waits too long says so; readers do not wait."""
     monkeypatch.setattr(connection, "_BUSY_SECONDS", 1)
     ledger = _create(database, account)
@@ -203,7 +245,9 @@ def test_commits_are_on_disk_whatever_the_default_is(server, database, account) 
     """A database that answers before it has written is told to wait for the disk."""
     ledger = _create(database, account)
     name = ledger.location.url.database  # pyright: ignore[reportAttributeAccessIssue]
-    server.run(database["MARGINWEAVE_LEDGER"], f"ALTER DATABASE {name} SET synchronous_commit = off")
+    server.run(
+        database["MARGINWEAVE_LEDGER"], f"ALTER DATABASE {name} SET synchronous_commit = off"
+    )
     with ledger.session.writing() as journal:
         assert journal.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
 
@@ -216,14 +260,18 @@ def test_readers_cannot_write(database, account) -> None:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_a_ledger_that_has_lost_its_first_row_gets_no_other(server, database, account, keyed) -> None:
+def test_a_ledger_that_has_lost_its_first_row_gets_no_other(
+    server, database, account, keyed
+) -> None:
     """Only empty tables get the first row of a ledger: what `create` finds damaged stays as it is."""
     _create(database, account)
     location = ledger_location(database)
     assert not isinstance(location, Path)
     key = {"MARGINWEAVE_LEDGER_KEY": location.key_file.read_text().strip()} if keyed else {}
     server.run(
-        database["MARGINWEAVE_LEDGER"], "ALTER TABLE events DISABLE TRIGGER ALL", "DELETE FROM events WHERE seq = 1"
+        database["MARGINWEAVE_LEDGER"],
+        "ALTER TABLE events DISABLE TRIGGER ALL",
+        "DELETE FROM events WHERE seq = 1",
     )
     Ledger.create(location, environment={**database, **key})
     with connection.connected(connection.engine_for(location), location, writing=False) as found:

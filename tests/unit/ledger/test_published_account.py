@@ -64,18 +64,26 @@ def test_what_a_rejected_release_gave_back_is_not_told(tmp_path: Path) -> None:
         end(ledger, "a", "rejected", *drawn)
         told.append(publish(ledger, "b", "count", "level-1"))
         own = ledger.accounts.total("affairs")
-        assert float(told[-1].total.charged.mu2) == pytest.approx(5e-3)  # three reserved, and two drawn
-        assert (own.spent.cost.mu2 == sum(r.charged.mu2 for r in ledger.releases.of("affairs"))) is True
+        # three reserved, and two drawn
+        assert float(told[-1].total.charged.mu2) == pytest.approx(5e-3)
+        assert (
+            own.spent.cost.mu2 == sum(r.charged.mu2 for r in ledger.releases.of("affairs"))
+        ) is True
     assert undated(told[0]) == undated(told[1]) == undated(told[2])
 
 
 @given(
-    ends=st.lists(st.tuples(st.sampled_from(["rejected", "awaits approval", "failed"]), st.integers(1, 3)), max_size=4),
+    ends=st.lists(
+        st.tuples(st.sampled_from(["rejected", "awaits approval", "failed"]), st.integers(1, 3)),
+        max_size=4,
+    ),
     others=st.lists(st.integers(1, 3), min_size=4, max_size=4),
     place=st.integers(0, 4),
 )
 @settings(max_examples=7, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_no_history_of_unpublished_releases_is_told(ends: list[tuple[str, int]], others: list[int], place: int) -> None:
+def test_no_history_of_unpublished_releases_is_told(
+    ends: list[tuple[str, int]], others: list[int], place: int
+) -> None:
     """Whatever each of them drew before it gave back the rest, and whether it came before the release or beside it."""
     told = []
     with TemporaryDirectory() as folder:
@@ -113,7 +121,9 @@ def test_a_release_that_has_begun_nothing_does_not_count(ledger: Ledger) -> None
     assert (told.releases, float(told.total.charged.mu2)) == (2, pytest.approx(4e-3))
 
 
-def test_a_release_that_waited_is_dated_and_counted_on_the_day_of_its_publication(ledger: Ledger) -> None:
+def test_a_release_that_waited_is_dated_and_counted_on_the_day_of_its_publication(
+    ledger: Ledger,
+) -> None:
     """Others were published while it awaited approval: they are in its account, and later ones are not."""
     ledger.accounts.open(ACCOUNT, actor="steward")
     end(ledger, "waits", "awaits approval", *DRAWS)
@@ -129,12 +139,18 @@ def test_a_release_that_waited_is_dated_and_counted_on_the_day_of_its_publicatio
     assert ledger.accounts.as_published("waits") == told
 
 
-def test_the_cap_is_that_of_the_day_and_its_changes_since_the_first_draw_are_told(ledger: Ledger) -> None:
+def test_the_cap_is_that_of_the_day_and_its_changes_since_the_first_draw_are_told(
+    ledger: Ledger,
+) -> None:
     """What was changed before any noise is no news."""
     ledger.accounts.open(ACCOUNT, actor="steward")
     ledger.accounts.change_cap("affairs", 1.5, 1e-6, "before", "steward")
     first = publish(ledger, "a", "count")
-    assert (first.cap.epsilon, first.caps_since_the_first_draw, first.largest_cap) == (1.5, None, None)
+    assert (first.cap.epsilon, first.caps_since_the_first_draw, first.largest_cap) == (
+        1.5,
+        None,
+        None,
+    )
     ledger.accounts.change_cap("affairs", 2.0, 1e-6, "after", "steward")
     second = publish(ledger, "b", "count")
     assert [cap.epsilon for cap in second.caps_since_the_first_draw or ()] == [1.5, 2.0]
@@ -156,7 +172,11 @@ def test_a_bundle_knows_caps_and_meaning(tmp_path: Path, later: float) -> None:
     publish(ledger, "b", "count")
     audited = [_read(row) for row in audit_ledger(location, load_key(location, {}, "")).rows]
     for release in ("a", "b"):
-        rows = [row for row in audited if row["account"] == "affairs" and row["release"] in (None, "", release)]
+        rows = [
+            row
+            for row in audited
+            if row["account"] == "affairs" and row["release"] in (None, "", release)
+        ]
         (published,) = [row for row in rows if row["kind"] == "PUBLISHED"]
         told = json.loads(ledger.accounts.as_published(release).to_json())
         check_account(told, rows, published)
@@ -171,7 +191,10 @@ def test_a_bundle_knows_caps_and_meaning(tmp_path: Path, later: float) -> None:
                 {"largest_cap": least},
                 {"largest_cap": {**told["largest_cap"], "meaning": "-"}},
             ]
-            lies += [{"caps_since_the_first_draw": changed} for changed in ([], caps[:1], caps[::-1], [*caps, *caps])]
+            lies += [
+                {"caps_since_the_first_draw": changed}
+                for changed in ([], caps[:1], caps[::-1], [*caps, *caps])
+            ]
         for lie in lies:
             with pytest.raises(Fault, match=r"in account\.json is not that of the rows"):
                 check_account({**told, **lie}, rows, published)

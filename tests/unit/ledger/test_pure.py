@@ -26,7 +26,10 @@ BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
 
 
 def pure(noise: str = "laplace", **changes: Any) -> Configuration:
-    base = {"aggregate": {"method": "marginals", "noise": noise, "cliques": PAIRS}, "privacy__delta": 0}
+    base = {
+        "aggregate": {"method": "marginals", "noise": noise, "cliques": PAIRS},
+        "privacy__delta": 0,
+    }
     return configuration(**{**base, **changes})
 
 
@@ -37,7 +40,13 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
     config = pure(noise, privacy__neighbors=neighbors)
     plan = plan_budget(config).prices
     assert {draw.mechanism for draw in plan.charges} == {"discrete-laplace"}
-    assert (plan.delta, plan.delta_threshold, plan.cost.mu2, plan.cost.delta, plan.cost.plain.delta) == (0, 0, 0, 0, 0)
+    assert (
+        plan.delta,
+        plan.delta_threshold,
+        plan.cost.mu2,
+        plan.cost.delta,
+        plan.cost.plain.delta,
+    ) == (0, 0, 0, 0, 0)
     assert plan.spent_epsilon <= 1 == pytest.approx(plan.spent_epsilon)
     assert composed_epsilon(plan.cost, Decimal(0))[0] == plan.spent_epsilon
     assert list(map(str, noise_forecast(config))) == [
@@ -58,14 +67,18 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
 )
 def test_what_needs_a_delta_is_refused(changes: dict[str, Any], words: str) -> None:
     """One sentence with the reason and what delta 0 is for."""
-    with pytest.raises(InputError, match=rf"^privacy\.delta \(0\) must be positive {words}.* for 0 write aggregate:"):
+    with pytest.raises(
+        InputError,
+        match=rf"^privacy\.delta \(0\) must be positive {words}.* for 0 write aggregate:",
+    ):
         pure(**changes)
 
 
 def test_an_amplified_resize_needs_a_delta() -> None:
     """Its functional parameters are an (epsilon, delta)."""
     imputed: dict[str, Any] = {
-        f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")
+        f"columns__{name}__impute": {"distribution": "uniform"}
+        for name in ("sex", "region", "age", "grade")
     }
     with pytest.raises(InputError, match=r"must be positive with resize\.amplify"):
         pure(resize={"records": 100, "proportion": 0.5, "amplify": True}, **imputed)
@@ -81,7 +94,9 @@ def without_delta(ledger: Ledger, account: Account) -> Ledger:
     return ledger
 
 
-def test_an_account_without_delta_holds_pure_releases_alone(without_delta, location, reserve, plan) -> None:
+def test_an_account_without_delta_holds_pure_releases_alone(
+    without_delta, location, reserve, plan
+) -> None:
     """Two of epsilon 1 fill it exactly, by the plain sum; Gaussian noise never fits; an auditor agrees with every row."""
     asked = plan_budget(pure()).prices
     with pytest.raises(BudgetError, match="was opened with delta 0, and admits only releases with"):

@@ -28,7 +28,13 @@ class Declare(Protocol):
 def declare(monkeypatch: pytest.MonkeyPatch) -> Declare:
     def call(*, folder: bool, file: bool, shared: bool = False) -> None:
         def access(path: Path, _mode: int) -> bool:
-            return shared if path.name.endswith(("-wal", "-shm")) else file if path.suffix == ".sqlite" else folder
+            return (
+                shared
+                if path.name.endswith(("-wal", "-shm"))
+                else file
+                if path.suffix == ".sqlite"
+                else folder
+            )
 
         monkeypatch.setattr(os, "access", access)
 
@@ -51,7 +57,13 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Declare:
     ],
 )
 def test_a_file_is_opened_as_its_place_allows(
-    declare: Declare, tmp_path: Path, folder: bool, file: bool, log: int | None, shared: bool, query: str
+    declare: Declare,
+    tmp_path: Path,
+    folder: bool,
+    file: bool,
+    log: int | None,
+    shared: bool,
+    query: str,
 ) -> None:
     """That nothing changes is promised only where the folder cannot be written and no log holds rows."""
     place = tmp_path / "a folder" / "ledger.sqlite"
@@ -61,12 +73,15 @@ def test_a_file_is_opened_as_its_place_allows(
 
 
 @pytest.mark.parametrize("file", [True, False])
-def test_rows_in_a_log_that_cannot_be_read_are_not_left_out(declare: Declare, tmp_path: Path, file: bool) -> None:
+def test_rows_in_a_log_that_cannot_be_read_are_not_left_out(
+    declare: Declare, tmp_path: Path, file: bool
+) -> None:
     place = tmp_path / "a" / "ledger.sqlite"
     _write_log(place, 4096)
     declare(folder=False, file=file)
     with pytest.raises(
-        BudgetError, match=r"newest rows of the ledger .* are in ledger\.sqlite-wal, which cannot be read"
+        BudgetError,
+        match=r"newest rows of the ledger .* are in ledger\.sqlite-wal, which cannot be read",
     ):
         database_uri(place)
 
@@ -88,7 +103,9 @@ def copy(ledger: Ledger, reserve, location: Path, tmp_path: Path) -> Path:
 def mounted(copy: Path) -> Iterator[Path]:
     """The copy on a mount that is read-only for root, too."""
     folder = str(copy.parent)
-    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "--bind", folder, folder], capture_output=True, check=False
+    ).returncode:
         pytest.skip("this machine lets nobody mount")
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", folder], capture_output=True, check=True)
@@ -120,13 +137,19 @@ def test_a_read_only_mount_is_read(mounted: Path) -> None:
     _check_reading(mounted)
 
 
-def test_facts_are_those_of_the_files(ledger: Ledger, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_are_those_of_the_files(
+    ledger: Ledger, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ledger in use has a log and an index, which are read where its folder cannot be written; one at rest has neither."""
     access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: path != location.parent and access(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: path != location.parent and access(path, mode)
+    )
     assert database_uri(location).endswith("?mode=ro&immutable=1")
     monkeypatch.undo()
     with ledger.session.writing():
-        monkeypatch.setattr(os, "access", lambda path, mode: path != location.parent and access(path, mode))
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: path != location.parent and access(path, mode)
+        )
         assert database_uri(location).endswith("?mode=rw")
         monkeypatch.undo()

@@ -81,13 +81,17 @@ class Place:
     def audited(self) -> AuditedLedger:
         return audit_ledger(self.location, load_key(self.location, {}, ""))
 
-    def reconcile(self, others: OtherHomes | None = None, homes: tuple[str, ...] = ("home",)) -> object:
+    def reconcile(
+        self, others: OtherHomes | None = None, homes: tuple[str, ...] = ("home",)
+    ) -> object:
         ledger = Ledger.open(self.location, environment={})
         return ledger.reconcile([self.home(name) for name in homes], others, actor="steward")
 
     def cap(self, epsilon: float, delta: float) -> None:
         """Set the cap of the account."""
-        Ledger.open(self.location, environment={}).accounts.change_cap("affairs", epsilon, delta, "as said", "steward")
+        Ledger.open(self.location, environment={}).accounts.change_cap(
+            "affairs", epsilon, delta, "as said", "steward"
+        )
 
     def release(self, run: str) -> ReleaseRecord:
         record = Ledger.open(self.location, environment={}).releases.find(run)
@@ -122,7 +126,9 @@ def test_an_old_copy_is_refused_by_whoever_opens_it(restored: Place) -> None:
     """A new release, an old one that goes on, and a command of the home alone."""
     rows = restored.audited().anchor
     for run in (None, "r1", "r2"):
-        with pytest.raises(BudgetError, match=r"older copy of itself.*marginweave ledger reconcile"):
+        with pytest.raises(
+            BudgetError, match=r"older copy of itself.*marginweave ledger reconcile"
+        ):
             restored.ledger(run)
     assert restored.audited().anchor == rows
 
@@ -174,7 +180,9 @@ def test_the_row_of_a_draw_is_kept_before_its_noise_is_made(place: Place) -> Non
 
 
 @pytest.mark.parametrize("cut", [1, 40, 10_000])
-def test_rows_that_a_crash_has_kept_out_are_added_by_the_next_attempt(place: Place, cut: int) -> None:
+def test_rows_that_a_crash_has_kept_out_are_added_by_the_next_attempt(
+    place: Place, cut: int
+) -> None:
     """A line that was cut short, or a file that was never written, is made whole when the run is opened again."""
     place.finish(place.reserve("r1"), "r1")
     seen = place.seen("r1")
@@ -194,7 +202,9 @@ def test_heads_of_other_ledgers_are_not_compared(place: Place, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("example", [False, True], ids=["the ledger", "the ledger of the examples"])
-def test_the_commands_refuse_an_old_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: bool) -> None:
+def test_the_commands_refuse_an_old_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: bool
+) -> None:
     """Expiry, and whatever else would write; exit 3, and the rows are what they were. `reconcile` is the way out."""
     home = tmp_path / "home"
     place = Place(tmp_path, example_ledger_location(home) if example else None)
@@ -212,7 +222,10 @@ def test_the_commands_refuse_an_old_copy(tmp_path: Path, monkeypatch: pytest.Mon
 
     rows = place.audited().anchor
     assert said("expire", "--older-than", "0d") == (3, True)
-    assert said("cap", "affairs", "--epsilon", "9", "--delta", "1e-6", "--reason", "more") == (3, True)
+    assert said("cap", "affairs", "--epsilon", "9", "--delta", "1e-6", "--reason", "more") == (
+        3,
+        True,
+    )
     assert said("list") == (0, True)  # and warns
     assert place.audited().anchor == rows
     assert said("reconcile") == (0, False)
@@ -316,7 +329,13 @@ def test_what_was_given_back_after_a_restore_is_charged_again(place: Place) -> N
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("mu2", "0.000001"), ("draw", "level-9"), ("mac", "00" * 32), ("release", "another"), ("body", "{")],
+    [
+        ("mu2", "0.000001"),
+        ("draw", "level-9"),
+        ("mac", "00" * 32),
+        ("release", "another"),
+        ("body", "{"),
+    ],
 )
 def test_a_forged_row_is_refused_by_name(restored: Place, column: str, value: str) -> None:
     """Whatever is changed in a file: nothing is reconciled, and the file is named."""
@@ -331,7 +350,9 @@ def test_a_forged_row_is_refused_by_name(restored: Place, column: str, value: st
     assert restored.audited().anchor == rows
 
 
-def test_rows_of_another_ledger_under_this_ones_name_are_refused(restored: Place, tmp_path: Path) -> None:
+def test_rows_of_another_ledger_under_this_ones_name_are_refused(
+    restored: Place, tmp_path: Path
+) -> None:
     """Whole rows, signed by a key that is not this ledger's."""
     other = Place(tmp_path / "other")
     other.finish(other.reserve("r9"), "r9")
@@ -340,7 +361,9 @@ def test_rows_of_another_ledger_under_this_ones_name_are_refused(restored: Place
     foreign = restored.home() / "runs" / "r9"
     foreign.mkdir()
     (foreign / SEEN).write_text("\n".join(lines) + "\n")
-    with pytest.raises(BudgetError, match=r"r9/ledger.jsonl: row \d+ was not signed by this ledger"):
+    with pytest.raises(
+        BudgetError, match=r"r9/ledger.jsonl: row \d+ was not signed by this ledger"
+    ):
         restored.reconcile(ALONE)
 
 
@@ -352,7 +375,9 @@ def test_a_damaged_file_is_said(restored: Place) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-7"), ("0.25", "0")])
-def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, epsilon: str, delta: str) -> None:
+def test_what_homes_that_are_gone_may_have_drawn_is_charged(
+    restored: Place, epsilon: str, delta: str
+) -> None:
     """The charge stands in the account's sums and is told with the account; the account is thawed."""
     charge = BasicAmount(epsilon=Decimal(epsilon), delta=Decimal(delta))
     before = Ledger.open(restored.location, environment={}).accounts.total("affairs")
@@ -361,13 +386,17 @@ def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, eps
     assert after.epsilon > before.epsilon
     assert after.spent.releases == before.spent.releases + 1
     account = restored.audited().accounts["affairs"]
-    assert account.reconciled[-1].unaccounted == EpsilonDelta(epsilon=float(epsilon), delta=float(delta))
+    assert account.reconciled[-1].unaccounted == EpsilonDelta(
+        epsilon=float(epsilon), delta=float(delta)
+    )
     assert not account.frozen
 
 
 def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Place) -> None:
     """Nobody is asked about what was drawn: the account is over its cap, and admits nothing, whatever its box is."""
-    restored.reconcile(OtherHomes(unaccounted=BasicAmount(epsilon=Decimal(40), delta=Decimal("1e-7"))))
+    restored.reconcile(
+        OtherHomes(unaccounted=BasicAmount(epsilon=Decimal(40), delta=Decimal("1e-7")))
+    )
     restored.audited()
     with pytest.raises(BudgetError, match="admits nothing before its cap"):
         restored.reserve("r2")
@@ -395,7 +424,10 @@ def test_what_is_unaccounted_counts_as_it_is_stated(restored: Place) -> None:
     assert again.box.allowance == charge
     assert again.box.delta_add <= total.account.box.delta_add
     rest = cap - charge
-    assert float(again.box.mu2) <= gdp_mu(float(rest.epsilon), float(rest.delta - again.box.delta_add)) ** 2
+    assert (
+        float(again.box.mu2)
+        <= gdp_mu(float(rest.epsilon), float(rest.delta - again.box.delta_add)) ** 2
+    )
     assert float(again.box.mu2) > 0.5 * float(total.account.box.mu2)
     restored.cap(float(cap.epsilon), float(cap.delta))
     assert restored.audited().accounts["affairs"].box == again.box
@@ -403,7 +435,12 @@ def test_what_is_unaccounted_counts_as_it_is_stated(restored: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"reason": " "}, {"reason": "a", "unaccounted": BasicAmount(epsilon=Decimal(1), delta=Decimal(0))}]
+    "given",
+    [
+        {},
+        {"reason": " "},
+        {"reason": "a", "unaccounted": BasicAmount(epsilon=Decimal(1), delta=Decimal(0))},
+    ],
 )
 def test_one_thing_is_said_of_other_homes(given: dict[str, object]) -> None:
     """A reason or a charge, and no empty one."""

@@ -35,7 +35,10 @@ def test_nothing_is_left_of_a_spent_account(ledger, reserve, plan) -> None:
     reserve(plan=plan(epsilon=1.0))
     ledger.accounts.change_cap("affairs", 0.01, 1e-6, "less", "steward")
     assert epsilon_left(ledger.accounts.total("affairs")) == 0
-    ledger.accounts.open(replace(ledger.accounts.total("affairs").account, dataset="b", epsilon=Decimal(1)), actor="a")
+    ledger.accounts.open(
+        replace(ledger.accounts.total("affairs").account, dataset="b", epsilon=Decimal(1)),
+        actor="a",
+    )
     reserve("b", dataset="b", plan=plan(epsilon=1.0, cost_delta=2e-7, mu2=0.012), source="b")
     ledger.draws.return_unused("b", ["count", "level-1", "level-2"])
     assert epsilon_left(ledger.accounts.total("b")) == 0
@@ -49,7 +52,11 @@ def test_the_overview_offers_no_release_that_would_be_noise(
     box = ledger.accounts.total("affairs").account.box
     reserve(plan=plan(mu2=float(box.mu2 * Decimal(part)), draws=("one",)))
     assert epsilon_left(ledger.accounts.total("affairs")) > 0
-    text = re.sub(r"<[^>]*>|\s+", " ", overview_page([tmp_path], location, datetime.now(UTC)).decode())
+    text = re.sub(
+        r"<[^>]*>|\s+", " ", overview_page([tmp_path], location, datetime.now(UTC)).decode()
+    )
     assert ("one more release of epsilon" in text) is not is_used_up
     assert ("nothing: it is used up" in text) is is_used_up
-    assert ("marginweave ledger cap affairs --epsilon E --delta D --reason TEXT" in text) is is_used_up
+    assert (
+        "marginweave ledger cap affairs --epsilon E --delta D --reason TEXT" in text
+    ) is is_used_up

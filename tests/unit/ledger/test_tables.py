@@ -11,7 +11,8 @@ from marginweave.ledger import Ledger, create_tables, creation, ledger_location
 def test_a_file_gets_its_tables_with_its_first_account(location) -> None:
     """Tables made apart, and roles that may append alone, are PostgreSQL's."""
     with pytest.raises(
-        InputError, match="is a file, whose tables come with its first account: marginweave ledger open"
+        InputError,
+        match="is a file, whose tables come with its first account: marginweave ledger open",
     ):
         create_tables(location, {}, writer="steward")
     assert not location.parent.exists()

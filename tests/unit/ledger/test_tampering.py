@@ -13,7 +13,20 @@ from marginweave.ledger.keys import key_file
 from marginweave.ledger.tables import check_row
 from tests.support.databases import change, on_both, run
 
-TEXTS = ("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created")
+TEXTS = (
+    "account",
+    "release",
+    "draw",
+    "kind",
+    "mu2",
+    "rho",
+    "delta",
+    "lease",
+    "digest",
+    "body",
+    "actor",
+    "created",
+)
 SEALS = ("prev_hash", "row_hash", "mac")
 
 
@@ -31,7 +44,9 @@ def booked(ledger, reserve) -> Ledger:
 @pytest.mark.parametrize("column", TEXTS + SEALS)
 def test_any_changed_column_is_found(booked, location, column) -> None:
     """One character more in one column of one row, triggers dropped, and `verify` names the row."""
-    ((found,),) = run(location, f"SELECT min(seq) FROM events WHERE {column} IS NOT NULL AND seq > 2")
+    ((found,),) = run(
+        location, f"SELECT min(seq) FROM events WHERE {column} IS NOT NULL AND seq > 2"
+    )
     change(location, f"UPDATE events SET {column} = {column} || '0' WHERE seq = {found}")
     with pytest.raises(BudgetError, match=f"row {found} "):
         Ledger.open(location).verify()
@@ -66,7 +81,9 @@ def test_rows_of_a_transaction_that_was_undone_are_forgotten(booked) -> None:
 
     def undone() -> None:
         with booked.session.writing() as journal:
-            journal.append(Event(kind=EventKind.LEASED, account="affairs", release="first", lease="another"))
+            journal.append(
+                Event(kind=EventKind.LEASED, account="affairs", release="first", lease="another")
+            )
             assert journal.release("first").lease == "another"
             raise KeyError
 
@@ -125,8 +142,15 @@ def test_rows_of_another_history_are_found(booked, location, tmp_path) -> None:
     booked.draws.begin("first", "level-2", "lease")
     Ledger.open(other / location.name).draws.return_unused("first", ["level-1"])
     seq = booked.verify() - 1
-    texts = ", ".join(f"{name} = (SELECT {name} FROM other.events WHERE seq = {seq})" for name in TEXTS + SEALS[1:])
-    change(location, f"ATTACH '{other / location.name}' AS other", f"UPDATE events SET {texts} WHERE seq = {seq}")
+    texts = ", ".join(
+        f"{name} = (SELECT {name} FROM other.events WHERE seq = {seq})"
+        for name in TEXTS + SEALS[1:]
+    )
+    change(
+        location,
+        f"ATTACH '{other / location.name}' AS other",
+        f"UPDATE events SET {texts} WHERE seq = {seq}",
+    )
     with pytest.raises(BudgetError, match=f"broken before row {seq + 1}"):
         booked.verify()
 

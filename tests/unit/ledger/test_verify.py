@@ -20,12 +20,28 @@ from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 
 COLUMNS = (
-    *("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created"),
+    *(
+        "account",
+        "release",
+        "draw",
+        "kind",
+        "mu2",
+        "rho",
+        "delta",
+        "lease",
+        "digest",
+        "body",
+        "actor",
+        "created",
+    ),
     *("prev_hash", "row_hash", "mac"),
 )
 Audit = Callable[..., AuditedLedger]
 DISARMING = [
-    *(("sqlite", guard, f"DROP TRIGGER {guard}") for guard in ("events_no_update", "accounts_no_replace")),
+    *(
+        ("sqlite", guard, f"DROP TRIGGER {guard}")
+        for guard in ("events_no_update", "accounts_no_replace")
+    ),
     *(
         pytest.param("postgresql", f"{table}_append_only", statement, marks=pytest.mark.system)
         for table, statement in (
@@ -42,18 +58,36 @@ HARMLESS = "CREATE TRIGGER {} {} BEGIN SELECT 1; END"
 EMPTY = "CREATE OR REPLACE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$"
 MADE = "CREATE TRIGGER events_append_only BEFORE {} EXECUTE FUNCTION ledger_is_append_only()"
 TOOTHLESS = [
-    ("sqlite", "events_no_update", [HARMLESS.format("events_no_update", "BEFORE UPDATE ON events WHEN 0")]),
-    ("sqlite", "events_no_delete", ["CREATE TABLE x (a)", HARMLESS.format("events_no_delete", "BEFORE DELETE ON x")]),
+    (
+        "sqlite",
+        "events_no_update",
+        [HARMLESS.format("events_no_update", "BEFORE UPDATE ON events WHEN 0")],
+    ),
+    (
+        "sqlite",
+        "events_no_delete",
+        ["CREATE TABLE x (a)", HARMLESS.format("events_no_delete", "BEFORE DELETE ON x")],
+    ),
     *(
         pytest.param("postgresql", guard, statements, marks=pytest.mark.system)
         for guard, statements in (
             ("accounts_append_only, events_append_only", [EMPTY]),
-            ("events_append_only", ["CREATE TABLE x (a int)", MADE.format("UPDATE ON x FOR EACH STATEMENT")]),
-            ("events_append_only", [MADE.format("UPDATE OR DELETE ON events FOR EACH STATEMENT")]),
-            ("events_append_only", [MADE.format("UPDATE OF mu2 OR DELETE OR TRUNCATE ON events FOR EACH STATEMENT")]),
             (
                 "events_append_only",
-                [MADE.format("UPDATE OR DELETE OR TRUNCATE ON events FOR EACH STATEMENT WHEN (false)")],
+                ["CREATE TABLE x (a int)", MADE.format("UPDATE ON x FOR EACH STATEMENT")],
+            ),
+            ("events_append_only", [MADE.format("UPDATE OR DELETE ON events FOR EACH STATEMENT")]),
+            (
+                "events_append_only",
+                [MADE.format("UPDATE OF mu2 OR DELETE OR TRUNCATE ON events FOR EACH STATEMENT")],
+            ),
+            (
+                "events_append_only",
+                [
+                    MADE.format(
+                        "UPDATE OR DELETE OR TRUNCATE ON events FOR EACH STATEMENT WHEN (false)"
+                    )
+                ],
             ),
         )
     ),
@@ -101,18 +135,30 @@ def test_an_untouched_ledger_holds(booked, audit, location) -> None:
 
 
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_any_flipped_byte_of_any_row_is_found(booked, audit, location, tmp_path_factory, data) -> None:
+def test_any_flipped_byte_of_any_row_is_found(
+    booked, audit, location, tmp_path_factory, data
+) -> None:
     """One changed byte in one stored field of one row, text or not, is found and its row (or the next) is named."""
     place = tmp_path_factory.mktemp("flipped") / location.name
     shutil.copytree(location.parent, place.parent, dirs_exist_ok=True)
     with sqlite3.connect(place) as connection:
         seq = data.draw(st.integers(1, booked.verify()), label="row")
-        filled = [c for c in COLUMNS if connection.execute(f"SELECT {c} FROM events WHERE seq = {seq}").fetchone()[0]]
+        filled = [
+            c
+            for c in COLUMNS
+            if connection.execute(f"SELECT {c} FROM events WHERE seq = {seq}").fetchone()[0]
+        ]
         column = data.draw(st.sampled_from(filled), label="column")
-        text = connection.execute(f"SELECT {column} FROM events WHERE seq = {seq}").fetchone()[0].encode()
+        text = (
+            connection.execute(f"SELECT {column} FROM events WHERE seq = {seq}")
+            .fetchone()[0]
+            .encode()
+        )
     position = data.draw(st.integers(0, len(text) - 1), label="position")
     mask = data.draw(st.integers(1, 255), label="mask")
     changed = bytes(b ^ mask if i == position else b for i, b in enumerate(text))
@@ -123,10 +169,14 @@ def test_any_flipped_byte_of_any_row_is_found(booked, audit, location, tmp_path_
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_any_flipped_byte_of_the_file_in_a_row_is_found(booked, audit, location, tmp_path_factory, data) -> None:
+def test_any_flipped_byte_of_the_file_in_a_row_is_found(
+    booked, audit, location, tmp_path_factory, data
+) -> None:
     """One changed byte of the database file where a row stands, its index entries included, is found."""
     place = tmp_path_factory.mktemp("flipped") / location.name
     shutil.copytree(location.parent, place.parent, dirs_exist_ok=True)
@@ -137,9 +187,13 @@ def test_any_flipped_byte_of_the_file_in_a_row_is_found(booked, audit, location,
         ).fetchall()
     connection.close()
     content = bytearray(place.read_bytes())
-    text = data.draw(st.sampled_from(fields), label="row")[data.draw(st.sampled_from([0, 1, 2, 3, 5]), label="field")]
+    text = data.draw(st.sampled_from(fields), label="row")[
+        data.draw(st.sampled_from([0, 1, 2, 3, 5]), label="field")
+    ]
     places = [i for i in range(len(content)) if content.startswith(text.encode(), i)]
-    at = data.draw(st.sampled_from(places), label="place") + data.draw(st.integers(0, len(text) - 1), label="offset")
+    at = data.draw(st.sampled_from(places), label="place") + data.draw(
+        st.integers(0, len(text) - 1), label="offset"
+    )
     content[at] ^= data.draw(st.integers(1, 255), label="mask")
     place.write_bytes(content)
     with pytest.raises(AuditError):
@@ -147,10 +201,14 @@ def test_any_flipped_byte_of_the_file_in_a_row_is_found(booked, audit, location,
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_removed_swapped_and_inserted_rows_are_found(booked, audit, location, tmp_path_factory, data) -> None:
+def test_removed_swapped_and_inserted_rows_are_found(
+    booked, audit, location, tmp_path_factory, data
+) -> None:
     """Rows that are taken out, exchanged or copied to another place, renumbered or not, break the chain."""
     place = tmp_path_factory.mktemp("moved") / location.name
     shutil.copytree(location.parent, place.parent, dirs_exist_ok=True)
@@ -183,14 +241,18 @@ def test_removed_swapped_and_inserted_rows_are_found(booked, audit, location, tm
 
 
 @on_both
-def test_rows_taken_from_the_end_are_found_against_an_anchor(booked, audit, location, reserve) -> None:
+def test_rows_taken_from_the_end_are_found_against_an_anchor(
+    booked, audit, location, reserve
+) -> None:
     """The chain alone cannot show what was cut off; the anchored row can, and so can a history that was replaced."""
     anchor = audit().anchor
     assert Anchor.from_json(anchor.to_json()) == anchor
     audit(anchor=anchor)
     change(location, f"DELETE FROM events WHERE seq = {anchor.seq}")
     audit()
-    with pytest.raises(AuditError, match=f"ends at row {anchor.seq - 1}, before the anchored row {anchor.seq}"):
+    with pytest.raises(
+        AuditError, match=f"ends at row {anchor.seq - 1}, before the anchored row {anchor.seq}"
+    ):
         audit(anchor=anchor)
     Ledger.open(location).accounts.change_cap("affairs", 2.0, 1e-6, "another history", "steward")
     with pytest.raises(AuditError, match=f"row {anchor.seq} .* anchored"):
@@ -198,7 +260,8 @@ def test_rows_taken_from_the_end_are_found_against_an_anchor(booked, audit, loca
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"format":1,"seq":0,"hash":"' + "a" * 64 + '"}', '{"format":1,"seq":true}']
+    "text",
+    ["", "{}", "[]", '{"format":1,"seq":0,"hash":"' + "a" * 64 + '"}', '{"format":1,"seq":true}'],
 )
 def test_something_else_is_no_anchor(text) -> None:
     with pytest.raises(InputError, match="ledger anchor"):
@@ -210,7 +273,9 @@ def test_a_reservation_cut_in_half_is_found(booked, audit, location, reserve) ->
     """A release without all rows of its plan is no state that a ledger can be in."""
     reserve("third", plan=small_plan(("count", "level-1"), cost=gaussian(0.001), epsilon=0.2))
     change(location, f"DELETE FROM events WHERE seq = {booked.verify()}")
-    with pytest.raises(AuditError, match="ends before release third is completely reserved: level-1"):
+    with pytest.raises(
+        AuditError, match="ends before release third is completely reserved: level-1"
+    ):
         audit()
 
 
@@ -231,15 +296,22 @@ def test_disarmed_guards_are_found(booked, audit, location, guard, statement) ->
 
 
 @pytest.mark.parametrize(("backend", "guards", "statements"), TOOTHLESS, indirect=["backend"])
-def test_guards_of_the_right_name_that_do_nothing_are_found(booked, audit, location, guards, statements) -> None:
+def test_guards_of_the_right_name_that_do_nothing_are_found(
+    booked, audit, location, guards, statements
+) -> None:
     """What a trigger does counts: on another table, for fewer changes, under a condition, or with an empty function."""
     if statements != [EMPTY]:
-        run(location, f"DROP TRIGGER {guards}" + ("" if isinstance(location, Path) else " ON events"))
+        run(
+            location,
+            f"DROP TRIGGER {guards}" + ("" if isinstance(location, Path) else " ON events"),
+        )
     run(location, *statements)
     if not isinstance(location, Path) and statements != [EMPTY]:
         table = "x" if len(statements) > 1 else "events"
         run(location, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {guards}")
-    with pytest.raises(AuditError, match=f"not append-only any more: {guards} was taken away or changed"):
+    with pytest.raises(
+        AuditError, match=f"not append-only any more: {guards} was taken away or changed"
+    ):
         audit()
 
 
@@ -256,7 +328,15 @@ def test_damaged_bytes_of_the_first_page_are_named_with_their_file(booked, audit
     whole = location.read_bytes()
     schema = whole.index(b"CREATE TABLE events")
     named = 0
-    for place in (0, 16, 100, schema, schema + 13, schema + 40, whole.index(b"CREATE TRIGGER events") + 8):
+    for place in (
+        0,
+        16,
+        100,
+        schema,
+        schema + 13,
+        schema + 40,
+        whole.index(b"CREATE TRIGGER events") + 8,
+    ):
         content = bytearray(whole)
         content[place] ^= 0x80
         location.write_bytes(content)
@@ -277,21 +357,45 @@ def test_damaged_bytes_of_the_first_page_are_named_with_their_file(booked, audit
             {"kind": EventKind.COMMITTED, "draw": "level-1", "lease": "other"},
             "level-1 is RESERVED; it cannot become COMMITTED",
         ),
-        ({"kind": EventKind.RETURNED, "draw": "count"}, "count is CHARGED_LOST; it cannot become RETURNED"),
-        ({"kind": EventKind.DRAWN, "draw": "level-1", "lease": "zombie"}, "an attempt that was taken over"),
+        (
+            {"kind": EventKind.RETURNED, "draw": "count"},
+            "count is CHARGED_LOST; it cannot become RETURNED",
+        ),
+        (
+            {"kind": EventKind.DRAWN, "draw": "level-1", "lease": "zombie"},
+            "an attempt that was taken over",
+        ),
         ({"kind": EventKind.DRAWN, "draw": "level-1"}, "without a lease"),
-        ({"kind": EventKind.DRAWN, "draw": "level-9", "lease": "other"}, "level-9 was never reserved"),
-        ({"kind": EventKind.PUBLISHED, "body": {"outputs": {}}}, "draws unsettled: level-1, level-2"),
+        (
+            {"kind": EventKind.DRAWN, "draw": "level-9", "lease": "other"},
+            "level-9 was never reserved",
+        ),
+        (
+            {"kind": EventKind.PUBLISHED, "body": {"outputs": {}}},
+            "draws unsettled: level-1, level-2",
+        ),
         ({"kind": EventKind.PUBLISHED, "body": {}}, "a body that no ledger writes"),
         ({"kind": EventKind.LEASED, "lease": "other"}, "a lease is taken twice"),
-        ({"kind": EventKind.LEDGER_CREATED, "release": None, "account": None}, "the first row, and no other"),
+        (
+            {"kind": EventKind.LEDGER_CREATED, "release": None, "account": None},
+            "the first row, and no other",
+        ),
         ({"kind": EventKind.OPENED, "release": None}, "is open already"),
-        ({"kind": EventKind.EVALUATED_INTERNALLY, "release": "third"}, "release third was never reserved"),
+        (
+            {"kind": EventKind.EVALUATED_INTERNALLY, "release": "third"},
+            "release third was never reserved",
+        ),
     ],
 )
 def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) -> None:
     """A row that somebody with the key writes past the rules is named with the rule."""
-    facts = {"account": "affairs", "release": "second", "actor": "steward", "created": now(), **changes}
+    facts = {
+        "account": "affairs",
+        "release": "second",
+        "actor": "steward",
+        "created": now(),
+        **changes,
+    }
     with booked.session.writing() as journal:
         journal.append(Event(**facts))
     with pytest.raises(AuditError, match=f"row {booked_rows(booked)} of the ledger.*{fault}"):
@@ -299,7 +403,9 @@ def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) 
 
 
 @on_both
-def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, monkeypatch) -> None:
+def test_a_total_over_its_cap_is_found_at_its_row(
+    booked, audit, reserve, plan, monkeypatch
+) -> None:
     """A release that was admitted over the cap is found, also where the cap was raised afterwards."""
     monkeypatch.setattr("marginweave.ledger.releases.refusal", lambda *_: None)
     reserve("third", plan=plan(epsilon=3.0, mu2=0.1))

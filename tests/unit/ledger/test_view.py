@@ -32,7 +32,10 @@ def test_looking_step_by_step_is_looking_at_once(ledger, reserve, plan, location
         events = Ledger.open(location).session.events()
         for each in (ledger, other):
             view = each.session.view()
-            assert (dict(view.accounts), dict(view.releases)) == (accounts_of(events), releases_of(events))
+            assert (dict(view.accounts), dict(view.releases)) == (
+                accounts_of(events),
+                releases_of(events),
+            )
             assert view.position.seq == len(events)
 
 
@@ -66,7 +69,9 @@ def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
     ],
     ids=["changed", "resealed", "removed", "moved"],
 )
-def test_rows_that_are_new_to_the_process_must_be_sound(ledger, reserve, location, statement) -> None:
+def test_rows_that_are_new_to_the_process_must_be_sound(
+    ledger, reserve, location, statement
+) -> None:
     """Rows behind the known ones are checked as the first ones were."""
     behind = Ledger.open(location)
     assert behind.accounts.total("affairs").spent.releases == 0  # knows two rows

@@ -12,7 +12,12 @@ from tests.support.configurations import configuration
 from tests.support.stage_draws import MeasuredTable
 from tests.support.tables import with_sets
 
-ROWS = [["f", "north", "x;y"], ["m", "west", "y"], ["f", "west", ""], ["m", "south", "z;x;?;!"]] * 20
+ROWS = [
+    ["f", "north", "x;y"],
+    ["m", "west", "y"],
+    ["f", "west", ""],
+    ["m", "south", "z;x;?;!"],
+] * 20
 CONFIGURATION = configuration(
     columns={
         "sex": {"type": "category", "values": ["f", "m"]},
@@ -41,9 +46,15 @@ def test_marginals_are_those_of_attributes(tmp_path: Path) -> None:
     assert (of_set.name, of_set.found, of_set.kept) == ("signs", True, False)
     assert of_set.low <= 20 <= of_set.high
     said = str(of_set.sentence(80, 0.0, "signs"))
-    assert said.endswith("of records hold a value of signs that was not declared, and that is left out")
+    assert said.endswith(
+        "of records hold a value of signs that was not declared, and that is left out"
+    )
     assert found.domain.labels == tuple(attribute.labels for attribute in CONFIGURATION.attributes)
     measured = {m.attributes: m for m in (*found.one_way, *found.larger)}
     assert measured.keys() == COUNTS.keys()
     for clique, counts in COUNTS.items():
-        assert np.abs(measured[clique].counts - counts).max() <= 10 * measured[clique].deviation + 1 < 15
+        assert (
+            np.abs(measured[clique].counts - counts).max()
+            <= 10 * measured[clique].deviation + 1
+            < 15
+        )

@@ -39,8 +39,12 @@ PRINTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("length", "epsilon", "delta", "qp", "np_", "p", "rho", "eps_q", "sigma"), PRINTED)
-def test_the_oracle_has_the_published_noise(length, epsilon, delta, qp, np_, p, rho, eps_q, sigma) -> None:
+@pytest.mark.parametrize(
+    ("length", "epsilon", "delta", "qp", "np_", "p", "rho", "eps_q", "sigma"), PRINTED
+)
+def test_the_oracle_has_the_published_noise(
+    length, epsilon, delta, qp, np_, p, rho, eps_q, sigma
+) -> None:
     """Every sigma_k and the undivided percentile epsilon of the published vectors, to 1e-8."""
     # the vector without a protected count leaves the whole epsilon to the mechanism
     share = 0.005 if np_ is None else np_
@@ -57,7 +61,9 @@ def test_draws_stand_in_the_order_they_are_made() -> None:
     """`count`, then each length's percentile before its level; no percentile where no column can be missing."""
     names = [draw.name for draw in plan_budget(configuration(reporting_length=2)).draws]
     assert names == ["count", "percentile-1", "level-1", "percentile-2", "level-2"]
-    names = [draw.name for draw in plan_budget(configuration(reporting_length=2, missing=False)).draws]
+    names = [
+        draw.name for draw in plan_budget(configuration(reporting_length=2, missing=False)).draws
+    ]
     assert names == ["count", "level-1", "level-2"]
 
 
@@ -76,7 +82,9 @@ def test_shares_are_shares_of_the_budget(private: bool) -> None:
     budget = float(plan.cost.mu2)
     # selections are composed by their exact curves
     assert 1.01 < budget / gdp_mu(1.0, 1e-6 - plan.delta_threshold) ** 2 < 1.03
-    selections = sum(selection_mu(d.parameter) ** 2 for d in plan.draws if d.mechanism is Exponential)
+    selections = sum(
+        selection_mu(d.parameter) ** 2 for d in plan.draws if d.mechanism is Exponential
+    )
     levels = sum(1 / d.parameter**2 for d in plan.draws if d.name.startswith("level"))
     assert 1 / plan.by_name["count"].parameter ** 2 / budget == pytest.approx(0.02, rel=1e-8)
     assert selections / budget == pytest.approx(0.10, rel=1e-8)
@@ -169,9 +177,18 @@ def test_sigma_sum_must_run_to_the_last_length() -> None:
         ({"epsilon": 1e-4}, r"privacy.epsilon \(0.0001\) must be at least 0.001"),
         ({"epsilon": 1e300}, "at most 1e.06"),
         ({"delta": 1e-40}, r"privacy.delta \(1e-40\) must be at least 1e-20"),
-        ({"epsilon": 10.0, "delta": 2e-16}, r"^privacy.delta \(2e-16\) must be at least 1e-20 \(1 \+ e\^epsilon\)"),
-        ({"epsilon": 60.0}, "with epsilon 60: noise is drawn to 128 bits; with this delta epsilon is at most 32.23$"),
-        ({"epsilon": 1e6, "delta": 0.4}, "noise is drawn to 128 bits; with this delta epsilon is at most 45.13$"),
+        (
+            {"epsilon": 10.0, "delta": 2e-16},
+            r"^privacy.delta \(2e-16\) must be at least 1e-20 \(1 \+ e\^epsilon\)",
+        ),
+        (
+            {"epsilon": 60.0},
+            "with epsilon 60: noise is drawn to 128 bits; with this delta epsilon is at most 32.23$",
+        ),
+        (
+            {"epsilon": 1e6, "delta": 0.4},
+            "noise is drawn to 128 bits; with this delta epsilon is at most 45.13$",
+        ),
     ],
 )
 def test_impossible_splits_are_refused_in_words(settings_, message: str) -> None:
@@ -180,7 +197,10 @@ def test_impossible_splits_are_refused_in_words(settings_, message: str) -> None
         plan_budget(configuration(**settings_))
 
 
-@given(st.floats(math.log(1e-3), math.log(100)).map(math.exp), st.floats(math.log(1e-20), math.log(0.5)).map(math.exp))
+@given(
+    st.floats(math.log(1e-3), math.log(100)).map(math.exp),
+    st.floats(math.log(1e-20), math.log(0.5)).map(math.exp),
+)
 @settings(max_examples=40, deadline=None)
 def test_what_is_not_charged_is_one_percent_of_delta_at_most(epsilon: float, delta: float) -> None:
     """Planned where (1 + e^epsilon) 1e-22 is below 1 % of delta, refused where it is above: the largest table proves 1e-22."""

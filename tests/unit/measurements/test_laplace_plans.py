@@ -52,8 +52,12 @@ def test_pure_epsilons_add_up_to_the_stated_one(epsilon: float, share: float) ->
     assert (cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0)
     assert cost.plain.epsilon <= Decimal(repr(epsilon))
     assert float(cost.plain.epsilon) == pytest.approx(epsilon, rel=1e-15)
-    assert all(draw.cost.plain == BasicAmount(epsilon=Decimal(repr(draw.parameter))) for draw in plan.draws)
-    assert plan.draws[0].parameter / plan.draws[1].parameter == pytest.approx(math.sqrt(share / (1 - share)), rel=1e-6)
+    assert all(
+        draw.cost.plain == BasicAmount(epsilon=Decimal(repr(draw.parameter))) for draw in plan.draws
+    )
+    assert plan.draws[0].parameter / plan.draws[1].parameter == pytest.approx(
+        math.sqrt(share / (1 - share)), rel=1e-6
+    )
     check_plan(plan.prices)
 
 
@@ -61,7 +65,11 @@ MIXED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     # settings, draws with Laplace noise, the others
     "selected": ({}, ["one-way", "marginals"], ["selection"]),
     "single": ({"aggregate__cliques": {"all": 1}}, ["one-way"], []),
-    "private": ({"columns__sex": PRIVATE, "aggregate__cliques": PAIRS}, ["one-way", "marginals"], ["values"]),
+    "private": (
+        {"columns__sex": PRIVATE, "aggregate__cliques": PAIRS},
+        ["one-way", "marginals"],
+        ["values"],
+    ),
     "bounds": (
         {"columns__age": BOUGHT, "aggregate__cliques": PAIRS},
         ["one-way", "marginals"],
@@ -100,7 +108,10 @@ def test_what_has_no_laplace_noise_is_converted_beside_it(
 
 def test_an_amplified_release_is_charged_as_stated_whatever_its_noise() -> None:
     """The functional epsilon is larger and is divided; the first draw is charged what is stated, the other nothing."""
-    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    imputed = {
+        f"columns__{name}__impute": {"distribution": "uniform"}
+        for name in ("sex", "region", "age", "grade")
+    }
     resize = {"records": 400, "proportion": 0.4, "amplify": True}
     plan = plan_budget(laplace(**{"aggregate__cliques": PAIRS, "resize": resize, **imputed}))
     assert [draw.cost.plain for draw in plan.draws] == [
@@ -115,23 +126,41 @@ AUTO: dict[str, tuple[dict[str, Any], str]] = {
     "one pair": ({"aggregate__cliques": [["sex", "age"]]}, "discrete-laplace"),
     "three pairs": ({"aggregate__cliques": PAIRS, "columns__grade": None}, "discrete-laplace"),
     "six pairs": ({"aggregate__cliques": PAIRS}, "rounded-gaussian"),
-    "six pairs at a small delta": ({"aggregate__cliques": PAIRS, "privacy__delta": 1e-12}, "discrete-laplace"),
+    "six pairs at a small delta": (
+        {"aggregate__cliques": PAIRS, "privacy__delta": 1e-12},
+        "discrete-laplace",
+    ),
     "single attributes": ({"aggregate__cliques": {"all": 1}}, "discrete-laplace"),
     "selected": ({}, "rounded-gaussian"),
-    "private": ({"aggregate__cliques": [["sex", "age"]], "columns__sex": PRIVATE}, "rounded-gaussian"),
-    "bounds": ({"aggregate__cliques": [["sex", "age"]], "columns__age": BOUGHT}, "rounded-gaussian"),
+    "private": (
+        {"aggregate__cliques": [["sex", "age"]], "columns__sex": PRIVATE},
+        "rounded-gaussian",
+    ),
+    "bounds": (
+        {"aggregate__cliques": [["sex", "age"]], "columns__age": BOUGHT},
+        "rounded-gaussian",
+    ),
     "large columns that no marginal has": (
         {
             "aggregate__cliques": [["sex", "region"]],
-            **{f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200} for n in ("age", "grade")},
+            **{
+                f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200}
+                for n in ("age", "grade")
+            },
         },
         "discrete-laplace",
     ),
-    "a limit that leaves few": ({"aggregate__cliques": {"all": 2, "max_cells": 12}}, "discrete-laplace"),
+    "a limit that leaves few": (
+        {"aggregate__cliques": {"all": 2, "max_cells": 12}},
+        "discrete-laplace",
+    ),
     "too many cells": (
         {
             "aggregate__cliques": [["age", "grade"]],
-            **{f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200} for n in ("age", "grade")},
+            **{
+                f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200}
+                for n in ("age", "grade")
+            },
         },
         "rounded-gaussian",
     ),
@@ -139,7 +168,9 @@ AUTO: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "chosen"), AUTO.values(), ids=AUTO.keys())
-def test_auto_takes_the_smaller_variance_where_it_is_public(changes: dict[str, Any], chosen: str) -> None:
+def test_auto_takes_the_smaller_variance_where_it_is_public(
+    changes: dict[str, Any], chosen: str
+) -> None:
     """A function of the configuration; what it chooses is what the same configuration gets that asks for it."""
     config = laplace("auto", **changes)
     plan = plan_budget(config)
@@ -148,7 +179,9 @@ def test_auto_takes_the_smaller_variance_where_it_is_public(changes: dict[str, A
     assert plan == plan_budget(asked)
     said = str(noise_forecast(config)[0])
     assert said.startswith("Noise: Laplace") is (chosen == "discrete-laplace")
-    assert ("cells" in said) is ("1200" in str(changes) and "grade" in str(changes["aggregate__cliques"]))
+    assert ("cells" in said) is (
+        "1200" in str(changes) and "grade" in str(changes["aggregate__cliques"])
+    )
     check_size(config)
 
 
@@ -169,20 +202,32 @@ def test_plan_knows_the_laplace_noise_of_what_is_public() -> None:
         (
             {
                 "aggregate__cliques": [["age", "grade"]],
-                **{f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200} for n in ("age", "grade")},
+                **{
+                    f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200}
+                    for n in ("age", "grade")
+                },
             },
             r"may have 144\d+ cells together, and Laplace noise is drawn for at most 1048576; use aggregate\.noise: gaussian",
         ),
         (
-            {f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200} for n in ("age", "grade")},
+            {
+                f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 1200}
+                for n in ("age", "grade")
+            },
             r"may have 14\d+ cells together, and Laplace noise",
         ),
         (
-            {"privacy__epsilon": 0.002, "aggregate__selection_share": 0.01, "aggregate__one_way_share": 0.5},
+            {
+                "privacy__epsilon": 0.002,
+                "aggregate__selection_share": 0.01,
+                "aggregate__one_way_share": 0.5,
+            },
             r"epsilon of the draws without Laplace noise \(.*\) must be at least 0\.001",
         ),
     ],
 )
-def test_what_laplace_noise_cannot_do_is_refused_before_any_draw(changes: dict[str, Any], message: str) -> None:
+def test_what_laplace_noise_cannot_do_is_refused_before_any_draw(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         check_size(laplace(**changes))

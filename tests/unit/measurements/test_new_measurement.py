@@ -31,10 +31,24 @@ from marginweave.forecast.accuracy import relative_errors
 from marginweave.forecast.noise import forecast
 from marginweave.ledger import Ledger
 from marginweave.measurements import kinds, split
-from marginweave.measurements.base import ENCODE, Drawn, Exact, Forecast, Measurement, PrivateRows, RowView, Terms
+from marginweave.measurements.base import (
+    ENCODE,
+    Drawn,
+    Exact,
+    Forecast,
+    Measurement,
+    PrivateRows,
+    RowView,
+    Terms,
+)
 from marginweave.measurements.prices import SharedBudget
 from marginweave.mechanisms.base import Sensitivity
-from marginweave.mechanisms.gaussian import RoundedGaussian, add_noise, gaussian_sigma, gaussian_terms
+from marginweave.mechanisms.gaussian import (
+    RoundedGaussian,
+    add_noise,
+    gaussian_sigma,
+    gaussian_terms,
+)
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.tables import Observation
@@ -64,7 +78,9 @@ class GradesOfWomen(Measurement[tuple[Integers, Fraction]]):
 
     def sensitivity(self, configuration: Configuration) -> Sensitivity:
         """A row adds at most 3.5, which are 7 steps, to one sum."""
-        return Sensitivity.of_rows(self.view.stability(configuration), l1=GRADES, l2_squared=GRADES**2, steps=STEPS)
+        return Sensitivity.of_rows(
+            self.view.stability(configuration), l1=GRADES, l2_squared=GRADES**2, steps=STEPS
+        )
 
     def sigma(self, configuration: Configuration) -> Fraction:
         return gaussian_sigma(self.noise_multiplier, self.sensitivity(configuration))
@@ -111,17 +127,27 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("planned")
-def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_draws_it_and_its_auditor_verifies_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of four sums is within 6 sigma of the exact one, and one of them not the same: false alarm 1e-8 and 1e-9.
 
     What was drawn is an observation of the region, and asked as any other: the sum over two regions, with its variance.
     """
     place = tmp_path / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place))
-    account = Account(dataset="people", epsilon=Decimal(2), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(2),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
     Ledger.create(place, environment={}).accounts.open(account, actor="steward")
     run = run_plainly(tmp_path, people(tmp_path, 300, publish__keep_private=True), "r")
-    reference = RunReference(folder=RunFolder.at(tmp_path, "r"), source="", ledger_file=place, lease="")
+    reference = RunReference(
+        folder=RunFolder.at(tmp_path, "r"), source="", ledger_file=place, lease=""
+    )
     drawn = RunDraws(reference)
     measurement = drawn.plan.draw(GradesOfWomen)
     sigma = float(measurement.sigma(drawn.configuration)) / STEPS
@@ -134,8 +160,11 @@ def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypa
     assert np.abs(sums - [*exact, 0]).max() < 6 * sigma
     assert not (sums == [*exact, 0]).all()
     observation = Observation(attributes=(0,), counts=sums, deviation=sigma)
-    answer = LeastSquares(tables_of([observation], (REGIONS + 1,))).solve({0: np.array([[1.0, 0.0, 1.0, 0.0]])})
-    assert answer.covariance[0, 0] == pytest.approx(2 * sigma**2, rel=1e-3)  # rounding adds a little
+    answer = LeastSquares(tables_of([observation], (REGIONS + 1,))).solve(
+        {0: np.array([[1.0, 0.0, 1.0, 0.0]])}
+    )
+    # rounding adds a little
+    assert answer.covariance[0, 0] == pytest.approx(2 * sigma**2, rel=1e-3)
     half = Reach(level=1 - 1e-9).of(math.sqrt(answer.covariance[0, 0]))
     assert abs(answer.values[0] - exact[0] - exact[2]) < half
 
@@ -143,7 +172,11 @@ def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypa
     assert record is not None
     row = record.draw("grades")
     assert row is not None
-    assert (row.terms["sigma"], row.terms["steps"], row.terms["records"]) == (str(Fraction(sigma) * STEPS), STEPS, 1)
+    assert (row.terms["sigma"], row.terms["steps"], row.terms["records"]) == (
+        str(Fraction(sigma) * STEPS),
+        STEPS,
+        1,
+    )
     assert row.cost == RoundedGaussian.price(MULTIPLIER)
     told = json.loads((run / "release" / "privacy.json").read_text())["mechanisms"]
     assert [(t["sigma"], t["step"]) for t in told if t["draw"] == "grades"] == [(sigma, 1 / STEPS)]
@@ -159,27 +192,36 @@ def test_a_release_draws_it_and_its_auditor_verifies_it(tmp_path: Path, monkeypa
     hand_over(tmp_path, "r", tmp_path / "bundle")
     assert verify(tmp_path / "bundle", run / "release")
     plan = tmp_path / "bundle" / "plan.json"
-    plan.write_text(plan.read_text().replace(f'"parameter": {MULTIPLIER}', f'"parameter": {2 * MULTIPLIER}'))
+    plan.write_text(
+        plan.read_text().replace(f'"parameter": {MULTIPLIER}', f'"parameter": {2 * MULTIPLIER}')
+    )
     with pytest.raises(Fault):
         verify(tmp_path / "bundle")
 
 
-ROWS = st.lists(st.tuples(*(st.integers(0, size) for size in (2, REGIONS, 1, GRADES))), min_size=1, max_size=6)
+ROWS = st.lists(
+    st.tuples(*(st.integers(0, size) for size in (2, REGIONS, 1, GRADES))), min_size=1, max_size=6
+)
 
 
 @given(others=ROWS, unit=ROWS, replaced=st.none() | ROWS)
 def test_no_unit_moves_it_farther_than_its_noise_is_made_for(
-    others: list[tuple[int, ...]], unit: list[tuple[int, ...]], replaced: list[tuple[int, ...]] | None
+    others: list[tuple[int, ...]],
+    unit: list[tuple[int, ...]],
+    replaced: list[tuple[int, ...]] | None,
 ) -> None:
     """Up to six rows that come or go, or give way to as many others."""
 
     def counted(rows: list[tuple[int, ...]]) -> Integers:
-        return grades_of_women(table_of([list(column) for column in zip(*rows, strict=True)], (2, REGIONS, 1, GRADES)))
+        return grades_of_women(
+            table_of([list(column) for column in zip(*rows, strict=True)], (2, REGIONS, 1, GRADES))
+        )
 
     more = [] if replaced is None else replaced
     moved = np.abs(counted([*others, *unit]) - counted([*others, *more]))
     stability = Stability(
-        records=max(len(unit), len(more)), neighbors="add-remove" if replaced is None else "replace-one"
+        records=max(len(unit), len(more)),
+        neighbors="add-remove" if replaced is None else "replace-one",
     )
     most = Sensitivity.of_rows(stability, l1=GRADES, l2_squared=GRADES**2, steps=STEPS)
     assert moved.sum() <= most.l1
@@ -189,8 +231,12 @@ def test_no_unit_moves_it_farther_than_its_noise_is_made_for(
 def test_the_law_is_reached() -> None:
     """By rows that are alike."""
     alike = [(0, 1, 0, GRADES - 1)] * 4
-    moved = grades_of_women(table_of([list(column) for column in zip(*alike, strict=True)], (2, REGIONS, 1, GRADES)))
-    most = Sensitivity.of_rows(Stability(records=4, neighbors="add-remove"), l1=GRADES, l2_squared=GRADES**2)
+    moved = grades_of_women(
+        table_of([list(column) for column in zip(*alike, strict=True)], (2, REGIONS, 1, GRADES))
+    )
+    most = Sensitivity.of_rows(
+        Stability(records=4, neighbors="add-remove"), l1=GRADES, l2_squared=GRADES**2
+    )
     assert (moved.sum(), math.isqrt((moved**2).sum())) == (most.l1, math.isqrt(most.l2_squared))
 
 
@@ -199,10 +245,15 @@ def test_a_grouped_view_moves_by_one_row() -> None:
     config = configuration(
         privacy__unit={"column": "id", "max_records": 4},
         resize={"records": 9, "proportion": 1.5},
-        **{f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")},
+        **{
+            f"columns__{name}__impute": {"distribution": "uniform"}
+            for name in ("sex", "region", "age", "grade")
+        },
     )
     assert RowView("by unit", "preprocess", grouped=True).stability(config) == Stability(
         records=1, neighbors="add-remove"
     )
-    assert RowView("rows", "preprocess").stability(config) == Stability(records=4, neighbors="add-remove")
+    assert RowView("rows", "preprocess").stability(config) == Stability(
+        records=4, neighbors="add-remove"
+    )
     assert RowView("records", ENCODE).stability(config) == config.stability

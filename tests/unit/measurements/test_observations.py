@@ -12,7 +12,9 @@ from marginweave.observations.tables import Observation
 
 def test_a_measurement_knows_its_total() -> None:
     """Signed counts add up as they are; () is a record count."""
-    assert Observation(attributes=(0, 2), counts=np.array([[5, -2], [3, 1]]), deviation=2.0).total == 7
+    assert (
+        Observation(attributes=(0, 2), counts=np.array([[5, -2], [3, 1]]), deviation=2.0).total == 7
+    )
     assert Observation(attributes=(), counts=np.array(41), deviation=1.0).total == 41
 
 

@@ -39,7 +39,9 @@ TWO_PRIVATE = {"income": INCOME, "sex": SEX, "debt": INCOME}
 
 def mu2(config: Configuration, prefix: str) -> float:
     """What the draws of one kind cost."""
-    return sum(float(draw.cost.mu2) for draw in plan_budget(config).draws if draw.name.startswith(prefix))
+    return sum(
+        float(draw.cost.mu2) for draw in plan_budget(config).draws if draw.name.startswith(prefix)
+    )
 
 
 def test_bounds_are_drawn_first_and_named_by_position() -> None:
@@ -55,7 +57,8 @@ def test_bounds_have_their_share_together(declared: float | None, share: float) 
     """0.05 of mu^2 unless declared, over all columns, in equal parts; what is left of the budget goes to the counts."""
     config = configuration(columns=TWO_PRIVATE, aggregate__bounds_share=declared)
     budget = mu2(config, "")
-    assert 1.01 < budget / gdp_mu(1.0, 1e-6) ** 2 < 1.2  # selections are composed by their exact curves: `mixed`
+    # selections are composed by their exact curves: `mixed`
+    assert 1.01 < budget / gdp_mu(1.0, 1e-6) ** 2 < 1.2
     assert mu2(config, "bounds") == pytest.approx(share * budget, rel=1e-8)
     assert mu2(config, "level") == pytest.approx((1 - 0.02 - 0.10 - share) * budget, rel=1e-8)
     each = {draw.parameter for draw in plan_budget(config).draws if draw.name.startswith("bounds")}
@@ -65,17 +68,26 @@ def test_bounds_have_their_share_together(declared: float | None, share: float) 
 
 def test_a_resized_table_draws_no_count() -> None:
     """Its number of records is public: the count's share goes to the counts, and the epsilon of the whole is the same."""
-    plain, resized = configuration(columns={"sex": SEX}), configuration(columns={"sex": SEX}, resize={"records": 9})
+    plain, resized = (
+        configuration(columns={"sex": SEX}),
+        configuration(columns={"sex": SEX}, resize={"records": 9}),
+    )
     assert "count" not in [draw.name for draw in plan_budget(resized).draws]
-    assert mu2(resized, "level") == pytest.approx(mu2(plain, "level") + mu2(plain, "count"), rel=1e-8)
-    assert plan_budget(resized).spent_epsilon == pytest.approx(plan_budget(plain).spent_epsilon, rel=1e-8)
+    assert mu2(resized, "level") == pytest.approx(
+        mu2(plain, "level") + mu2(plain, "count"), rel=1e-8
+    )
+    assert plan_budget(resized).spent_epsilon == pytest.approx(
+        plan_budget(plain).spent_epsilon, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("formula", ["printed", "tight"])
 def test_an_amplified_plan_is_made_for_the_functional_budget(formula: str) -> None:
     """The draws together cost the functional epsilon at the functional delta; the first one is charged for all."""
     resize = {"records": 9, "proportion": 0.5, "amplify": True, "formula": formula}
-    config = configuration(columns={"sex": SEX, "region": SEX}, resize=resize, aggregate__reporting_length=2)
+    config = configuration(
+        columns={"sex": SEX, "region": SEX}, resize=resize, aggregate__reporting_length=2
+    )
     assert config.resize is not None
     epsilon, delta = functional_parameters(1.0, 1e-6, 1, config.resize.rate, formula)  # pyright: ignore[reportArgumentType]
     plan = plan_budget(config)
@@ -91,11 +103,15 @@ def test_an_amplified_plan_is_made_for_the_functional_budget(formula: str) -> No
     delta=st.sampled_from([1e-12, 1e-6, 1e-3]),
     share=st.floats(1e-4, 0.87),
     neighbors=st.sampled_from(["add-remove", "replace-one"]),
-    unit=st.sampled_from(["row", {"column": "id", "max_records": 7}, {"column": "id", "join": True}]),
+    unit=st.sampled_from(
+        ["row", {"column": "id", "max_records": 7}, {"column": "id", "join": True}]
+    ),
     resize=st.sampled_from([None, {"records": 50}, {"records": 50, "proportion": 2.5}]),
 )
 @settings(max_examples=25, deadline=None)
-def test_no_preparation_spends_more_than_it_states(epsilon, delta, share, neighbors, unit, resize) -> None:
+def test_no_preparation_spends_more_than_it_states(
+    epsilon, delta, share, neighbors, unit, resize
+) -> None:
     """Bounds, subjects and resize: the draws cost at most epsilon at delta; theta and copies go into the noise alone."""
     changes: dict[str, Any] = {
         "columns": {"income": {**INCOME, "impute": UNIFORM}, "sex": SEX},
@@ -106,18 +122,22 @@ def test_no_preparation_spends_more_than_it_states(epsilon, delta, share, neighb
     config = configuration(**changes, privacy={**guarantee, "unit": unit, "neighbors": neighbors})
     plan = plan_budget(config)
     cheapest = min(
-        composed_epsilon(plan.cost, Decimal(repr(delta)))[0], release_epsilon(plan.prices.charges, delta, epsilon)
+        composed_epsilon(plan.cost, Decimal(repr(delta)))[0],
+        release_epsilon(plan.prices.charges, delta, epsilon),
     )
     assert plan.spent_epsilon == pytest.approx(cheapest, rel=1e-9)
     assert plan.spent_epsilon <= epsilon
-    least = {**unit, "max_records": 1} if "max_records" in unit else "row"  # either buys the same draws
+    # either buys the same draws
+    least = {**unit, "max_records": 1} if "max_records" in unit else "row"
     alone = configuration(**changes, privacy={**guarantee, "unit": least})
     assert [d.parameter for d in plan.draws] == [d.parameter for d in plan_budget(alone).draws]
 
 
 def test_shares_must_leave_something() -> None:
     """Bounds are one of the shares that come before the counts."""
-    with pytest.raises(InputError, match=r"aggregate\.bounds_share \(0\.95\) must leave something for the counts"):
+    with pytest.raises(
+        InputError, match=r"aggregate\.bounds_share \(0\.95\) must leave something for the counts"
+    ):
         plan_budget(configuration(columns=TWO_PRIVATE, aggregate={"bounds_share": 0.95}))
 
 
@@ -129,7 +149,9 @@ def selected(monkeypatch: pytest.MonkeyPatch) -> list[Stability]:
     """The stability of every percentile that is chosen, without noise."""
     seen: list[Stability] = []
 
-    def select(histogram: Any, percentile: float, epsilon: float, unit: Stability, bits: DrawBits) -> int:
+    def select(
+        histogram: Any, percentile: float, epsilon: float, unit: Stability, bits: DrawBits
+    ) -> int:
         seen.append(unit)
         return 1
 
@@ -138,7 +160,9 @@ def selected(monkeypatch: pytest.MonkeyPatch) -> list[Stability]:
     return seen
 
 
-def test_the_percentile_is_chosen_for_the_whole_unit(selected: list[Stability], tmp_path: Path) -> None:
+def test_the_percentile_is_chosen_for_the_whole_unit(
+    selected: list[Stability], tmp_path: Path
+) -> None:
     """theta rows of a subject, times the copies of a resized table: what `Sections.stability` says."""
     config = configuration(
         columns={"sex": SEX, "region": SEX},
@@ -150,7 +174,9 @@ def test_the_percentile_is_chosen_for_the_whole_unit(selected: list[Stability], 
     assert selected == [Stability(records=8, neighbors="replace-one")]
 
 
-def test_bounds_are_chosen_for_the_unit_in_the_rows_themselves(selected: list[Stability], tmp_path: Path) -> None:
+def test_bounds_are_chosen_for_the_unit_in_the_rows_themselves(
+    selected: list[Stability], tmp_path: Path
+) -> None:
     """They are bought before the table is resized: theta rows, under the declared relation."""
     config = configuration(
         columns={"income": {**INCOME, "impute": UNIFORM}},
@@ -164,7 +190,9 @@ def test_bounds_are_chosen_for_the_unit_in_the_rows_themselves(selected: list[St
     assert selected == [Stability(records=4, neighbors="add-remove")] * 2
 
 
-def test_the_rows_are_read_once_for_all_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_are_read_once_for_all_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two columns with other values, in two blocks: each has its own histogram, and later draws read no rows."""
     config, passes, remembered = configuration(columns=TWO_PRIVATE), list[int](), dict[str, Any]()
 
@@ -174,7 +202,9 @@ def test_the_rows_are_read_once_for_all_bounds(tmp_path: Path, monkeypatch: pyte
             return super().__iter__()
 
     cells = ({"income": [5.0, None], "debt": [1.0, 20.0]}, {"income": [700.0], "debt": [None]})
-    columns = [{name: pa.array(values, pa.float64()) for name, values in block.items()} for block in cells]
+    columns = [
+        {name: pa.array(values, pa.float64()) for name, values in block.items()} for block in cells
+    ]
     blocks = Blocks(SimpleNamespace(table=pa.table(block)) for block in columns)
     table = MeasuredTable(config, table_of([[1]], [3]), tmp_path, blocks)
 
@@ -205,6 +235,8 @@ def test_bounds_of_a_table_without_blocks_are_drawn(tmp_path: Path) -> None:
 def test_the_record_count_is_noised_for_the_whole_unit() -> None:
     """Its deviation is theta times the planned multiplier, up to the step of the noise tables."""
     unit = {"column": "id", "max_records": 4}
-    config = configuration(privacy__unit=unit, privacy__neighbors="replace-one", aggregate__method="k-tuples")
+    config = configuration(
+        privacy__unit=unit, privacy__neighbors="replace-one", aggregate__method="k-tuples"
+    )
     count = plan_budget(config).draw(RecordCount)
     assert 0 <= count.sigma(config) - 4 * count.parameter < 1 / 1024

@@ -28,7 +28,11 @@ from tests.support.configurations import PRIVATE, configuration
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 120], "bins": 6, "decimals": 0}
 MARGINALS: dict[str, Any] = {"aggregate__method": "marginals"}
 SHAPES: dict[str, dict[str, Any]] = {
-    "k-tuples": {"aggregate__percentile": "none", "columns__region": PRIVATE, "columns__age": BOUGHT},
+    "k-tuples": {
+        "aggregate__percentile": "none",
+        "columns__region": PRIVATE,
+        "columns__age": BOUGHT,
+    },
     "percentiles": {"aggregate__percentile": 90},
     "selected": {**MARGINALS, "columns__region": PRIVATE},
     "Laplace": {**MARGINALS, "aggregate__noise": "laplace", "aggregate__cliques": {"all": 2}},

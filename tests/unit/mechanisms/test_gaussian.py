@@ -17,7 +17,14 @@ from marginweave.mechanisms.gaussian import add_noise, count_sigma, noise_sigma,
 from marginweave.mechanisms.noise_table import CumulativeTable, draw_signed, noise_table
 from tests.support.seeded_bits import SeededBits
 
-SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]
+SCALES = [
+    Fraction(1, 64),
+    Fraction(3, 10),
+    Fraction(1),
+    Fraction(17),
+    Fraction(300),
+    Fraction(2500),
+]
 ONE_ROW = Stability(records=1, neighbors="add-remove")
 
 
@@ -42,13 +49,20 @@ class Script(SeededBits):
 
 
 @given(
-    st.floats(1e-3, 1e4), st.integers(1, 10**6), st.sampled_from(["add-remove", "replace-one"]), st.integers(1, 10**4)
+    st.floats(1e-3, 1e4),
+    st.integers(1, 10**6),
+    st.sampled_from(["add-remove", "replace-one"]),
+    st.integers(1, 10**4),
 )
-def test_deviation_is_the_next_multiple_above_the_sensitivity(multiplier, bound, neighbors, records: int) -> None:
+def test_deviation_is_the_next_multiple_above_the_sensitivity(
+    multiplier, bound, neighbors, records: int
+) -> None:
     """sd >= multiplier theta sqrt(Delta (or 2 Delta)) > sd - 1/1024, decided in exact fractions; theta alone for the count."""
     unit = Stability(records=records, neighbors=neighbors)
     sd, count = noise_sigma(multiplier, bound, unit), count_sigma(multiplier, unit)
-    square = (Fraction(multiplier) * records) ** 2 * bound * (2 if neighbors == "replace-one" else 1)
+    square = (
+        (Fraction(multiplier) * records) ** 2 * bound * (2 if neighbors == "replace-one" else 1)
+    )
     assert count >= Fraction(multiplier) * records > count - Fraction(1, 1024)
     assert (sd * 1024).denominator == 1
     assert sd**2 >= square > (sd - Fraction(1, 1024)) ** 2
@@ -61,7 +75,9 @@ def test_draws_compare_all_128_bits(scale: Fraction, data: st.DataObject) -> Non
     """A uniform number at, just below or anywhere near an entry selects |x| = entries at most it, with the sign of its bit."""
     table = noise_table(scale)
     entry = data.draw(st.sampled_from((0, *table.cumulative[:8], *table.cumulative[-8:])))
-    offset = data.draw(st.one_of(st.integers(-3, 3), st.integers(-(2**66), 2**66), st.integers(-(2**127), 2**127)))
+    offset = data.draw(
+        st.one_of(st.integers(-3, 3), st.integers(-(2**66), 2**66), st.integers(-(2**127), 2**127))
+    )
     uniform = min(max(entry + offset, 0), 2**128 - 1)
     negative = data.draw(st.booleans())
     drawn = add_noise(np.zeros(1, np.int64), scale, Script(uniform, negative), table=3, start=7)
@@ -85,7 +101,9 @@ def test_the_guided_search_finds_what_a_plain_search_does(scale: Fraction) -> No
     words = SeededBits(9).words(0, 0, 20_000).tolist()
     drawn = add_noise(np.zeros(20_000, np.int64), scale, SeededBits(9))
     cumulative = noise_table(scale).cumulative
-    expected = [bisect_right(cumulative, (word >> 1) << 65) * (-1 if word & 1 else 1) for word in words]
+    expected = [
+        bisect_right(cumulative, (word >> 1) << 65) * (-1 if word & 1 else 1) for word in words
+    ]
     assert np.array_equal(drawn, expected)
 
 
@@ -94,7 +112,9 @@ def test_noise_does_not_depend_on_the_counts() -> None:
     counts = np.arange(300_000, dtype=np.int64).reshape(3, -1) * 7
     before = counts.copy()
     noise = add_noise(np.zeros(300_000, np.int64), Fraction(17), SeededBits(1))
-    assert np.array_equal(add_noise(counts, Fraction(17), SeededBits(1)), counts + noise.reshape(3, -1))
+    assert np.array_equal(
+        add_noise(counts, Fraction(17), SeededBits(1)), counts + noise.reshape(3, -1)
+    )
     assert np.array_equal(counts, before)
     assert add_noise(np.zeros((0, 4), np.int64), Fraction(1), SeededBits(1)).shape == (0, 4)
 
@@ -144,5 +164,8 @@ def test_the_only_candidate_is_chosen() -> None:
     """With a public cap of 1 the answer is 1, whatever the data."""
     assert select_percentile(np.array([5, 9]), 99, 0.1, ONE_ROW, SeededBits(1)) == 1
     assert (
-        select_percentile(np.array([0, 0]), 99, 0.1, Stability(records=3, neighbors="replace-one"), SeededBits(1)) == 1
+        select_percentile(
+            np.array([0, 0]), 99, 0.1, Stability(records=3, neighbors="replace-one"), SeededBits(1)
+        )
+        == 1
     )

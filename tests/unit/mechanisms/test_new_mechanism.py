@@ -56,7 +56,10 @@ class Geometric(CountNoise):
         return Cost(plain=BasicAmount(epsilon=Decimal(repr(parameter))))
 
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
-        return tuple(Fraction(repr(parameter)) * Fraction(share) / sum(map(Fraction, shares)) for share in shares)
+        return tuple(
+            Fraction(repr(parameter)) * Fraction(share) / sum(map(Fraction, shares))
+            for share in shares
+        )
 
     def sigma(self, part: Fraction) -> float:
         return 1 / (math.sqrt(2) * math.sinh(self._rate(part) / 2))
@@ -93,10 +96,13 @@ def geometric() -> Configuration:
     The other registration is its name in `src/marginweave/base/budget.py`.
     """
     columns = {
-        name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in (("a", SIZE), ("b", 3))
+        name: {**category(size), "impute": {"distribution": "uniform"}}
+        for name, size in (("a", SIZE), ("b", 3))
     }
     found = configuration(columns=columns, **MARGINALS, aggregate__cliques={"all": 2})
-    return found.model_copy(update={"aggregate": found.aggregate.model_copy(update={"noise": Geometric.setting})})
+    return found.model_copy(
+        update={"aggregate": found.aggregate.model_copy(update={"noise": Geometric.setting})}
+    )
 
 
 def test_it_is_planned_priced_and_told() -> None:
@@ -111,7 +117,9 @@ def test_it_is_planned_priced_and_told() -> None:
     less = replace(larger, cost=Cost(plain=BasicAmount(epsilon=larger.cost.plain.epsilon / 2)))
     with pytest.raises(InputError, match=f"draw marginals costs less than {Geometric.name}"):
         check_plan(replace(plan, draws=(one_way, less)).prices)
-    assert str(noise_forecast(config)[0]).startswith("Noise: geometric, charged to the account's allowance")
+    assert str(noise_forecast(config)[0]).startswith(
+        "Noise: geometric, charged to the account's allowance"
+    )
     assert all(str(row.noise).startswith("geometric, sd ") for row in forecast(config)[0])
 
 
@@ -134,7 +142,11 @@ def test_who_reads_its_counts_asks_it_for_its_tails() -> None:
     measured = Observation(attributes=(0, 1), counts=counts, deviation=4.0, noise=Geometric.name)
     tails = tables_of([measured], (2, 2)).tails
     assert tails == {Geometric.name}
-    assert Reach(level=0.95, tails=tails).of(4.0) == Geometric.reach(4.0, 0.95) > Reach(level=0.95).of(4.0)
+    assert (
+        Reach(level=0.95, tails=tails).of(4.0)
+        == Geometric.reach(4.0, 0.95)
+        > Reach(level=0.95).of(4.0)
+    )
     replicate = draws._noisy(measured, counts, 1040.0, np.random.default_rng(1))
     as_laplace = np.random.default_rng(1).laplace(0.0, 4.0 / np.sqrt(2), counts.shape)
     assert np.array_equal(replicate.counts, counts + as_laplace)

@@ -11,7 +11,14 @@ import pytest
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.noise_table import noise_table
 
-DEVIATIONS = [Fraction(1, 1024), Fraction(1, 64), Fraction(3, 10), Fraction(1023, 1024), Fraction(1), Fraction(5, 2)]
+DEVIATIONS = [
+    Fraction(1, 1024),
+    Fraction(1, 64),
+    Fraction(3, 10),
+    Fraction(1023, 1024),
+    Fraction(1),
+    Fraction(5, 2),
+]
 DEVIATIONS += [Fraction(20), Fraction(307_201, 1024)]
 
 
@@ -33,7 +40,9 @@ def test_every_entry_is_the_probability_rounded_down(deviation: Fraction) -> Non
 def test_tables_are_ordered_and_as_long_as_needed(deviation: Fraction) -> None:
     """Entries never fall, the top 63 bits follow them, and |X| stays within about 13.2 standard deviations."""
     table = noise_table(deviation)
-    assert all(low <= high for low, high in zip(table.cumulative, table.cumulative[1:], strict=False))
+    assert all(
+        low <= high for low, high in zip(table.cumulative, table.cumulative[1:], strict=False)
+    )
     assert table.high.tolist() == [entry >> 65 for entry in table.cumulative]
     assert table.largest <= math.ceil(13.2 * deviation)
 

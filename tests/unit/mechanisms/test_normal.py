@@ -28,7 +28,9 @@ def test_probabilities_keep_their_digits(x: float) -> None:
 
 @given(st.floats(1e-300, 1 - 1e-16))
 def test_quantiles_are_scipys(probability: float) -> None:
-    assert ndtri(probability) == pytest.approx(float(special.ndtri(probability)), rel=1e-12, abs=1e-15)
+    assert ndtri(probability) == pytest.approx(
+        float(special.ndtri(probability)), rel=1e-12, abs=1e-15
+    )
 
 
 def test_ends_are_infinite() -> None:

@@ -55,8 +55,13 @@ def test_words_are_those_of_hkdf_and_aes_as_others_make_them() -> None:
 
     assert bits.words(3, 5, 20).tolist() == words("cells", 1, 3, 0)[5:25]
     assert bits.words(3, (1 << 21) + 1, 20).tolist() == words("cells", 1, 3, 1)[1:21]
-    assert bits.rest(3, 9) == int.from_bytes(stream("ties", 1, 3, 0)[9 * 16 : 10 * 16], "little") >> 63
-    assert bits.rest(3, (1 << 20) + 2) == int.from_bytes(stream("ties", 1, 3, 1)[2 * 16 : 3 * 16], "little") >> 63
+    assert (
+        bits.rest(3, 9) == int.from_bytes(stream("ties", 1, 3, 0)[9 * 16 : 10 * 16], "little") >> 63
+    )
+    assert (
+        bits.rest(3, (1 << 20) + 2)
+        == int.from_bytes(stream("ties", 1, 3, 1)[2 * 16 : 3 * 16], "little") >> 63
+    )
     assert bits.stream(4, 6).words(11).tolist() == words("stream", 2, 4, 6, 0)[:11]
     first, second = words("stream", 0, 0)[:2]
     assert bits.stream().integer(65) == (first << 64 | second) >> 63
@@ -70,11 +75,16 @@ def test_no_two_contexts_have_the_same_encoding(one: list[Any], other: list[Any]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [((1,), ("1",)), (("a", "b"), ("a,b",)), (("\ud83d\ude00",), ("\U0001f600",)), (("",), ())]
+    ("one", "other"),
+    [((1,), ("1",)), (("a", "b"), ("a,b",)), (("\ud83d\ude00",), ("\U0001f600",)), (("",), ())],
 )
-def test_contexts_that_look_alike_are_told_apart(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+def test_contexts_that_look_alike_are_told_apart(
+    one: tuple[Any, ...], other: tuple[Any, ...]
+) -> None:
     assert encoded(*one) != encoded(*other)
-    words = [DrawBits(seed=KEY, context=context).words(0, 0, 2).tolist() for context in (one, other)]
+    words = [
+        DrawBits(seed=KEY, context=context).words(0, 0, 2).tolist() for context in (one, other)
+    ]
     assert words[0] != words[1]
 
 

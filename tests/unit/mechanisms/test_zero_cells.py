@@ -46,7 +46,12 @@ def test_a_small_binomial_is_exact_to_its_last_bits(trials: int, p: Fraction) ->
 
 @pytest.mark.parametrize(
     ("trials", "p"),
-    [(10**6, Fraction(1, 3)), (2**62, Fraction(1, 2**43)), (10**12, Fraction(1, 10**12)), (10**9, Fraction(1, 10**15))],
+    [
+        (10**6, Fraction(1, 3)),
+        (2**62, Fraction(1, 2**43)),
+        (10**12, Fraction(1, 10**12)),
+        (10**9, Fraction(1, 10**15)),
+    ],
 )
 def test_a_large_binomial_agrees_with_floats(trials: int, p: Fraction) -> None:
     table = binomial_table(trials, p)
@@ -54,7 +59,8 @@ def test_a_large_binomial_agrees_with_floats(trials: int, p: Fraction) -> None:
     ours = [float(Fraction(table.cumulative[int(k) - table.first], ONE)) for k in at]
     assert ours == pytest.approx(binom.cdf(at, trials, float(p)), abs=1e-6)
     mean = sum(
-        (table.first + i) * Fraction(b - a, ONE) for i, (a, b) in enumerate(itertools.pairwise([0, *table.cumulative]))
+        (table.first + i) * Fraction(b - a, ONE)
+        for i, (a, b) in enumerate(itertools.pairwise([0, *table.cumulative]))
     )
     assert float(mean / (trials * p)) == pytest.approx(1, abs=1e-25)
 

@@ -18,7 +18,8 @@ EDGES = NumberColumn.model_validate({"type": "number", "bins": [-1, 0, 0.001, 2.
 
 
 @pytest.mark.parametrize(
-    ("value", "code"), [(-1.0, 0), (-1e-9, 0), (0.0, 1), (0.001, 2), (2.4999, 2), (2.5, 3), (10.0, 3), (None, 4)]
+    ("value", "code"),
+    [(-1.0, 0), (-1e-9, 0), (0.0, 1), (0.001, 2), (2.4999, 2), (2.5, 3), (10.0, 3), (None, 4)],
 )
 def test_a_bin_is_closed_below_and_the_last_one_above(value: float | None, code: int) -> None:
     assert values_of(EDGES, ()).encode(pa.array([value], pa.float64()), None).tolist() == [code]
@@ -32,7 +33,8 @@ def test_a_number_lies_in_its_bin(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "kind"), [(2, np.uint8), (255, np.uint8), (256, np.uint16), (65535, np.uint16), (65536, np.uint32)]
+    ("size", "kind"),
+    [(2, np.uint8), (255, np.uint8), (256, np.uint16), (65535, np.uint16), (65536, np.uint32)],
 )
 def test_the_smallest_type_holds_the_missing_code(size: int, kind: type) -> None:
     assert code_type(size) is kind

@@ -68,14 +68,19 @@ def test_missing_values_follow_the_declared_distribution(kind: str) -> None:
     expected = np.array([*shares, 0.0]) * ROWS
     assert len(counts) == len(expected)
     assert counts[expected == 0].sum() == 0
-    assert stats.chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 1e-6 or (expected > 0).sum() == 1
+    assert (
+        stats.chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 1e-6
+        or (expected > 0).sum() == 1
+    )
     assert (table.codes[1] == 3).all()
     assert config.optional == (False, True)
 
 
 def test_values_that_are_there_stay() -> None:
     """Imputation looks at one cell: present values keep their codes, also where others are missing."""
-    config = configuration(columns={"c": {**SEX, "impute": UNIFORM}, "n": {**NUMBER, "impute": UNIFORM}})
+    config = configuration(
+        columns={"c": {**SEX, "impute": UNIFORM}, "n": {**NUMBER, "impute": UNIFORM}}
+    )
     rows = [["f", "5"], ["", "99"], ["m", ""], ["x", "29"]]
     table = completed(encoded(rows, config), config, fixed_streams)
     assert table.codes[0][[0, 2, 3]].tolist() == [0, 1, 2]
@@ -93,15 +98,24 @@ def test_a_missing_value_is_imputed_by_its_own_word() -> None:
 
 def test_a_private_domain_is_imputed_with_declared_values() -> None:
     """Declared weights join the labels, whether they occur in the data or not; the rest of the labels stays in order."""
-    private = {"type": "category", "domain": "private", "impute": {"weights": {"unknown": 1, "b": 1}}}
+    private = {
+        "type": "category",
+        "domain": "private",
+        "impute": {"weights": {"unknown": 1, "b": 1}},
+    }
     config = configuration(columns={"c": private, "other": SEX})
-    table = completed(encoded([["z", ""], ["b", ""], *[["", ""]] * 100], config), config, fixed_streams)
+    table = completed(
+        encoded([["z", ""], ["b", ""], *[["", ""]] * 100], config), config, fixed_streams
+    )
     assert table.labels[0] == ("b", "unknown", "z")
     assert table.codes[0][:2].tolist() == [2, 0]
     assert set(table.codes[0][2:].tolist()) == {0, 1}
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6).filter(lambda w: sum(w) > 0), st.integers(0, 2**64 - 1))
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=6).filter(lambda w: sum(w) > 0),
+    st.integers(0, 2**64 - 1),
+)
 @settings(deadline=None)
 def test_a_word_selects_the_code_whose_share_holds_it(weights: list[float], word: int) -> None:
     """Exactly: w/2^64 lies below the cumulative share of the code, and above the one before it but for less than 2^-64."""
@@ -117,21 +131,36 @@ def test_a_word_selects_the_code_whose_share_holds_it(weights: list[float], word
 @pytest.mark.parametrize("asked", ["mean", "mode", "median", {"distribution": "mean"}])
 def test_imputation_from_the_data_is_refused_by_name(asked: Any) -> None:
     """The mean, median or mode of the column would be read off the data for free."""
-    with pytest.raises(InputError, match=r"columns\.age\.impute .* must not be the (mean|mode|median) of the column"):
+    with pytest.raises(
+        InputError,
+        match=r"columns\.age\.impute .* must not be the (mean|mode|median) of the column",
+    ):
         configuration(columns__age__impute=asked)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"columns__sex__impute": {"distribution": "gaussian", "mean": 0, "deviation": 1}}, "the column is no number"),
-        ({"columns__sex__impute": {"weights": {"f": 1, "z": 1}}}, "must name declared values, each once"),
+        (
+            {"columns__sex__impute": {"distribution": "gaussian", "mean": 0, "deviation": 1}},
+            "the column is no number",
+        ),
+        (
+            {"columns__sex__impute": {"weights": {"f": 1, "z": 1}}},
+            "must name declared values, each once",
+        ),
         ({"columns__sex__impute": {"weights": {"f": -1}}}, "not negative and not all 0"),
         ({"columns__sex__impute": {"weights": {}}}, "must be a mapping"),
         ({"columns__grade__impute": {"weights": {"1": 1, "1.0": 1}}}, "each once"),
         ({"columns__age__impute": {"weights": {"5": 1}}}, "no declared values"),
-        ({"columns__age__impute": {"distribution": "gaussian", "mean": 0, "deviation": 0}}, "must be positive"),
-        ({"columns__sex": {"type": "category", "domain": "private", "impute": UNIFORM}}, "must be weights"),
+        (
+            {"columns__age__impute": {"distribution": "gaussian", "mean": 0, "deviation": 0}},
+            "must be positive",
+        ),
+        (
+            {"columns__sex": {"type": "category", "domain": "private", "impute": UNIFORM}},
+            "must be weights",
+        ),
     ],
 )
 def test_imputations_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:

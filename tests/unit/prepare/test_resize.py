@@ -27,7 +27,10 @@ GRADE = {"type": "category", "values": [1, 2, 3], "impute": {"weights": {"1": 1,
 def samples(records: int, proportion: float) -> list[np.ndarray]:
     """TRIALS samples of 100 rows under one fixed key: the tests below give the same numbers every time."""
     settings = ResizeSettings(records=records, proportion=proportion)
-    return [sampled_rows(ROWS, settings, KeyedBits(key=bytes(range(32)), purpose=f"resize {i}")) for i in range(TRIALS)]
+    return [
+        sampled_rows(ROWS, settings, KeyedBits(key=bytes(range(32)), purpose=f"resize {i}"))
+        for i in range(TRIALS)
+    ]
 
 
 def test_150_of_100() -> None:
@@ -58,9 +61,8 @@ def test_90_of_100_at_one_and_a_half() -> None:
     assert {len(sample) for sample in drawn} == {90}
     times = Counter[int]()
     for sample in drawn:
-        times.update(
-            np.bincount(sample, minlength=ROWS)[:1].tolist()
-        )  # one row: rows of one sample are not independent
+        # one row: rows of one sample are not independent
+        times.update(np.bincount(sample, minlength=ROWS)[:1].tolist())
     expected = stats.hypergeom(2 * ROWS, 2, 90).pmf([0, 1, 2]) * TRIALS
     assert stats.chisquare([times[k] for k in range(3)], expected).pvalue > 1e-6
 
@@ -69,13 +71,20 @@ def test_90_of_100_at_one_and_a_half() -> None:
 def test_the_table_has_the_declared_size(rows: int) -> None:
     """Whatever the number of rows is, also none; what is added follows the imputation, and never is missing."""
     config = configuration(
-        columns={"sex": SEX, "grade": GRADE, "signs": {"type": "set", "values": ["a", "b"], "max_values": 2}},
+        columns={
+            "sex": SEX,
+            "grade": GRADE,
+            "signs": {"type": "set", "values": ["a", "b"], "max_values": 2},
+        },
         resize={"records": 40, "proportion": 1.5},
     )
     table = completed(encoded([["f", "2", "a;b"]] * rows, config), config, fixed_streams)
     assert table.records == 40
-    assert [codes.max() < size for codes, size in zip(table.codes[:2], table.sizes[:2], strict=True)] == [True, True]
-    sampled = int((table.codes[1] == 1).sum())  # grade 2 has no weight: a record with it was sampled
+    assert [
+        codes.max() < size for codes, size in zip(table.codes[:2], table.sizes[:2], strict=True)
+    ] == [True, True]
+    # grade 2 has no weight: a record with it was sampled
+    sampled = int((table.codes[1] == 1).sum())
     assert sampled == (40 if rows == 90 else sampled)
     assert sampled <= 2 * rows
     assert int((table.codes[2] == 2).all(axis=1).sum()) == 40 - sampled
@@ -93,8 +102,12 @@ def test_added_records_are_independent_draws_of_every_column() -> None:
 def test_stability_counts_copies_and_rows() -> None:
     """One unit replaces at most c theta records; the functional budget answers for the copies where it is amplified."""
     three = Stability(records=3, neighbors="add-remove")
-    assert ResizeSettings(records=9, proportion=1.5).stability(three) == Stability(records=6, neighbors="replace-one")
-    assert ResizeSettings(records=9, proportion=0.5).stability(three) == Stability(records=3, neighbors="replace-one")
+    assert ResizeSettings(records=9, proportion=1.5).stability(three) == Stability(
+        records=6, neighbors="replace-one"
+    )
+    assert ResizeSettings(records=9, proportion=0.5).stability(three) == Stability(
+        records=3, neighbors="replace-one"
+    )
     amplified = ResizeSettings(records=9, proportion=2.5, amplify=True).stability(
         Stability(records=1, neighbors="add-remove")
     )
@@ -107,13 +120,23 @@ BOTH: dict[str, Any] = {"columns": {"sex": SEX, "grade": GRADE}}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"columns__sex__impute": UNIFORM, "resize": {"records": 9}}, "resize needs impute for column 'region'"),
+        (
+            {"columns__sex__impute": UNIFORM, "resize": {"records": 9}},
+            "resize needs impute for column 'region'",
+        ),
         ({**BOTH, "resize": {"records": 0}}, r"resize\.records \(0\) must be at least 1"),
-        ({**BOTH, "resize": {"records": 9, "proportion": 0}}, r"resize\.proportion \(0\) must be at least 1e-06"),
+        (
+            {**BOTH, "resize": {"records": 9, "proportion": 0}},
+            r"resize\.proportion \(0\) must be at least 1e-06",
+        ),
         ({**BOTH, "resize": {"records": 9, "proportion": 11}}, "at most 10"),
         ({**BOTH, "resize": {"records": 9, "formula": "tight"}}, "needs amplify: true"),
         (
-            {**BOTH, "resize": {"records": 9, "amplify": True}, "privacy__unit": {"column": "id", "max_records": 2}},
+            {
+                **BOTH,
+                "resize": {"records": 9, "amplify": True},
+                "privacy__unit": {"column": "id", "max_records": 2},
+            },
             "must be false where a subject has several records",
         ),
     ],

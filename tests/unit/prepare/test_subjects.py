@@ -30,7 +30,10 @@ def subjects_of(ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...]) -> n
     digests, known = subject_digests(ids, unit, missing, bytes(32), np.arange(len(ids)))
     seen: dict[tuple[int, ...], int] = {}
     return np.array(
-        [seen.setdefault(tuple(s), len(seen)) if k else DROPPED for s, k in zip(digests.tolist(), known, strict=True)],
+        [
+            seen.setdefault(tuple(s), len(seen)) if k else DROPPED
+            for s, k in zip(digests.tolist(), known, strict=True)
+        ],
         np.int64,
     )
 
@@ -73,13 +76,19 @@ def test_no_rows_and_no_subjects() -> None:
     assert kept_rows(np.empty(0, np.int64), 2, words()).tolist() == []
     assert subjects_of(pa.array([], pa.string()), DROP, ("",)).tolist() == []
     assert subjects_of(pa.array(["", None]), DROP, ("",)).tolist() == [DROPPED, DROPPED]
-    assert kept_rows(subjects_of(pa.array(["", None]), OWN, ("",)), 1, words()).tolist() == [True, True]
+    assert kept_rows(subjects_of(pa.array(["", None]), OWN, ("",)), 1, words()).tolist() == [
+        True,
+        True,
+    ]
 
 
 def test_a_digest_needs_the_key() -> None:
     """What is set aside on disk tells nothing of an id to whoever has not the key."""
     ids = pa.array(["a", "b"])
-    one, other = (subject_digests(ids, DROP, ("",), key, np.arange(2))[0] for key in (bytes(32), bytes(31) + b"1"))
+    one, other = (
+        subject_digests(ids, DROP, ("",), key, np.arange(2))[0]
+        for key in (bytes(32), bytes(31) + b"1")
+    )
     assert len(np.unique(np.concatenate([one.ravel(), other.ravel()]))) == 8
 
 
@@ -147,7 +156,9 @@ def test_rows_of_a_subject_become_one_record() -> None:
     assert [r["seen"].isoformat() for r in records] == ["2020-02-01", "2020-03-01"]
     assert [r["well"] for r in records] == ["true", None]
     assert [r["signs"] for r in records] == [["cough", "fever", "rash"], ["rash"]]
-    kept = configuration(columns=JOINED, privacy__unit={"column": "id", "join": True, "missing_subject": "own"})
+    kept = configuration(
+        columns=JOINED, privacy__unit={"column": "id", "join": True, "missing_subject": "own"}
+    )
     records = prepare_rows(raw, kept).to_pylist()
     assert len(records) == 3
     assert records[2] == dict.fromkeys(JOINED)
@@ -157,8 +168,12 @@ def test_a_joined_column_can_be_missing_even_where_the_table_has_no_gaps() -> No
     """Rows that disagree leave no value, so the output may have none, and the percentile is bought."""
     sure = {"sex": {**JOINED["sex"], "missing": [], "outside": "error"}}
     assert configuration(columns=sure).optional == (False,)
-    assert configuration(columns=sure, privacy__unit={"column": "id", "max_records": 3}).optional == (False,)
-    assert configuration(columns=sure, privacy__unit={"column": "id", "join": True}).optional == (True,)
+    assert configuration(
+        columns=sure, privacy__unit={"column": "id", "max_records": 3}
+    ).optional == (False,)
+    assert configuration(columns=sure, privacy__unit={"column": "id", "join": True}).optional == (
+        True,
+    )
 
 
 @pytest.mark.parametrize("unit", [{"max_records": 1}, {"join": True}], ids=["sampled", "joined"])

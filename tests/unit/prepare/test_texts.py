@@ -15,7 +15,11 @@ def test_moments_outside_the_calendar_are_missing(unit: str) -> None:
     per_second = {"s": 1, "ms": 10**3, "us": 10**6}[unit]
     first, last = -62135596800 * per_second, 253402300800 * per_second - 1
     values = pa.array([first, last, first - 1, last + 1, 2**62, -(2**62), None], pa.timestamp(unit))
-    clean = clean_table(pa.table({"x": values}), configuration(columns={"x": PRIVATE})).column("x").to_pylist()
+    clean = (
+        clean_table(pa.table({"x": values}), configuration(columns={"x": PRIVATE}))
+        .column("x")
+        .to_pylist()
+    )
     assert clean[2:] == [None] * 5
     assert clean[0].startswith("0001-01-01 00:00:00")
     assert clean[1].startswith("9999-12-31 23:59:59")
@@ -25,9 +29,13 @@ def test_dates_outside_the_calendar_are_missing() -> None:
     """The same of days, in both of Arrow's types."""
     for values in (
         pa.array([0, 2**31 - 1, -(2**31), None], pa.int32()).cast(pa.date32()),
-        pa.array([0, 10**9 * 86_400_000, -(10**9) * 86_400_000, None], pa.int64()).cast(pa.date64()),
+        pa.array([0, 10**9 * 86_400_000, -(10**9) * 86_400_000, None], pa.int64()).cast(
+            pa.date64()
+        ),
     ):
-        clean = clean_table(pa.table({"x": values}), configuration(columns={"x": PRIVATE})).column("x")
+        clean = clean_table(pa.table({"x": values}), configuration(columns={"x": PRIVATE})).column(
+            "x"
+        )
         assert clean.to_pylist() == ["1970-01-01", None, None, None]
 
 

@@ -14,9 +14,20 @@ from hypothesis import strategies as st
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import (
+    AnySynthesis,
+    GumSynthesis,
+    MixtureSynthesis,
+    SynthesisSettings,
+)
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.domain.zeros import broken_records, domain_sizes, one_way_sizes, structural_masks, with_undeclared_code
+from marginweave.domain.zeros import (
+    broken_records,
+    domain_sizes,
+    one_way_sizes,
+    structural_masks,
+    with_undeclared_code,
+)
 from marginweave.estimate.marginals import normalize_marginals
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.split import plan_budget
@@ -32,8 +43,15 @@ from tests.support.tables import completed, encoded, fixed_streams, with_sets
 
 SEX = {"type": "category", "values": ["f", "m"]}
 COUNTED = [name for name in KINDS if "set" not in name and name not in {"private", "other"}]
-GROUP = {"name": "place", "columns": ["town", "zone"], "combinations": [["A", "1"], ["B", "1"], ["B", "2"]]}
-TOWNS = {"town": {"type": "category", "values": ["A", "B"]}, "zone": {"type": "category", "values": [1, 2]}}
+GROUP = {
+    "name": "place",
+    "columns": ["town", "zone"],
+    "combinations": [["A", "1"], ["B", "1"], ["B", "2"]],
+}
+TOWNS = {
+    "town": {"type": "category", "values": ["A", "B"]},
+    "zone": {"type": "category", "values": [1, 2]},
+}
 
 
 def counted(config: Configuration) -> Configuration:
@@ -51,7 +69,11 @@ def test_a_cell_without_a_value_has_a_code_of_its_own(name: str, data: st.DataOb
     config = configuration(columns={"x": column}, missing=[])
     (attribute,), table = config.attributes, encoded([[cell] for cell in cells], config)
     size = len(attribute.labels)
-    assert (attribute.optional, config.can_be_missing("x"), config.undeclared) == (False, False, ("x",))
+    assert (attribute.optional, config.can_be_missing("x"), config.undeclared) == (
+        False,
+        False,
+        ("x",),
+    )
     assert domain_sizes(config.attributes, table.labels) == (size,)
     assert domain_sizes(counted(config).attributes, table.labels) == (size + 1,)
     there = np.array([config.columns["x"].accepts(cell.strip()) for cell in cells])
@@ -59,7 +81,10 @@ def test_a_cell_without_a_value_has_a_code_of_its_own(name: str, data: st.DataOb
     assert found.tolist() == np.where(there, table.codes[0], size).tolist()
 
 
-ORDERED = {name: {"type": "number", "bounds": [0, 3], "bins": [0, 1, 2, 3], "decimals": 0} for name in "abc"}
+ORDERED = {
+    name: {"type": "number", "bounds": [0, 3], "bins": [0, 1, 2, 3], "decimals": 0}
+    for name in "abc"
+}
 RULED: dict[str, Any] = {
     "ordered": {"columns": ORDERED, "structure": {"ordered": [{"columns": ["a", "b", "c"]}]}},
     "applies": {
@@ -70,7 +95,8 @@ RULED: dict[str, Any] = {
         "columns": {"a": SEX, "b": SEX, "c": SEX},
         "structure": {"forbidden": [{"a": "f", "b": "m"}, {"b": "f", "c": "m"}]},
     },
-    "applies and forbidden": {  # beside what is not as declared in one column there is no value of another
+    # beside what is not as declared in one column there is no value of another
+    "applies and forbidden": {
         "columns": {"a": SEX, "b": {"type": "category", "values": ["f", "m", "x"]}, "c": SEX},
         "structure": {
             "applies": [{"columns": ["b"], "where": {"a": "m"}, "otherwise": "x"}],
@@ -85,13 +111,20 @@ TUPLES: dict[str, Any] = {"aggregate": {"method": "k-tuples"}}
 NUMBER = {"type": "number", "bounds": [0, 2], "bins": [0, 1, 2], "decimals": 0, "missing": ["none"]}
 GAPS: dict[str, Any] = {
     "a category that does not always apply": {
-        "columns": {"a": SEX, "b": {"type": "category", "values": [1, 2], "missing": ["none"]}, "c": SEX},
+        "columns": {
+            "a": SEX,
+            "b": {"type": "category", "values": [1, 2], "missing": ["none"]},
+            "c": SEX,
+        },
         "structure": {"applies": [{"columns": ["b"], "where": {"a": "f"}, "otherwise": "none"}]},
         **MARGINALS,
     },
     "a number that does not always apply, of which more is forbidden": {
         "columns": {"a": SEX, "b": NUMBER, "c": SEX},
-        "structure": {"applies": [{"columns": ["b"], "where": {"a": "f"}}], "forbidden": [{"a": "f", "c": "m"}]},
+        "structure": {
+            "applies": [{"columns": ["b"], "where": {"a": "f"}}],
+            "forbidden": [{"a": "f", "c": "m"}],
+        },
         **MARGINALS,
     },
     "a missing value that is forbidden": {
@@ -105,7 +138,11 @@ GAPS: dict[str, Any] = {
 
 def _rows(config: Configuration) -> list[tuple[str, ...]]:
     cells = [
-        [*(label.split(" ")[0].strip("[,)") for label in column.labels), "?", *config.missing_texts(name)]
+        [
+            *(label.split(" ")[0].strip("[,)") for label in column.labels),
+            "?",
+            *config.missing_texts(name),
+        ]
         for name, column in config.columns.items()
     ]
     return list(itertools.product(*cells))
@@ -122,8 +159,12 @@ def test_rules_are_kept_by_the_other_cells(rule: str) -> None:
     masks = structural_masks(counted(config), before.labels)
     assert broken_records(before.codes, masks).any(), "rows that break the rule are among them"
     assert not broken_records(after.codes, masks).any()
-    declared = np.logical_and.reduce([c < size for c, size in zip(after.codes, after.sizes, strict=True)])
-    assert not broken_records([c[declared] for c in after.codes], structural_masks(config, before.labels)).any()
+    declared = np.logical_and.reduce(
+        [c < size for c, size in zip(after.codes, after.sizes, strict=True)]
+    )
+    assert not broken_records(
+        [c[declared] for c in after.codes], structural_masks(config, before.labels)
+    ).any()
 
 
 @pytest.mark.parametrize("rule", GAPS)
@@ -151,8 +192,12 @@ def test_the_rules_tell_why_a_cell_of_a_record_is_empty(rule: str) -> None:
     config = configuration(**GAPS[rule], missing=[])
     before = encoded(_rows(config), config)
     after = completed(before, config, fixed_streams)
-    recorded = [np.minimum(codes, size) for codes, size in zip(after.codes, after.sizes, strict=True)]
-    assert not broken_records(recorded, structural_masks(counted(config).as_recorded, before.labels)).any()
+    recorded = [
+        np.minimum(codes, size) for codes, size in zip(after.codes, after.sizes, strict=True)
+    ]
+    assert not broken_records(
+        recorded, structural_masks(counted(config).as_recorded, before.labels)
+    ).any()
     assert broken_records(recorded, structural_masks(counted(config), before.labels)).any()
     found = with_undeclared_code(recorded, counted(config), before.labels)
     assert [codes.tolist() for codes in found] == [codes.tolist() for codes in after.codes]
@@ -181,17 +226,24 @@ def test_a_neighbor_moves_no_marginal_by_more_than_before(rule: str) -> None:
     """All rows of a table of three columns, each removed, and each replaced by each other: 1 and 2 in L1."""
     config = configuration(**(RULED | GAPS)[rule], missing=[])
     rows = _rows(config)
-    tables = {row: completed(encoded([rows[0], row], config), config, fixed_streams) for row in rows}
+    tables = {
+        row: completed(encoded([rows[0], row], config), config, fixed_streams) for row in rows
+    }
     alone = completed(encoded([rows[0]], config), config, fixed_streams)
     assert {_moved(table, alone, config) for table in tables.values()} == {
         l1_sensitivity(Stability(records=1, neighbors="add-remove"))
     }
-    most = max(_moved(one, other, config) for one, other in itertools.combinations(tables.values(), 2))
+    most = max(
+        _moved(one, other, config) for one, other in itertools.combinations(tables.values(), 2)
+    )
     assert most == l1_sensitivity(Stability(records=1, neighbors="replace-one"))
 
 
 SIGNS: dict[str, Any] = {"type": "set", "values": ["a", "b"], "max_values": 1}
-EQUAL: dict[str, Any] = {"missing": ["none"], "aggregate": {"method": "marginals", "allocation": "equal"}}
+EQUAL: dict[str, Any] = {
+    "missing": ["none"],
+    "aggregate": {"method": "marginals", "allocation": "equal"},
+}
 WITH_SET = configuration(columns={"signs": SIGNS, "sex": SEX}, **EQUAL)
 CELLS = ["", "none", "a", "?", "a;b", "b;?", "?;!", "a;b;?;?"]
 
@@ -208,14 +260,22 @@ def test_a_set_has_one_table_more_that_counts_what_is_not_declared() -> None:
     """By hand; one record is counted once, however many of its values are not declared, and whatever the cap leaves out."""
     assert [one.name for one in WITH_SET.indicators] == ["signs"]
     assert _counted_sets([(cell, "f") for cell in CELLS])[3].tolist() == [4, 4]
-    assert [_counted_sets([(cell, "f")])[3].tolist()[1] for cell in CELLS] == ["?" in cell for cell in CELLS]
+    assert [_counted_sets([(cell, "f")])[3].tolist()[1] for cell in CELLS] == [
+        "?" in cell for cell in CELLS
+    ]
 
 
 @pytest.mark.parametrize(
     ("neighbors", "pairs"),
     [
-        ("add-remove", [((before, ()), (before, (cell,))) for cell in CELLS for before in ("a;?", "b")]),
-        ("replace-one", [((cell, ()), (other, ())) for cell, other in itertools.permutations(CELLS, 2)]),
+        (
+            "add-remove",
+            [((before, ()), (before, (cell,))) for cell in CELLS for before in ("a;?", "b")],
+        ),
+        (
+            "replace-one",
+            [((cell, ()), (other, ())) for cell, other in itertools.permutations(CELLS, 2)],
+        ),
     ],
 )
 def test_a_neighbor_moves_the_table_of_a_set_as_any_other(neighbors: Any, pairs: Any) -> None:
@@ -238,7 +298,10 @@ def test_the_tables_of_sets_share_the_draw_of_single_attributes() -> None:
     without = configuration(columns=left_out, **EQUAL)
     plans = [plan_budget(config) for config in (WITH_SET, without)]
     draws = [plan.draw(OneWayMarginals) for plan in plans]
-    assert [draw.terms(config)["marginals"] for draw, config in zip(draws, (WITH_SET, without), strict=True)] == [4, 3]
+    assert [
+        draw.terms(config)["marginals"]
+        for draw, config in zip(draws, (WITH_SET, without), strict=True)
+    ] == [4, 3]
     assert draws[0].parameter == draws[1].parameter
     more, fewer = draws[0].sigmas(WITH_SET), draws[1].sigmas(without)
     assert len(more) == len(fewer) == 3
@@ -311,7 +374,9 @@ def test_what_becomes_of_a_cell_is_decided_by_the_configuration(name: str) -> No
     for one in (config, Configuration.from_canonical(config.canonical())):
         attribute = one.attributes[0]
         assert (attribute.optional, attribute.name in one.undeclared) == (optional, undeclared)
-        assert optional or one.marginals is not None or one.percentile is None, "nothing is bought for such cells"
+        assert optional or one.marginals is not None or one.percentile is None, (
+            "nothing is bought for such cells"
+        )
         assert one.indicated_sets == (("sex",) if name == "set" else ())
 
 
@@ -330,14 +395,20 @@ def test_what_can_be_missing_all_the_same_says_so() -> None:
     table = encoded([["", "f"], ["x", "m"], [" ", "f"]], config)
     assert table.labels[0] == ("x",), "an empty cell is a value"
     assert table.codes[0].tolist() == [1, 0, 1]
-    assert configuration(privacy__unit={"column": "id", "join": True}, missing=[]).optional == (True,) * 4
-    assert configuration(columns={"s": {"type": "set", "values": ["a"], "max_values": 1}}, missing=[]).optional == (
-        True,
+    assert (
+        configuration(privacy__unit={"column": "id", "join": True}, missing=[]).optional
+        == (True,) * 4
     )
+    assert configuration(
+        columns={"s": {"type": "set", "values": ["a"], "max_values": 1}}, missing=[]
+    ).optional == (True,)
 
 
 def test_outside_becomes_missing_where_missing_is_declared() -> None:
     """The default of `outside` follows from `missing`."""
     assert configuration(columns__sex__missing=["", "-9"]).optional[0]
     other = configuration(columns__sex={**SEX, "missing": [], "outside": "other"})
-    assert clean_table(pa.table({n: ["", "x"] for n in other.names}), other).column("sex").to_pylist() == ["other"] * 2
+    assert (
+        clean_table(pa.table({n: ["", "x"] for n in other.names}), other).column("sex").to_pylist()
+        == ["other"] * 2
+    )

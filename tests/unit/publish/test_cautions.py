@@ -24,10 +24,19 @@ def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 3
     values = np.arange(17).reshape(-1, 1)
     level = Level(length=1, columns=np.zeros_like(values), values=values, counts=np.full(17, 100))
     noise = LevelNoise(
-        length=1, contribution_bound=1, deviation=10.0, threshold=threshold, private_threshold=0, candidates=candidates
+        length=1,
+        contribution_bound=1,
+        deviation=10.0,
+        threshold=threshold,
+        private_threshold=0,
+        candidates=candidates,
     )
     return Aggregates(
-        domain=domain_of((17,)), record_count=count, record_deviation=10.0, levels=(level,), noise=(noise,)
+        domain=domain_of((17,)),
+        record_count=count,
+        record_deviation=10.0,
+        levels=(level,),
+        noise=(noise,),
     )
 
 
@@ -48,7 +57,11 @@ def test_a_good_release_has_none() -> None:
         ({"privacy__epsilon": 5.1}, released(), "epsilon (5.1) is above 5"),
         ({"privacy__delta": 1e-6}, released(10**6), "delta (1e-06) is at least 1/n"),
         ({"privacy__delta": 1e-8}, released(10**6), "1/n^1.5 would be 1.0e-09"),
-        ({"privacy__neighbors": "replace-one"}, released(), "number of records itself is not protected"),
+        (
+            {"privacy__neighbors": "replace-one"},
+            released(),
+            "number of records itself is not protected",
+        ),
         (
             {},
             released(500),
@@ -64,9 +77,16 @@ def test_each_has_its_occasion(changes: dict[str, Any], aggregates: Aggregates, 
     assert said in found(aggregates, **changes)
 
 
-@pytest.mark.parametrize(("candidates", "said"), [(1 << 26, "About 17 of"), ((1 << 26) + 1, "Up to 17 of")])
+@pytest.mark.parametrize(
+    ("candidates", "said"), [(1 << 26, "About 17 of"), ((1 << 26) + 1, "Up to 17 of")]
+)
 def test_a_bound_on_the_candidates_is_not_told_as_their_number(candidates: int, said: str) -> None:
-    level = Level(length=3, columns=np.zeros((17, 3), int), values=np.zeros((17, 3), int), counts=np.full(17, 100))
+    level = Level(
+        length=3,
+        columns=np.zeros((17, 3), int),
+        values=np.zeros((17, 3), int),
+        counts=np.full(17, 100),
+    )
     one = released(candidates=candidates, threshold=1)
     aggregates = replace(one, levels=(level,), noise=(replace(one.noise[0], length=3),))
     assert said in found(aggregates)
@@ -90,10 +110,13 @@ def test_of_a_private_domain_the_public_ones_beside_it_are_told() -> None:
     """Two released values of 14 public candidates, at a threshold that half of the empty ones reach."""
     private = {"columns__region": {"type": "category", "domain": "private"}}
     columns = np.array([[0], [0], [1], [1], [1]])
-    level = Level(length=1, columns=columns, values=np.array([[0], [1], [0], [1], [2]]), counts=np.full(5, 9))
+    level = Level(
+        length=1, columns=columns, values=np.array([[0], [1], [0], [1], [2]]), counts=np.full(5, 9)
+    )
     aggregates = replace(released(candidates=None, threshold=1), levels=(level,))
-    assert "About 2 of the 2 published counts of 1 value with public domains may be noise only" in found(
-        aggregates, **private
+    assert (
+        "About 2 of the 2 published counts of 1 value with public domains may be noise only"
+        in found(aggregates, **private)
     )
     high = replace(aggregates, noise=(replace(aggregates.noise[0], threshold=30),))
     assert "with public domains" not in found(high, **private)
@@ -101,7 +124,9 @@ def test_of_a_private_domain_the_public_ones_beside_it_are_told() -> None:
 
 def test_a_percentile_means_something_from_the_n_at_which_enough_lie_above_it() -> None:
     config = configuration()
-    epsilon = next(draw.parameter for draw in plan_budget(config).draws if draw.name == "percentile-1")
+    epsilon = next(
+        draw.parameter for draw in plan_budget(config).draws if draw.name == "percentile-1"
+    )
     error = rank_error(99, config.stability, epsilon, 4)  # 4 columns: a record has at most 4 values
     assert error == pytest.approx(2 * 0.99 / epsilon * np.log(4 / 0.05))
     assert "combinations of 1, 2, 3" in found(released(round(100 * error) - 1))

@@ -21,8 +21,14 @@ VERSION = "1.1.1"
 
 
 def described(place: Path) -> tuple[PublishedRelease, Codes, dict[str, Any]]:
-    said = {"publisher": "Office of Statistics", "contact": "data@office.example", "license": "CC-BY-4.0"}
-    release, codes = published(columns__sex__label="Sex", columns__sex__description="As registered.", publish=said)
+    said = {
+        "publisher": "Office of Statistics",
+        "contact": "data@office.example",
+        "license": "CC-BY-4.0",
+    }
+    release, codes = published(
+        columns__sex__label="Sex", columns__sex__description="As registered.", publish=said
+    )
     pq.write_table(table_of(release, codes), place / "synthetic.parquet")
     (place / "privacy.json").write_bytes(release.statement.to_json())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
@@ -46,10 +52,14 @@ def test_it_names_files_columns_and_the_privacy_statement(tmp_path: Path) -> Non
     assert content["datePublished"] == "2026-03-01"
     assert content["publisher"]["name"] == "Office of Statistics"
     assert content["publisher"]["contactPoint"]["description"] == "data@office.example"
-    assert content["citeAs"].startswith("Office of Statistics (2026). people. Differentially private release")
+    assert content["citeAs"].startswith(
+        "Office of Statistics (2026). people. Differentially private release"
+    )
     bare, _ = published()
     without = json.loads(
-        croissant(bare.configuration, bare.statement, pq.read_schema(tmp_path / "synthetic.parquet"), {})
+        croissant(
+            bare.configuration, bare.statement, pq.read_schema(tmp_path / "synthetic.parquet"), {}
+        )
     )
     assert {"license", "publisher"}.isdisjoint(without)
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
@@ -71,9 +81,16 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     assert "No value is an empty cell in synthetic.csv" in fields["age"]["description"]
     uncut, _ = published(columns__signs__max_values=5)
-    whole = {n.length: n.model_copy(update={"contribution_bound": 99}) for n in uncut.statement.noise}
-    uncut = replace(uncut, statement=uncut.statement.model_copy(update={"noise": tuple(whole.values())}))
-    assert "Every number counts" not in croissant(uncut.configuration, uncut.statement, schema, {}).decode()
+    whole = {
+        n.length: n.model_copy(update={"contribution_bound": 99}) for n in uncut.statement.noise
+    }
+    uncut = replace(
+        uncut, statement=uncut.statement.model_copy(update={"noise": tuple(whole.values())})
+    )
+    assert (
+        "Every number counts"
+        not in croissant(uncut.configuration, uncut.statement, schema, {}).decode()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +100,9 @@ def mlcroissant(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(place, with_pip=True)
     wanted = [f"mlcroissant=={VERSION}", "pyarrow"]
     install = [place / "bin" / "python", "-m", "pip", "install", "-qq", "--no-compile", *wanted]
-    if subprocess.run(install, check=False, capture_output=True, env={"PATH": "/usr/bin:/bin"}).returncode:
+    if subprocess.run(
+        install, check=False, capture_output=True, env={"PATH": "/usr/bin:/bin"}
+    ).returncode:
         pytest.skip("pip cannot install mlcroissant")
     return place / "bin" / "mlcroissant"
 
@@ -94,7 +113,9 @@ def test_mlcroissant_accepts_it_and_reads_the_records(tmp_path: Path, mlcroissan
 
     def run(*arguments: str) -> str:
         command = [mlcroissant, *arguments, "--jsonld", tmp_path / CROISSANT]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
@@ -109,6 +130,8 @@ def test_mlcroissant_accepts_it_and_reads_the_records(tmp_path: Path, mlcroissan
     content["recordSet"][0]["field"][0]["source"]["fileObject"]["@id"] = "elsewhere"
     (tmp_path / CROISSANT).write_text(json.dumps(content), encoding="utf-8")
     broken = subprocess.run(
-        [mlcroissant, "validate", "--jsonld", tmp_path / CROISSANT], check=False, capture_output=True
+        [mlcroissant, "validate", "--jsonld", tmp_path / CROISSANT],
+        check=False,
+        capture_output=True,
     )
     assert broken.returncode or b"error" in broken.stderr.lower()  # it can say no

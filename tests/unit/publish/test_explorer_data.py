@@ -41,8 +41,15 @@ def test_it_is_the_release() -> None:
     header, arrays = unpack(explorer_data(release, shown(release, codes)))
     names = [attribute["name"] for attribute in header["attributes"]]
     assert names == list(release.aggregates.domain.names)
-    assert [tuple(a["labels"]) for a in header["attributes"]] == list(release.aggregates.domain.labels)
-    assert [(a["set"], a["width"]) for a in header["attributes"]] == [(False, 1), (False, 1), (True, 2), (False, 1)]
+    assert [tuple(a["labels"]) for a in header["attributes"]] == list(
+        release.aggregates.domain.labels
+    )
+    assert [(a["set"], a["width"]) for a in header["attributes"]] == [
+        (False, 1),
+        (False, 1),
+        (True, 2),
+        (False, 1),
+    ]
     for j, code in enumerate(codes):
         np.testing.assert_array_equal(arrays[f"codes-{j}"], code.ravel())
     for level, inside in zip(release.aggregates.levels, release.intervals, strict=True):
@@ -68,7 +75,14 @@ def test_what_noise_does_not_explain_is_shown_whether_records_have_it_or_not() -
     each = [("sex", True, True), ("region", True, False), ("age", False, False)]
     told = tuple(
         UndeclaredStatement(
-            attribute=name, count=40, deviation=4.0, low=32, high=48, found=found, kept=kept, words="About 13 %"
+            attribute=name,
+            count=40,
+            deviation=4.0,
+            low=32,
+            high=48,
+            found=found,
+            kept=kept,
+            words="About 13 %",
         )
         for name, found, kept in each
     )
@@ -86,7 +100,9 @@ def test_counts_of_any_size_are_kept() -> None:
         measured[0] = largest
         intervals = (replace(first, measured=measured), *others)
         assert (
-            unpack(explorer_data(replace(release, intervals=intervals), shown(release, codes)))[1]["counts-1"][0]
+            unpack(explorer_data(replace(release, intervals=intervals), shown(release, codes)))[1][
+                "counts-1"
+            ][0]
             == largest
         )
 
@@ -99,7 +115,9 @@ def test_of_many_records_a_sample_is_taken() -> None:
     page = render_explorer(release, shown(release, many))
     assert page == render_explorer(release, shown(release, many))
     assert f"a sample of {MOST_RECORDS:,} of {2 * MOST_RECORDS:,}" in page
-    assert "a sample of 20,000" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
+    assert "a sample of 20,000" not in render_explorer(
+        release, shown(release, [many[0][:MOST_RECORDS]])
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -114,7 +132,9 @@ def test_pages_do_not_depend_on_blocks(cuts: list[int], most: int) -> None:
         found = show_records(blocks, 300, release.aggregates.domain, release.configuration)
         whole = shown(release, codes)
     assert (found.records, found.empty) == (whole.records, whole.empty)
-    for one, other in zip((*found.values, *found.sample), (*whole.values, *whole.sample), strict=True):
+    for one, other in zip(
+        (*found.values, *found.sample), (*whole.values, *whole.sample), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
     rows = np.arange(300)
@@ -137,17 +157,29 @@ def test_of_marginals_it_has_what_query_answers() -> None:
     header, arrays = unpack(explorer_data(release, shown(release, codes)))
     attributes, sizes, merged = release.configuration.attributes, header["sizes"], 0
     lengths = [len(chosen) for chosen, _ in header["tables"]]
-    assert lengths == [0, *[1] * (lengths.count(1)), *[2] * lengths.count(2), *[3] * lengths.count(3)]
+    assert lengths == [
+        0,
+        *[1] * (lengths.count(1)),
+        *[2] * lengths.count(2),
+        *[3] * lengths.count(3),
+    ]
     assert lengths.count(2) >= 4
     assert 3 in lengths
     for chosen, start in header["tables"]:
         k, cells = len(chosen), int(np.prod([sizes[j] for j in chosen]))
-        own = {name: arrays[f"{name}-{k}"][start : start + cells].astype(int) for name in ("estimate", "low", "high")}
+        own = {
+            name: arrays[f"{name}-{k}"][start : start + cells].astype(int)
+            for name in ("estimate", "low", "high")
+        }
         found = list(answers.ask(read_question({"by": [attributes[j].name for j in chosen]})))
         assert len(found) == cells
         for i, answer in enumerate(found):
             estimate, low, high = (int(own[name][i]) for name in ("estimate", "low", "high"))
-            assert (answer.estimate, answer.low, answer.high) == (estimate, estimate - low, estimate + high), answer
+            assert (answer.estimate, answer.low, answer.high) == (
+                estimate,
+                estimate - low,
+                estimate + high,
+            ), answer
             merged += answer.noise_sd is None
             assert (answer.noise_sd is None) == (k > 0 and arrays[f"variance-{k}"][start + i] == 0)
     assert merged
@@ -162,7 +194,12 @@ def test_what_lies_behind_the_values_has_the_words_of_tables() -> None:
     }
     config = configuration(columns=columns, aggregate={"method": "marginals"})
     words = {a.name: _gap(a, a.labels) for a in config.attributes}
-    assert words == {"signs=a": "(not a)", "signs=b": "(not b)", "town": "(not released)", "sex": None}
+    assert words == {
+        "signs=a": "(not a)",
+        "signs=b": "(not b)",
+        "town": "(not released)",
+        "sex": None,
+    }
 
 
 def test_of_many_cells_the_smaller_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

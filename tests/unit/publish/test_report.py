@@ -21,9 +21,20 @@ from marginweave.estimate.intervals import release_intervals
 from marginweave.evaluate.verdict import verdict
 from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import LevelNoise
-from marginweave.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
+from marginweave.publish.best import (
+    MOST_ORDERED,
+    MOST_VALUES,
+    Distribution,
+    ValueCounts,
+    distributions,
+)
 from marginweave.publish.conclusions import conclusions
-from marginweave.publish.figures import association_figure, distribution_figure, strongest_pairs, worst_marginals_figure
+from marginweave.publish.figures import (
+    association_figure,
+    distribution_figure,
+    strongest_pairs,
+    worst_marginals_figure,
+)
 from marginweave.publish.pages import release_pages, render_explorer, render_report
 from marginweave.publish.reader import PublishedRelease, record_codes
 from marginweave.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
@@ -109,10 +120,14 @@ def test_both_pages_say_how_many_rows_of_a_person_count() -> None:
     unit = {"epsilon": 1.0, "delta": 1e-6, "unit": {"column": "patient", "max_records": 4}}
     bounded, codes = published(privacy=unit, columns__age__missing=["999"])
     rows, values = "at most 4 rows for each patient", "at most 2 values of signs in each cell"
-    page, counted = page_of(bounded, codes), f"{rows} and {values} and only some combinations of records that hold many"
+    page, counted = (
+        page_of(bounded, codes),
+        f"{rows} and {values} and only some combinations of records that hold many",
+    )
     assert f"(counts {counted})</span></h1>" in page
     assert re.search(
-        rf"records were counted \([^)]*\), {rows} and {values}: the table may have more\. Of records that hold", page
+        rf"records were counted \([^)]*\), {rows} and {values}: the table may have more\. Of records that hold",
+        page,
     )
     assert f"the true count of {rows} is between" in page
     explorer = render_explorer(bounded, shown(bounded, codes))
@@ -131,7 +146,9 @@ def test_pages_follow_from_the_release_alone() -> None:
     assert set(first) == {"report.html", "explore.html"}
     assert first["report.html"].decode() == render_report(release, shown(release, codes), FULL)
     other = published(codes=[code[::-1][:200] for code in codes])
-    assert render_explorer(other[0], shown(*other)) != render_explorer(release, shown(release, codes))
+    assert render_explorer(other[0], shown(*other)) != render_explorer(
+        release, shown(release, codes)
+    )
 
 
 def test_records_have_the_codes_that_they_were_made_from() -> None:
@@ -150,7 +167,12 @@ def test_a_set_has_the_slots_that_are_declared_whatever_a_block_holds() -> None:
     config = configuration(columns=columns)
     domain = Domain(names=("signs", "sex"), labels=(("a", "b", "c"), ("f",)))
     for texts in ((), ("",), ("b",), ("b", "a;c")):
-        block = pa.table({"signs": pa.array(texts, pa.string()), "sex": pa.array(["f"] * len(texts), pa.string())})
+        block = pa.table(
+            {
+                "signs": pa.array(texts, pa.string()),
+                "sex": pa.array(["f"] * len(texts), pa.string()),
+            }
+        )
         signs, _ = record_codes(block, domain, config)
         assert signs.tolist() == [{"": [3, 3], "b": [1, 3], "a;c": [0, 2]}[text] for text in texts]
         assert signs.shape == (len(texts), 2)
@@ -158,7 +180,10 @@ def test_a_set_has_the_slots_that_are_declared_whatever_a_block_holds() -> None:
 
 def test_values_of_a_private_domain_are_numbered_as_released() -> None:
     """The records hold two of three released values: their codes are those of the release, not their order among themselves."""
-    columns = {"town": {"type": "category", "domain": "private"}, "sex": {"type": "category", "values": ["f", "m"]}}
+    columns = {
+        "town": {"type": "category", "domain": "private"},
+        "sex": {"type": "category", "values": ["f", "m"]},
+    }
     public = {**columns, "town": {"type": "category", "values": ["A", "B", "C"]}}
     release, _ = published(columns=public)
     private, _ = published(columns=columns, codes=[np.zeros(3, np.uint8), np.zeros(3, np.uint8)])
@@ -175,7 +200,9 @@ def test_what_is_always_said() -> None:
         text = re.sub(r"\s+", " ", unescape(page))
         assert "A count below two standard deviations of its noise cannot be told from zero" in text
         assert "some listed combinations may not exist in the data" in text
-        assert not NEVER.search(re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL))
+        assert not NEVER.search(
+            re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL)
+        )
     text = re.sub(r"\s+", " ", unescape(re.sub("</?span[^>]*>", "", usual())))
     assert "One row of the table: the release hides whether it is in the table." in text
     assert (
@@ -184,7 +211,8 @@ def test_what_is_always_said() -> None:
     )
     assert "This release costs epsilon 1 at delta 1e-06, for one row" in text
     assert "share one account, people, and its cap is the bound" in text
-    assert "all releases about these people together" not in text  # no release knows what others will cost
+    # no release knows what others will cost
+    assert "all releases about these people together" not in text
     replaced = unescape(report(privacy__neighbors="replace-one"))
     assert "which of two given records a person has in the data" in replaced
     assert "whether a person is in the data" not in replaced
@@ -197,7 +225,9 @@ def test_nothing_of_a_page_leads_elsewhere() -> None:
     assert not {"script", "img", "link", "iframe", "object", "style-src"} & set(page.tags)
     assert len(page.ids) == len(set(page.ids))
     assert page.references <= set(page.ids)
-    assert {address.lstrip("#") for address in page.addresses} - set(page.ids) == {"../release/explore.html"}
+    assert {address.lstrip("#") for address in page.addresses} - set(page.ids) == {
+        "../release/explore.html"
+    }
     outside = {address for address in Outline(usual()).addresses if not address.startswith("#")}
     assert outside == {"explore.html"}  # a file beside it
     assert {figure["role"] for figure in page.figures} == {"img"}
@@ -230,11 +260,25 @@ def test_pages_show_what_columns_are_called() -> None:
     assert "Of residence" in text
     assert "<p>A survey</p>" in page
     assert f"<h1>{HOSTILE} <span" in unescape(explorer)
-    alone, records = published(columns={**COLUMNS, "age": {**COLUMNS["age"], "label": "Age in years"}})
-    assert [*alone.configuration.titled_names.values()] == ["sex", "region", "signs", "age (Age in years)"]
-    judged, measure = verdict({("sex",): 0.02, ("sex", "age"): 0.11}, {2: [4.0]}, 600), MORE["association"].cramers_v
-    pairs = MORE["association"].model_copy(update={"cramers_v": measure.model_copy(update={"names": ("sex", "age")})})
-    page = page_of(alone, records, EVALUATION.model_copy(update={"verdict": judged, "association": pairs}))
+    alone, records = published(
+        columns={**COLUMNS, "age": {**COLUMNS["age"], "label": "Age in years"}}
+    )
+    assert [*alone.configuration.titled_names.values()] == [
+        "sex",
+        "region",
+        "signs",
+        "age (Age in years)",
+    ]
+    judged, measure = (
+        verdict({("sex",): 0.02, ("sex", "age"): 0.11}, {2: [4.0]}, 600),
+        MORE["association"].cramers_v,
+    )
+    pairs = MORE["association"].model_copy(
+        update={"cramers_v": measure.model_copy(update={"names": ("sex", "age")})}
+    )
+    page = page_of(
+        alone, records, EVALUATION.model_copy(update={"verdict": judged, "association": pairs})
+    )
     assert "<b>Age in years</b>" in page
     assert "<td>sex x age (Age in years)</td>" in page
     assert "<li>sex and age (Age in years) 0.25</li>" in page
@@ -276,7 +320,10 @@ def test_what_is_concluded_follows_from_the_numbers() -> None:
     assert low > high
     (_, low, _), (_, _, high) = said["Rank what overlaps"]
     assert low <= high
-    assert {*said["Compare what is further apart than noise reaches"], *said["Rank what overlaps"]} <= ranges
+    assert {
+        *said["Compare what is further apart than noise reaches"],
+        *said["Rank what overlaps"],
+    } <= ranges
     assert said["Take a small number for a fact"][0][1] == 0
     assert any("below 20 records by 1 column," in str(sentence) for sentence in found.may_not)
     may_not = conclusions(release, columns, EVALUATION.verdict).may_not
@@ -297,9 +344,16 @@ def test_the_conclusions_agree_with_the_verdict(error: float, allowed: bool) -> 
 def test_what_a_verdict_counts_is_named() -> None:
     """It leads to the pairs of each grade, every one by name."""
     release, codes = published()
-    errors = {("sex", "region"): 0.02, ("sex", "age"): 0.31, ("region", "age"): None, ("sex", "region", "age"): 0.4}
+    errors = {
+        ("sex", "region"): 0.02,
+        ("sex", "age"): 0.31,
+        ("region", "age"): None,
+        ("sex", "region", "age"): 0.4,
+    }
     judged = verdict(errors, {2: [4.0]}, 600)
-    release = replace(release, statement=release.statement.model_copy(update={"verdict": judged.summary}))
+    release = replace(
+        release, statement=release.statement.model_copy(update={"verdict": judged.summary})
+    )
     page = page_of(release, codes, EVALUATION.model_copy(update={"verdict": judged}))
     summary = page[page.index('aria-labelledby="verdict"') : page.index("</section>")]
     assert '<a href="#pairs">' in summary
@@ -313,7 +367,9 @@ def test_numbers_have_marks_between_thousands() -> None:
     release, codes = published(privacy__delta=1e-6)
     large, noisy = 40_000, release.aggregates
     levels = tuple(replace(level, counts=level.counts * large) for level in noisy.levels)
-    noise = tuple(replace(one, candidates=123_456, threshold=2_345, deviation=4_567.0) for one in noisy.noise)
+    noise = tuple(
+        replace(one, candidates=123_456, threshold=2_345, deviation=4_567.0) for one in noisy.noise
+    )
     aggregates = replace(noisy, record_count=noisy.record_count * large, levels=levels, noise=noise)
     intervals, plan = (
         release_intervals(aggregates, aggregates, release.configuration),
@@ -321,11 +377,16 @@ def test_numbers_have_marks_between_thousands() -> None:
     )
     statement = stated(release.configuration, plan, aggregates)
     great = replace(release, aggregates=aggregates, intervals=intervals, statement=statement)
-    lengths = tuple(one.model_copy(update={"combinations": 54_321, "mean_error": 7654.3}) for one in FULL.lengths)
+    lengths = tuple(
+        one.model_copy(update={"combinations": 54_321, "mean_error": 7654.3})
+        for one in FULL.lengths
+    )
     changes: dict[str, Any] = {"lengths": lengths}
     for key, of in {"at_most": "by_count", "records": "rules"}.items():
         changes[of] = tuple(one.model_copy(update={key: 98_765}) for one in MORE[of])
-    page = render_report(great, shown(great, codes), FULL.model_copy(update=changes), internal_evaluation(76_543))
+    page = render_report(
+        great, shown(great, codes), FULL.model_copy(update=changes), internal_evaluation(76_543)
+    )
     text = unescape(re.sub(r"<style.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL))
     for known in (great.statement.release, great.statement.run):
         text = text.replace(known, "")
@@ -337,7 +398,10 @@ def test_numbers_have_marks_between_thousands() -> None:
 def numbers(sentence: str) -> list[tuple[int, int, int]]:
     """Every count of a sentence with its range."""
     stated = r"\((\d+), range (\d+) to (\d+)\)|about (\d+) of .* between (\d+) and (\d+) in"
-    return [(int(a), int(b), int(c)) for a, b, c in ([x for x in one if x] for one in re.findall(stated, sentence))]
+    return [
+        (int(a), int(b), int(c))
+        for a, b, c in ([x for x in one if x] for one in re.findall(stated, sentence))
+    ]
 
 
 def test_why_a_pair_was_not_measured_is_said_where_its_grade_is() -> None:
@@ -351,7 +415,8 @@ def test_why_a_pair_was_not_measured_is_said_where_its_grade_is() -> None:
         (("age", "signs"), None, "not asked for"),
     ]
     sets = tuple(
-        SetVerdict(attributes=names, error=error, grade=grade(error), unmeasured=why) for names, error, why in each
+        SetVerdict(attributes=names, error=error, grade=grade(error), unmeasured=why)
+        for names, error, why in each
     )
     lengths = verdict({one.attributes: one.error for one in sets}, {}, 300.0).lengths
     given = EVALUATION.verdict.model_copy(update={"sets": sets, "lengths": lengths})
@@ -368,18 +433,31 @@ def test_why_a_pair_was_not_measured_is_said_where_its_grade_is() -> None:
 
 def test_who_published_it_is_said_or_said_to_be_unknown() -> None:
     """Publisher, contact and license as text, the day of the run, and how to cite it."""
-    said = {"publisher": f"Office {HOSTILE}", "contact": "data@office.example", "license": "CC BY 4.0"}
+    said = {
+        "publisher": f"Office {HOSTILE}",
+        "contact": "data@office.example",
+        "license": "CC BY 4.0",
+    }
     release, codes = published(publish=said, label="A census")
     page = re.sub(r"\s+", " ", unescape(page_of(release, codes)))
     assert f"<dd>Office {HOSTILE}; contact: data@office.example</dd>" in page
     assert "<dt>Made on</dt><dd>2026-03-01</dd> <dt>License</dt><dd>CC BY 4.0</dd>" in page
-    assert f"<dd>Office {HOSTILE} (2026). A census. Differentially private release people-1 (epsilon 1," in page
-    assert "<dt>Published by</dt><dd>not stated</dd> <dt>Made on</dt>" in re.sub(r"\s+", " ", usual())
+    assert (
+        f"<dd>Office {HOSTILE} (2026). A census. Differentially private release people-1 (epsilon 1,"
+        in page
+    )
+    assert "<dt>Published by</dt><dd>not stated</dd> <dt>Made on</dt>" in re.sub(
+        r"\s+", " ", usual()
+    )
 
 
 def test_nothing_looks_like_nothing() -> None:
     """An association below .1 has no ink, one above has, a column beside itself has none of its colour."""
-    figure = str(association_figure(["a", "b", "c"], [[1, 0.04, 0.6], [0.04, 1, None], [0.6, None, 1]], "t", "f"))
+    figure = str(
+        association_figure(
+            ["a", "b", "c"], [[1, 0.04, 0.6], [0.04, 1, None], [0.6, None, 1]], "t", "f"
+        )
+    )
     cells = figure[figure.index('class="frame"') : figure.index("<text")]
     inked = {float(x) for x in re.findall(r'class="cells" fill-opacity="([\d.]+)"', cells)}
     assert inked == {0.0, 0.65}
@@ -399,7 +477,13 @@ def test_pairs_stand_below_their_grade() -> None:
     judged = EVALUATION.model_copy(update={"verdict": verdict(errors, {2: [4.0]}, 600)})
     text = re.sub(r"<[^>]*>|\s+", " ", page_of(release, codes, judged))
     part = re.sub(
-        r" +", " ", text[text.index("How far the two columns") : text.index("How well the synthetic records keep the")]
+        r" +",
+        " ",
+        text[
+            text.index("How far the two columns") : text.index(
+                "How well the synthetic records keep the"
+            )
+        ],
     )
     assert "Good: 1 of 3 Pair of 100 records sex x region 2.0" in part
     assert "Not measured: 1 of 3 region x age The records" in part
@@ -411,7 +495,11 @@ def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
     """A bin without combinations is left out, and the figure where there is no other."""
     release, codes = published()
     assert "up to 10: 62 %</desc>" in usual(full=True)
-    page = render_report(release, shown(release, codes), EVALUATION.model_copy(update={"by_count": FULL.by_count[1:]}))
+    page = render_report(
+        release,
+        shown(release, codes),
+        EVALUATION.model_copy(update={"by_count": FULL.by_count[1:]}),
+    )
     assert "Error by the size of the count" not in page
 
 
@@ -422,14 +510,18 @@ def test_the_bound_of_a_bad_marginal_stands_beside_it() -> None:
     assert "<td>0.250</td><td>0.125</td><td>34</td><td>78</td></tr>" in page
     assert "with confidence 95 % each: sum of |count - synthetic count|." in unescape(page)
     assert "at most, without noise" not in render_report(
-        release, shown(release, codes), EVALUATION.model_copy(update={"marginals": MORE["marginals"]})
+        release,
+        shown(release, codes),
+        EVALUATION.model_copy(update={"marginals": MORE["marginals"]}),
     )
 
 
 def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     release, codes = published()
     kept = BrokenRule(rule="never missing", subject="sex", records=0, share=0.0)
-    page = page_of(release, codes, EVALUATION.model_copy(update={"rules": (*FULL.rules, kept, kept)}))
+    page = page_of(
+        release, codes, EVALUATION.model_copy(update={"rules": (*FULL.rules, kept, kept)})
+    )
     assert "2 of 3 declared rules are kept by every synthetic record." in page
     assert "<td>17</td>" in page
     assert "never missing" not in page
@@ -439,7 +531,13 @@ def test_names_and_values_are_whole_and_have_room() -> None:
     """Each word of a label is in the figure, and its count beside it; a line of 8 points takes 9.2."""
     long = ("the first of the names", "another name, which is longer than a line", "a third")
     rows = [MarginalDistance(attributes=long, tvd=0.5, noise=None)] * 10
-    one = ValueCounts(label="Codes of the International Classification", synthetic=7, reported=1234, low=1, high=1300)
+    one = ValueCounts(
+        label="Codes of the International Classification",
+        synthetic=7,
+        reported=1234,
+        low=1,
+        high=1300,
+    )
     columns = Distribution(name="c", kind="category", values=(one, one), left_out=0, missing=0)
     matrix = [[1.0, 0.5], [0.5, 1.0]]
     for figure, label, number in (
@@ -447,10 +545,17 @@ def test_names_and_values_are_whole_and_have_room() -> None:
         (distribution_figure(columns, "f"), one.label, "1,234"),
         (association_figure([one.label, "b"], matrix, "t", "f"), one.label, "0.50"),
     ):
-        texts = re.findall(r"<text (?!.*rotate)([^>]*)>(.*?)</text>", str(figure).replace("><", ">\n<"))
+        texts = re.findall(
+            r"<text (?!.*rotate)([^>]*)>(.*?)</text>", str(figure).replace("><", ">\n<")
+        )
         assert label in " ".join(text for _, text in texts)
         assert number in [text for _, text in texts]
-        lines = sorted(float(y) for said, text in texts if text in label for y in re.findall(r' y="(\S+)"', said))
+        lines = sorted(
+            float(y)
+            for said, text in texts
+            if text in label
+            for y in re.findall(r' y="(\S+)"', said)
+        )
         assert len(lines) > 1
         assert min(after - before for before, after in itertools.pairwise(lines)) > 9.2
 
@@ -459,7 +564,10 @@ def test_intervals_and_bounding_are_explained() -> None:
     """As privacy.json says it; lengths of which the same is said stand together."""
     text = unescape(usual())
     assert "The interval from low to high covers the true count" in text
-    assert "Counts of length 1, 2, 3: not known: values of a cell beyond max_values were left out" in text
+    assert (
+        "Counts of length 1, 2, 3: not known: values of a cell beyond max_values were left out"
+        in text
+    )
 
 
 def test_suppressed_is_told_where_the_candidates_are_public() -> None:
@@ -487,17 +595,22 @@ def test_distributions_are_the_released_counts_beside_scaled_records() -> None:
     """Each value, in declared order; a value without a released count has none; missing ones are counted apart."""
     release, codes = published()
     level = release.aggregates.levels[0]
+    # the first value of the first attribute was not released
     without = replace(
         level, columns=level.columns[1:], values=level.values[1:], counts=level.counts[1:]
-    )  # the first value of the first attribute was not released
+    )
     aggregates = replace(release.aggregates, levels=(without, *release.aggregates.levels[1:]))
     intervals = release_intervals(aggregates, aggregates, release.configuration)
-    found = distributions(replace(release, aggregates=aggregates, intervals=intervals), shown(release, codes), 2.0)
+    found = distributions(
+        replace(release, aggregates=aggregates, intervals=intervals), shown(release, codes), 2.0
+    )
     assert [d.kind for d in found] == ["category", "category", "set", "number"]
     for j, d in enumerate(found):
         slots = codes[j].reshape(300, -1)
         assert [v.label for v in d.values] == list(release.aggregates.domain.labels[j])
-        assert [v.synthetic for v in d.values] == [2 * int((slots == v).sum()) for v in range(len(d.values))]
+        assert [v.synthetic for v in d.values] == [
+            2 * int((slots == v).sum()) for v in range(len(d.values))
+        ]
         assert d.missing == 2 * int((slots == len(d.values)).all(axis=1).sum())
     assert found[0].values[0].reported is None
     assert found[0].values[1].reported == int(level.counts[1])
@@ -512,10 +625,14 @@ def test_of_many_values_the_most_frequent_are_drawn() -> None:
     assert [v.label for v in found.values] == [str(v) for v in range(MOST_VALUES + 4, 4, -1)]
 
 
-@pytest.mark.parametrize(("bins", "first", "left_out"), [(MOST_VALUES + 5, 0, 0), (MOST_ORDERED + 5, 5, 5)])
+@pytest.mark.parametrize(
+    ("bins", "first", "left_out"), [(MOST_VALUES + 5, 0, 0), (MOST_ORDERED + 5, 5, 5)]
+)
 def test_no_bin_is_left_out_between_others(bins: int, first: int, left_out: int) -> None:
     """However few records it has; where there are too many, those side by side that have most records are drawn."""
-    columns = {"age": {"type": "number", "bounds": [0, bins], "bins": list(range(bins + 1)), "decimals": 0}}
+    columns = {
+        "age": {"type": "number", "bounds": [0, bins], "bins": list(range(bins + 1)), "decimals": 0}
+    }
     values = np.repeat(np.array([0, bins - 1], np.uint8), [10, 200])
     release, codes = published([values], columns=columns)
     (found,) = distributions(release, shown(release, codes), 1.0)
@@ -525,23 +642,41 @@ def test_no_bin_is_left_out_between_others(bins: int, first: int, left_out: int)
 
 def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
     """The smallest table: no figure fails for want of numbers."""
-    empty = [np.zeros(0, np.uint8), np.zeros(0, np.uint8), np.zeros((0, 2), np.uint8), np.zeros(0, np.uint8)]
+    empty = [
+        np.zeros(0, np.uint8),
+        np.zeros(0, np.uint8),
+        np.zeros((0, 2), np.uint8),
+        np.zeros(0, np.uint8),
+    ]
     release, codes = published(empty)
     noise = tuple(
         LevelNoise(
-            length=n.length, contribution_bound=1, deviation=4.0, threshold=1, private_threshold=0, candidates=None
+            length=n.length,
+            contribution_bound=1,
+            deviation=4.0,
+            threshold=1,
+            private_threshold=0,
+            candidates=None,
         )
         for n in release.aggregates.noise
     )
     bare = replace(release, aggregates=replace(release.aggregates, noise=noise))
     nothing_found = dict.fromkeys(LengthMetrics.model_fields) | {"combinations": 0}
-    lengths = tuple(LengthMetrics.model_validate(nothing_found | {"length": row.length}) for row in EVALUATION.lengths)
-    page = render_report(bare, shown(bare, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+    lengths = tuple(
+        LengthMetrics.model_validate(nothing_found | {"length": row.length})
+        for row in EVALUATION.lengths
+    )
+    page = render_report(
+        bare, shown(bare, codes), EVALUATION.model_copy(update={"lengths": lengths})
+    )
     assert "No combination was released" in page
     assert render_explorer(bare, shown(bare, codes))
-    nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
+    # no value of a private domain was found
+    nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))
     unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
-    page = render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+    page = render_report(
+        unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths})
+    )
     assert page.count("No value of this column is frequent enough to be released.") == len(empty)
     assert "No value of this column is frequent enough" not in usual(full=True)
 
@@ -551,12 +686,17 @@ def test_of_marginals_every_number_is_that_of_query() -> None:
     release, codes, answers = measured_release()
     (whole,) = answers.ask(read_question({}))
     page = re.sub(r"\s+", " ", unescape(page_of(release, codes)))
-    assert f"About {whole.estimate:,} records were counted (range {whole.low:,} to {whole.high:,})" in page
+    assert (
+        f"About {whole.estimate:,} records were counted (range {whole.low:,} to {whole.high:,})"
+        in page
+    )
     assert f"of about {whole.estimate:,} counted records" in page
     found = distributions(release, shown(release, codes), 1.0)
     for attribute, section in zip(release.configuration.attributes, found, strict=True):
         asked = answers.ask(read_question({"by": [attribute.name]}))
-        numbers = [(answer.estimate, answer.low, answer.high) for answer in asked][: len(attribute.labels)]
+        numbers = [(answer.estimate, answer.low, answer.high) for answer in asked][
+            : len(attribute.labels)
+        ]
         assert [(value.reported, value.low, value.high) for value in section.values] == numbers
         for value, (estimate, low, high) in zip(section.values, numbers, strict=True):
             line = f"<td>{value.label}</td><td>{estimate}</td><td>{low} to {high}</td>"

@@ -56,11 +56,19 @@ def test_values_and_selection_have_the_noise_and_threshold_of_the_plan(neighbors
 
 def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() -> None:
     """Half of the rows: ln(1 + 2 (e - 1)) = 1.49 at 2e-6 for one copy, beside the (1, 1e-6) towards the data."""
-    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    imputed = {
+        f"columns__{name}__impute": {"distribution": "uniform"}
+        for name in ("sex", "region", "age", "grade")
+    }
     config = configuration(
-        aggregate__method="marginals", resize={"records": 100, "proportion": 0.5, "amplify": True}, **imputed
+        aggregate__method="marginals",
+        resize={"records": 100, "proportion": 0.5, "amplify": True},
+        **imputed,
     )
-    domain = Domain(names=tuple(config.columns), labels=tuple(attribute.labels for attribute in config.attributes))
+    domain = Domain(
+        names=tuple(config.columns),
+        labels=tuple(attribute.labels for attribute in config.attributes),
+    )
     released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=())
     guarantee = stated(config, plan_budget(config), released).guarantee
     assert guarantee.epsilon == guarantee.epsilon_of_the_draws == 1.0
@@ -71,7 +79,12 @@ def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() ->
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_an_approval_is_not_said_to_be_blind_where_somebody_has_looked_at_the_rows(looked: bool) -> None:
+def test_an_approval_is_not_said_to_be_blind_where_somebody_has_looked_at_the_rows(
+    looked: bool,
+) -> None:
     config = configuration(publish__approval="required")
     told = promise(config, plan_budget(config), replace(FACTS, evaluated_until_now=looked))
-    assert [str(APPROVED) in told.assumptions, str(APPROVED_AFTER_A_LOOK) in told.assumptions] == [not looked, looked]
+    assert [str(APPROVED) in told.assumptions, str(APPROVED_AFTER_A_LOOK) in told.assumptions] == [
+        not looked,
+        looked,
+    ]

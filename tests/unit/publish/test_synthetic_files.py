@@ -44,14 +44,18 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     place = tmp_path_factory.mktemp("release")
     number = {"type": "number", "bounds": [0, 9], "bins": 3}
     hidden = {"type": "category", "domain": "private"}
-    config = configuration(columns={"text": hidden, "number": number, "whole": {**number, "decimals": 0}})
+    config = configuration(
+        columns={"text": hidden, "number": number, "whole": {**number, "decimals": 0}}
+    )
     with pytest.MonkeyPatch.context() as patch:
         for module in (tables, synthetic):
             patch.setattr(module, "ROW_GROUP", 16)
         digests = write_synthetic(place, blocks, config, {})
         wanted = {"synthetic.parquet": parquet_bytes(table), "synthetic.csv": csv_bytes(table)}
     assert {name: (place / name).read_bytes() for name in wanted} == wanted
-    assert digests == {name: hashlib.sha256(content).hexdigest() for name, content in wanted.items()}
+    assert digests == {
+        name: hashlib.sha256(content).hexdigest() for name, content in wanted.items()
+    }
     assert {name: file_digest(place / name) for name in digests} == digests
     groups = pq.ParquetFile(io.BytesIO(wanted["synthetic.parquet"])).metadata
     sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
@@ -59,7 +63,9 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     assert {entry.name for entry in place.iterdir()} == set(wanted)
 
 
-def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_source(tmp_path: Path) -> None:
+def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_source(
+    tmp_path: Path,
+) -> None:
     """A code beside numbers, or in place of a date, would be averaged; of several texts nobody knows which was meant."""
     number = {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0}
     columns: dict[str, Any] = {
@@ -71,12 +77,25 @@ def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_sou
         "both": {"type": "category", "values": ["a"], "missing": ["", "none"]},
         "flag": {"type": "boolean", "missing": ["?"]},
         "tags": {"type": "set", "values": ["1", "2"], "max_values": 2, "missing": ["9"]},
-        "day": {"type": "date", "bounds": ["2020-01-01", "2020-12-31"], "bins": "month", "missing": ["1900-01-01"]},
+        "day": {
+            "type": "date",
+            "bounds": ["2020-01-01", "2020-12-31"],
+            "bins": "month",
+            "missing": ["1900-01-01"],
+        },
     }
     config = configuration(columns=columns)
     whole, texts = pa.array([None, 5], pa.int64()), pa.array([None, "a"])
     numbers, held = pa.array([None, "1"]), pa.array([None, True])
-    values = {"n": whole, "age": whole, "sure": [1, 2], "grade": numbers, "text": texts, "both": texts, "flag": held}
+    values = {
+        "n": whole,
+        "age": whole,
+        "sure": [1, 2],
+        "grade": numbers,
+        "text": texts,
+        "both": texts,
+        "flag": held,
+    }
     table = pa.table({**values, "tags": numbers, "day": pa.array([None, date(2020, 2, 3)])})
     write_synthetic(tmp_path, [table.slice(0, 1), table.slice(1)], config, {})
     head, *lines = (tmp_path / "synthetic.csv").read_text().splitlines()
@@ -85,7 +104,10 @@ def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_sou
     assert pq.read_table(tmp_path / "synthetic.parquet") == table
     frame = pd.read_csv(tmp_path / "synthetic.csv")
     assert (frame["age"].mean(), frame["n"].mean(), frame["grade"].mean()) == (5, 5, 1)
-    said = {name: str(no_value_sentence(config, name) or "").partition(" in synthetic.csv")[0] for name in columns}
+    said = {
+        name: str(no_value_sentence(config, name) or "").partition(" in synthetic.csv")[0]
+        for name in columns
+    }
     empty = "No value is an empty cell"
     quoted = {
         "text": "No value is the text “none”, whatever a cell without a value had instead,",

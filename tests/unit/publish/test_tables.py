@@ -33,7 +33,9 @@ def test_in_more_columns_null_is_the_empty_field() -> None:
 
 def test_a_parquet_file_has_cells_and_nothing_else() -> None:
     """No least and greatest value, no count of nulls, no schema of another program, whatever the table carries along."""
-    table = pa.table({"a": ["x", None, "z"], "b": [1.5, 2.5, 7.0]}).replace_schema_metadata({"pandas": "xq7marker"})
+    table = pa.table({"a": ["x", None, "z"], "b": [1.5, 2.5, 7.0]}).replace_schema_metadata(
+        {"pandas": "xq7marker"}
+    )
     file = parquet_bytes(table)
     found = pq.ParquetFile(io.BytesIO(file)).metadata
     assert [found.row_group(0).column(j).is_stats_set for j in range(2)] == [False, False]
@@ -46,8 +48,13 @@ def test_counts_that_are_not_whole_are_not_written() -> None:
     release, _ = published()
     first = release.aggregates.levels[0]
     weighted = replace(first, counts=first.counts + 0.25)
-    assert counts_table(release.aggregates, release.intervals, 2).schema.field("count").type == pa.int64()
+    assert (
+        counts_table(release.aggregates, release.intervals, 2).schema.field("count").type
+        == pa.int64()
+    )
     with pytest.raises(pa.ArrowInvalid, match="truncated"):
         counts_table(
-            replace(release.aggregates, levels=(weighted, *release.aggregates.levels[1:])), release.intervals, 2
+            replace(release.aggregates, levels=(weighted, *release.aggregates.levels[1:])),
+            release.intervals,
+            2,
         )

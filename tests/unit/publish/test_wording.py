@@ -23,7 +23,11 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
         ({}, ["The unit of privacy is one row."]),
         (
             {"privacy__unit": {"column": "id", "max_records": 4}},
-            ["same value of column 'id'", "At most 4 row(s) of a subject", "Rows without a subject were left out."],
+            [
+                "same value of column 'id'",
+                "At most 4 row(s) of a subject",
+                "Rows without a subject were left out.",
+            ],
         ),
         (
             {"privacy__unit": {"column": "id", "join": True, "missing_subject": "own"}},
@@ -42,7 +46,11 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
         ),
         (
             {
-                "columns": {"inside": NUMBER, "outside": NUMBER, "total": NUMBER | {"bounds": [0, 120]}},
+                "columns": {
+                    "inside": NUMBER,
+                    "outside": NUMBER,
+                    "total": NUMBER | {"bounds": [0, 120]},
+                },
                 "structure": {
                     "ordered": [{"columns": ["inside", "outside"]}],
                     "sum": [{"column": "total", "of": ["inside", "outside"]}],
@@ -55,8 +63,16 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
             ],
         ),
         (
-            {"columns": {"sex": SEX}, "resize": {"records": 70, "proportion": 0.5, "amplify": True}},
-            ["one row", "'sex'", "sampled from the table at rate 0.5", "functional (epsilon, delta)"],
+            {
+                "columns": {"sex": SEX},
+                "resize": {"records": 70, "proportion": 0.5, "amplify": True},
+            },
+            [
+                "one row",
+                "'sex'",
+                "sampled from the table at rate 0.5",
+                "functional (epsilon, delta)",
+            ],
         ),
     ],
 )

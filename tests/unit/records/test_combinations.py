@@ -24,7 +24,10 @@ def walk(lattice):
         combination, node = frontier.pop()
         if node >= (len(lattice.starts) - 1) // lattice.width:
             continue
-        first, last = lattice.starts[node * lattice.width], lattice.starts[(node + 1) * lattice.width]
+        first, last = (
+            lattice.starts[node * lattice.width],
+            lattice.starts[(node + 1) * lattice.width],
+        )
         for place in range(first, last):
             attribute, child = lattice.extensions[place], lattice.children[place]
             pair = (int(lattice.columns[attribute]), int(lattice.values[attribute]))
@@ -49,13 +52,18 @@ def with_missing(table, length):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=30), st.integers(1, 3))
+@given(
+    st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=30),
+    st.integers(1, 3),
+)
 def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
     """From the counts of complete combinations, those with missing values follow without error."""
     exact = normalize(aggregates_of(tally(table, length), record_count=len(table), length=length))
     completed = count_missing(exact, (True,) * len(exact.domain.names), ALONE)
     assert counts_of(completed) == with_missing(table, length)
-    assert list(counts_of(completed)) == list(counts_of(aggregates_of(counts_of(completed), length=length)))
+    assert list(counts_of(completed)) == list(
+        counts_of(aggregates_of(counts_of(completed), length=length))
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -63,7 +71,9 @@ def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
 def test_missing_values_never_break_consistency(counts, record_count):
     """Whatever the noise, counts stay positive, monotone and closed."""
     aggregates = aggregates_of(counts, record_count=record_count)
-    completed = counts_of(count_missing(normalize(aggregates), (True,) * len(aggregates.domain.names), ALONE))
+    completed = counts_of(
+        count_missing(normalize(aggregates), (True,) * len(aggregates.domain.names), ALONE)
+    )
     assert all(completed[part] >= n > 0 for t, n in completed.items() for part in parts(t))
 
 
@@ -74,7 +84,9 @@ def test_nothing_is_counted_of_two_values_of_a_set(table):
     released = {t: n for t, n in tally(table, 2).items() if {c for c, _ in t} != {0, 2}}
     exact = normalize(aggregates_of(released, record_count=len(table), length=2))
     completed = count_missing(exact, (True,) * len(SIZES), (0, -1, 0, -1))
-    assert counts_of(completed) == {t: n for t, n in with_missing(table, 2).items() if {c for c, _ in t} != {0, 2}}
+    assert counts_of(completed) == {
+        t: n for t, n in with_missing(table, 2).items() if {c for c, _ in t} != {0, 2}
+    }
 
 
 def test_counts_that_are_not_normalized_are_refused():
@@ -86,13 +98,21 @@ def test_counts_that_are_not_normalized_are_refused():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(1, 10**9) | st.integers(1, 9), min_size=1, max_size=60), st.floats(0.001, 1), st.data())
+@given(
+    st.lists(st.integers(1, 10**9) | st.integers(1, 9), min_size=1, max_size=60),
+    st.floats(0.001, 1),
+    st.data(),
+)
 def test_percentile_is_definition_eight(counts, fraction, data):
     """The R-8 quantile, numpy's `median_unbiased`, is rounded to the nearest whole number and compared with any point."""
     expected = np.quantile(np.array(counts, np.float64), fraction, method="median_unbiased")
     near = int(expected + 0.5)
-    point = data.draw(st.sampled_from([*counts, max(near - 1, 0), near, near + 1]) | st.integers(0, max(counts)))
+    point = data.draw(
+        st.sampled_from([*counts, max(near - 1, 0), near, near + 1]) | st.integers(0, max(counts))
+    )
     assume(abs(expected + 0.5 - point - 1) > 1e-6)  # where rounding decides
     high, low = [n for n in counts if n > point], [n for n in counts if n <= point]
-    exceeds = quantile_exceeds(len(counts), fraction, len(high), max(low, default=0), min(high, default=0), point)
+    exceeds = quantile_exceeds(
+        len(counts), fraction, len(high), max(low, default=0), min(high, default=0), point
+    )
     assert exceeds == (expected + 0.5 >= point + 1)

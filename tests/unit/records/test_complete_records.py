@@ -18,7 +18,9 @@ FORBIDDEN = [((0, 2), (1, 0)), ((0, 2), (1, 1)), ((0, 0), (1, 0)), ((0, 1), (1, 
 
 def test_a_forbidden_gap_excludes_no_value() -> None:
     """The four combinations of two columns of two values are not all there are: two of them have no value."""
-    aggregates = aggregates_of({((j, v),): 50 for j in range(3) for v in range(2)}, length=1, sizes=SIZES)
+    aggregates = aggregates_of(
+        {((j, v),): 50 for j in range(3) for v in range(2)}, length=1, sizes=SIZES
+    )
     records = np.array([[2, 0, 0]], np.int32)
     forbidden = [*FORBIDDEN, ((0, 1), (1, 0), (2, 0))]
     complete_records(records, aggregates, (True, False, False), forbidden, np.random.default_rng(0))
@@ -28,8 +30,12 @@ def test_a_forbidden_gap_excludes_no_value() -> None:
 def test_a_search_that_takes_too_long_is_not_said_to_have_found_nothing() -> None:
     """Thirteen columns, all different, of twelve values: 12! ways to fail."""
     sizes = (12,) * 13
-    aggregates = aggregates_of({((j, v),): 50 for j in range(13) for v in range(12)}, length=1, sizes=sizes)
-    forbidden = [((i, v), (j, v)) for i, j in itertools.combinations(range(13), 2) for v in range(12)]
+    aggregates = aggregates_of(
+        {((j, v),): 50 for j in range(13) for v in range(12)}, length=1, sizes=sizes
+    )
+    forbidden = [
+        ((i, v), (j, v)) for i, j in itertools.combinations(range(13), 2) for v in range(12)
+    ]
     records = np.full((1, 13), 12, np.int32)
     with pytest.raises(StageError, match="took too long"):
         complete_records(records, aggregates, (False,) * 13, forbidden, np.random.default_rng(0))

@@ -29,7 +29,9 @@ def decode(codes, columns, labels=None, seed=0, **more):
 
 
 def decode_one(column, codes, labels=None, seed=0):
-    return decode([codes], {"x": column}, None if labels is None else {"x": labels}, seed).column("x")
+    return decode([codes], {"x": column}, None if labels is None else {"x": labels}, seed).column(
+        "x"
+    )
 
 
 def bin_of(value, edges):
@@ -108,8 +110,17 @@ def test_every_kind_has_its_declared_type_format_and_null():
         "n": {"type": "number", "bins": [0, 1, 10], "decimals": 0},
         "p": {"type": "category", "domain": "private"},
         "t": {"type": "boolean"},
-        "d": {"type": "date", "bounds": ["2019-01-31", "2019-01-31"], "bins": "year", "format": "%d.%m.%Y"},
-        "m": {"type": "datetime", "bins": ["2019-01-01", "2019-01-02"], "bounds": ["2019-01-01", "2019-01-02"]},
+        "d": {
+            "type": "date",
+            "bounds": ["2019-01-31", "2019-01-31"],
+            "bins": "year",
+            "format": "%d.%m.%Y",
+        },
+        "m": {
+            "type": "datetime",
+            "bins": ["2019-01-01", "2019-01-02"],
+            "bounds": ["2019-01-01", "2019-01-02"],
+        },
         "s": {"type": "set", "separator": ", ", "values": ["u", "v", "w"], "max_values": 2},
         "c": {"type": "constant", "value": "01"},
     }
@@ -130,7 +141,9 @@ def test_a_private_domain_without_survivors_is_all_null():
     values = decode_one({"type": "category", "domain": "private"}, [0, 0], labels=())
     assert values.to_pylist() == [None, None]
     assert values.type == pa.string()
-    cells = decode_one({"type": "set", "domain": "private", "max_values": 3}, [[0, 0, 0]], labels=())
+    cells = decode_one(
+        {"type": "set", "domain": "private", "max_values": 3}, [[0, 0, 0]], labels=()
+    )
     assert cells.to_pylist() == [None]
 
 

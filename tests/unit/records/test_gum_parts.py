@@ -15,7 +15,14 @@ from marginweave.base.errors import InputError
 from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.start import mutual_information, spanning_tree
 from marginweave.estimate.rounding import apportion
-from marginweave.records.gum.synthesize import Drawing, draw_tree, maximal, plan_graph, replace_dead, update_rate
+from marginweave.records.gum.synthesize import (
+    Drawing,
+    draw_tree,
+    maximal,
+    plan_graph,
+    replace_dead,
+    update_rate,
+)
 
 
 def test_update_rates_are_those_of_the_paper() -> None:
@@ -57,7 +64,8 @@ def test_the_spanning_tree_is_the_best_of_all_sixteen(strengths: list[int]) -> N
     """Four binary attributes: every tree of three of the six edges, compared by total mutual information."""
     edges = list(itertools.combinations(range(4), 2))
     pairs: dict[tuple[int, ...], NDArray[np.float64]] = {
-        e: np.array([[30.0 + s, 30.0], [30.0, 30.0 + s]]) for e, s in zip(edges, strengths, strict=True)
+        e: np.array([[30.0 + s, 30.0], [30.0, 30.0 + s]])
+        for e, s in zip(edges, strengths, strict=True)
     }
     value = {e: mutual_information(p) for e, p in pairs.items()}
 
@@ -67,7 +75,9 @@ def test_the_spanning_tree_is_the_best_of_all_sixteen(strengths: list[int]) -> N
             reached |= {a for e in tree for a in e if reached & set(e)}
         return len(reached) == 4
 
-    best = max(sum(value[e] for e in tree) for tree in itertools.combinations(edges, 3) if spans(tree))
+    best = max(
+        sum(value[e] for e in tree) for tree in itertools.combinations(edges, 3) if spans(tree)
+    )
     found = spanning_tree(4, pairs)
     assert sum(value[e] for e in found) == pytest.approx(best, abs=1e-12)
     assert all(value[e] > 0 for e in found)
@@ -84,7 +94,9 @@ def test_mutual_information_of_known_tables() -> None:
     st.integers(0, 10_000),
     st.integers(0, 2**32 - 1),
 )
-def test_apportioning_adds_up_and_is_never_off_by_one(shares: list[float], number: int, seed: int) -> None:
+def test_apportioning_adds_up_and_is_never_off_by_one(
+    shares: list[float], number: int, seed: int
+) -> None:
     """Each value gets its share rounded down or up, the total is exact, a share of 0 gets nothing."""
     weights = np.array(shares)
     relative = weights / weights.max()
@@ -126,7 +138,9 @@ def test_masks_that_no_record_keeps_are_refused() -> None:
     """Each of the two allows something, both together nothing."""
     allowed = np.array([[True, False, False], [False, False, False]])
     masks = [Mask(attributes=(0, 1), allowed=a) for a in (allowed, ~allowed)]
-    with pytest.raises(InputError, match="masks must leave a record: rules leave no values of attributes 0, 1"):
+    with pytest.raises(
+        InputError, match="masks must leave a record: rules leave no values of attributes 0, 1"
+    ):
         revive(_drawn([[50.0, 50.0], [1.0, 1.0, 1.0]], masks))
 
 

@@ -69,8 +69,13 @@ def test_what_is_decoded_is_read_back(name, through_csv, data):
         raw = pa.table({"x": data.draw(st.lists(CELLS, min_size=1, max_size=6))})
         encoded = encode_table(clean_table(raw, config), config, FixedWords(1))
         labels = encoded.labels[0]
-        codes = np.arange(len(labels) + 1)  # every label alone: synthetic cells need not be those of the table
-        codes = np.stack([codes, np.full_like(codes, len(labels))], axis=1) if attribute.is_set else codes
+        # every label alone: synthetic cells need not be those of the table
+        codes = np.arange(len(labels) + 1)
+        codes = (
+            np.stack([codes, np.full_like(codes, len(labels))], axis=1)
+            if attribute.is_set
+            else codes
+        )
     elif attribute.is_set:
         codes = np.array([[0, 1], [1, 2], [3, len(labels)]])
     else:
@@ -102,7 +107,10 @@ def drawn(column, code, count=20_000):
 def test_the_other_points_keep_their_shares():
     """Bins [0, 6) without 2 and 3: uniform on four points; by weights 1, 1, 3, 3 too. Chi-square, false alarm 1e-6 each."""
     column = {"type": "number", "bins": [0, 6, 9], "decimals": 0, "missing": ["2", "3"]}
-    for draw, shares in (("uniform", [1, 1, 1, 1]), ({"edges": [0, 3, 9], "weights": [3, 18]}, [1, 1, 3, 3])):
+    for draw, shares in (
+        ("uniform", [1, 1, 1, 1]),
+        ({"edges": [0, 3, 9], "weights": [3, 18]}, [1, 1, 3, 3]),
+    ):
         seen = np.bincount(drawn({**column, "draw": draw}, 0).astype(int), minlength=6)
         expected = 20_000 * np.array(shares) / sum(shares)
         assert seen[2:4].sum() == 0
@@ -121,7 +129,14 @@ def test_a_midpoint_that_is_missing_gives_way_to_its_neighbor():
     [
         {"type": "number", "bins": [0, 1, 9], "decimals": 0, "missing": ["0"]},
         {"type": "number", "bins": [0, 1, 9], "decimals": 0, "missing": ["0"], "draw": "midpoint"},
-        {"type": "number", "bounds": "private", "within": [0, 4], "bins": 2, "decimals": 0, "missing": ["1"]},
+        {
+            "type": "number",
+            "bounds": "private",
+            "within": [0, 4],
+            "bins": 2,
+            "decimals": 0,
+            "missing": ["1"],
+        },
         {**YEAR, "bins": "year", "format": "%Y", "missing": ["2020"]},
         {**YEAR, "bins": ["2019-01-01", "2019-01-02", "2020-12-31"], "missing": ["2019-01-01"]},
         {"type": "category", "values": ["a"], "outside": "other", "missing": ["other"]},
@@ -144,7 +159,14 @@ def test_a_column_that_could_only_write_a_missing_text_is_refused(column):
 def test_released_bounds_leave_a_value_in_every_bin(codes, bins, data):
     """Whatever private bounds are released, no bin is nothing but missing codes: the run never stops after the draw."""
     missing = sorted(map(str, codes))
-    column = {"type": "number", "bounds": "private", "within": [0, 60], "bins": bins, "decimals": 0, "missing": missing}
+    column = {
+        "type": "number",
+        "bounds": "private",
+        "within": [0, 60],
+        "bins": bins,
+        "decimals": 0,
+        "missing": missing,
+    }
     config = configuration(columns={"x": column})
     declared = config.columns["x"]
     assert isinstance(declared, NumberColumn)
@@ -168,11 +190,14 @@ def test_the_longest_gap_is_counted_as_one_by_one(pairs):
 
 
 @pytest.mark.parametrize(
-    "column", [{"bins": ["-0.0", 1, 2]}, {"bins": [-1, 0], "codes": {"-0": "none"}}, {"bins": [-1, 0]}]
+    "column",
+    [{"bins": ["-0.0", 1, 2]}, {"bins": [-1, 0], "codes": {"-0": "none"}}, {"bins": [-1, 0]}],
 )
 def test_a_negative_zero_is_0(column):
     """Declared as an end or a code, or the product of the smallest draw of a bin that ends at 0."""
-    config = configuration(columns={"x": {"type": "number", "decimals": 2, "missing": [], **column}})
+    config = configuration(
+        columns={"x": {"type": "number", "decimals": 2, "missing": [], **column}}
+    )
     domain = Domain(names=("x",), labels=(config.columns["x"].labels,))
     codes = np.repeat(np.arange(len(domain.labels[0])), 2_000)
     drawn = decode_table([codes], domain, config, 0).column("x").to_numpy()

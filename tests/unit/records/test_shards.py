@@ -15,7 +15,9 @@ from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_co
 from tests.support.synthesized import every_record, seeded, synthesize_records
 
 STRICT = {"sample_missing": False, "relax": False}
-COUNTS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20).map(lambda counts: np.array(counts, np.int64))
+COUNTS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20).map(
+    lambda counts: np.array(counts, np.int64)
+)
 
 
 @given(COUNTS, st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 5000))
@@ -44,7 +46,10 @@ def test_there_are_no_more_parts_than_needed(counted, records, most):
 def test_the_first_stream_is_the_seed_and_all_differ():
     """A table of one shard is what it was before there were shards."""
     assert stream([7, 1], 0).random() == np.random.default_rng([7, 1]).random()
-    assert len({stream(seed, shard).random() for seed in (7, [7, 1], [7, 2]) for shard in range(50)}) == 150
+    assert (
+        len({stream(seed, shard).random() for seed in (7, [7, 1], [7, 2]) for shard in range(50)})
+        == 150
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -81,7 +86,9 @@ def test_records_are_as_many_as_wanted_and_the_same_in_any_order(counts, records
     assert not any((made[:, a] == v).__and__(made[:, b] == w).any() for (a, v), (b, w) in never)
     if records <= most:
         assert (made == synthesize_records(aggregates, options, forbidden=never)).all()
-    kept = every_record(seeded(aggregates, options.model_copy(update={"max_records": 7}), most=most))
+    kept = every_record(
+        seeded(aggregates, options.model_copy(update={"max_records": 7}), most=most)
+    )
     assert len(kept) == min(7, records)
 
 
@@ -89,12 +96,16 @@ def test_a_split_loses_little():
     """6000 records in 24 shards keep pairs about as well as in one: 0.02 of total variation, of some 0.04, at most."""
     rng = np.random.default_rng(2)
     first = rng.integers(0, SIZES[0], 6000)
-    table = np.stack([first, *((first + rng.geometric(0.6, 6000)) % size for size in SIZES[1:])], axis=1)
+    table = np.stack(
+        [first, *((first + rng.geometric(0.6, 6000)) % size for size in SIZES[1:])], axis=1
+    )
     aggregates = aggregates_of(tally(table, 2), record_count=6000, length=2)
     distances = []
     for most in (6000, 250):
         made = every_record(seeded(aggregates, SynthesisSettings(), most=most))
         assert len(made) == 6000
         seen, truth = tally(made, 2), tally(table, 2)
-        distances.append(sum(abs(seen[t] - truth[t]) for t in {*seen, *truth} if len(t) == 2) / 2 / 6 / 6000)
+        distances.append(
+            sum(abs(seen[t] - truth[t]) for t in {*seen, *truth} if len(t) == 2) / 2 / 6 / 6000
+        )
     assert distances[1] < distances[0] + 0.02

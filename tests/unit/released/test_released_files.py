@@ -31,7 +31,9 @@ def _properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from part.get("properties", {}).items()
 
 
-@pytest.mark.parametrize("name", ["privacy", "privacy-of-rejected", "account", "evaluation", "internal-evaluation"])
+@pytest.mark.parametrize(
+    "name", ["privacy", "privacy-of-rejected", "account", "evaluation", "internal-evaluation"]
+)
 def test_every_field_is_described(name: str) -> None:
     """A description each, and a contract's name that ends in its version."""
     schema = json.loads(contract_text(name))
@@ -39,7 +41,9 @@ def test_every_field_is_described(name: str) -> None:
     assert schema["$id"].startswith(f"urn:marginweave:{name}:")
     assert schema["additionalProperties"] is False
     own = [
-        (field, about) for field, about in _properties(schema) if field not in {"version", "digest", "run", "release"}
+        (field, about)
+        for field, about in _properties(schema)
+        if field not in {"version", "digest", "run", "release"}
     ]
     assert [field for field, about in own if not about.get("description")] == []
 
@@ -75,7 +79,14 @@ BY_RULE = verdict_sentence("undeclared.by-rule", share=FIRST)
 
 @pytest.mark.parametrize(
     "words",
-    [ALONE, BY_RULE, *(verdict_sentence("undeclared.clamped", sentence=sentence) for sentence in (ALONE, BY_RULE))],
+    [
+        ALONE,
+        BY_RULE,
+        *(
+            verdict_sentence("undeclared.clamped", sentence=sentence)
+            for sentence in (ALONE, BY_RULE)
+        ),
+    ],
 )
 def test_a_share_is_the_first_sentence_whatever_the_column_is_called(words: Sentence) -> None:
     cells = UndeclaredStatement(

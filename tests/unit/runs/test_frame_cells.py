@@ -27,15 +27,23 @@ COLUMNS: dict[str, pa.Array] = {
     "two bytes": pa.array([b"ab", None, b"cd", b"ef", b"gh"] * 8, pa.binary(2)),
     "day": pa.array([1, None, 3, 4, 5] * 8, pa.date32()),
     "moment": pa.array([2**62, None, 3, 4, 5] * 8, pa.timestamp("s", "UTC")),
-    "cents": pa.array([Decimal(1), None, Decimal(3), Decimal(4), Decimal(5)] * 8, pa.decimal128(9, 2)),
+    "cents": pa.array(
+        [Decimal(1), None, Decimal(3), Decimal(4), Decimal(5)] * 8, pa.decimal128(9, 2)
+    ),
     "nothing": pa.nulls(40),
     "list": pa.array([[1, 2], None, [], [3], [4]] * 8),
-    "record": pa.array([{"a": 1}, None, {"a": 3}, {"a": None}, {}] * 8, pa.struct([("a", pa.int8())])),
-    "list of views": pa.array([["a"], None, [], [None], ["b", "c"]] * 8, pa.large_list(pa.string_view())),
+    "record": pa.array(
+        [{"a": 1}, None, {"a": 3}, {"a": None}, {}] * 8, pa.struct([("a", pa.int8())])
+    ),
+    "list of views": pa.array(
+        [["a"], None, [], [None], ["b", "c"]] * 8, pa.large_list(pa.string_view())
+    ),
     "runs": pa.RunEndEncodedArray.from_arrays(
         pa.array([4, 18, 40], pa.int32()), pa.array(["a", None, "b"], pa.string_view())
     ),
-    "union": pa.UnionArray.from_sparse(pa.array([0, 1] * 20, pa.int8()), [pa.array(range(40)), pa.array(TEXTS)]),
+    "union": pa.UnionArray.from_sparse(
+        pa.array([0, 1] * 20, pa.int8()), [pa.array(range(40)), pa.array(TEXTS)]
+    ),
     "map": pa.array([[("a", 1)], None, [], [("b", 2)], []] * 8, pa.map_(pa.string(), pa.int8())),
 }
 
@@ -51,7 +59,18 @@ class Silent:
         raise RuntimeError
 
 
-OBJECTS = ["a", None, 1, 1.5, b"\xff", [1, {2, "x"}], {"a": 1}, np.arange(2000), Decimal("sNaN"), "\ud800"]
+OBJECTS = [
+    "a",
+    None,
+    1,
+    1.5,
+    b"\xff",
+    [1, {2, "x"}],
+    {"a": 1},
+    np.arange(2000),
+    Decimal("sNaN"),
+    "\ud800",
+]
 FRAME = pd.DataFrame(
     {
         "objects": pd.Series([*OBJECTS, Nameless(), Silent()], dtype=object),
@@ -88,8 +107,15 @@ def test_chunks_make_no_other_frame(name: str) -> None:
     cut = pa.concat_tables([table.slice(low, high - low) for low, high in pairwise(cuts)])
     assert cut.column(0).num_chunks > 1
     assert known(cut) == known(table)
-    assert known(pa.concat_tables([table.slice(5, 2), table.slice(7, 28)])) == known(table.slice(5, 30))
-    changed = {known(table), known(table.slice(1)), known(table.slice(0, 38)), known(table.rename_columns(["other"]))}
+    assert known(pa.concat_tables([table.slice(5, 2), table.slice(7, 28)])) == known(
+        table.slice(5, 30)
+    )
+    changed = {
+        known(table),
+        known(table.slice(1)),
+        known(table.slice(0, 38)),
+        known(table.rename_columns(["other"])),
+    }
     assert len(changed) == 4
 
 
@@ -103,7 +129,10 @@ def test_every_column_counts_and_its_place() -> None:
         known(FRAME.drop(columns="view").iloc[::-1]),
         known(FRAME.iloc[:, :0]),
     }
-    others |= {known(FRAME.assign(objects=FRAME["objects"].where(FRAME.index != place, "z"))) for place in range(12)}
+    others |= {
+        known(FRAME.assign(objects=FRAME["objects"].where(FRAME.index != place, "z")))
+        for place in range(12)
+    }
     assert len(others | {known(FRAME)}) == len(FRAME.columns) + 4 + 12 + 1
 
 
@@ -115,6 +144,8 @@ def test_what_lies_in_memory_beside_the_cells_is_not_of_the_frame() -> None:
     cells = pd.Categorical(["a", "b"] * 6, ["a", "b"])
     again = pd.Categorical(["a", "b"] * 6, ["c", "b", "a"])
     assert known(pd.DataFrame({"a": cells})) == known(pd.DataFrame({"a": again}))
-    places = [pd.DataFrame({"a": pd.Series([Nameless(), [Nameless()]], dtype=object)}) for _ in range(2)]
+    places = [
+        pd.DataFrame({"a": pd.Series([Nameless(), [Nameless()]], dtype=object)}) for _ in range(2)
+    ]
     assert known(places[0]) == known(places[1])
     assert known(FRAME.set_axis(FRAME.index + 1)) == known(FRAME)

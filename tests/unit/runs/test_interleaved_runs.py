@@ -40,7 +40,9 @@ def request_for(home: Path, run: str) -> Request:
     return read_request(people(home, 60), run=run, source=None, home=home)
 
 
-def once_after(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, meanwhile: Meanwhile) -> list[str]:
+def once_after(
+    monkeypatch: pytest.MonkeyPatch, place: Any, name: str, meanwhile: Meanwhile
+) -> list[str]:
     """Let `meanwhile` happen when the function returns for the first time; the list has its name from then on."""
     original, happened = getattr(place, name), list[str]()
 
@@ -62,7 +64,9 @@ def test_a_run_that_is_charged_between_two_looks_is_no_alarm(
     """Whichever of home and ledger was read, another run reserves, draws and publishes before the next is read."""
     run_plainly(home, people(home, 60), "before")
     request = request_for(home, "first")
-    happened = once_after(monkeypatch, place, name, lambda: run_plainly(home, request.path, "second"))
+    happened = once_after(
+        monkeypatch, place, name, lambda: run_plainly(home, request.path, "second")
+    )
     check_request(request)
     assert happened == [name]
     assert RunFolder.at(home, "second").present_manifest().state == RunState.FINISHED
@@ -73,7 +77,9 @@ def test_a_run_that_another_process_has_begun_is_not_one_that_was_lost(
 ) -> None:
     """Two commands for one run: the second has seen no manifest, and then a charge."""
     request = request_for(home, "one")
-    happened = once_after(monkeypatch, RunFolder, "read_manifest", lambda: run_plainly(home, request.path, "one"))
+    happened = once_after(
+        monkeypatch, RunFolder, "read_manifest", lambda: run_plainly(home, request.path, "one")
+    )
     check_request(request)
     assert happened
     assert prepare_run(request)[1] == RunState.FINISHED
@@ -85,7 +91,9 @@ def test_a_run_that_ends_while_the_ledger_is_verified_is_no_fault(
     """One that was not there, and one that was charged, are ahead of what was read: they are not compared, and named."""
     config = people(home, 60)
     run_plainly(home, config, "before")
-    happened = once_after(monkeypatch, audit_module, "audit_ledger", lambda: run_plainly(home, config, "during"))
+    happened = once_after(
+        monkeypatch, audit_module, "audit_ledger", lambda: run_plainly(home, config, "during")
+    )
     verify(home=home)
     assert happened
     assert "run during is in progress: its files were not looked at" in capsys.readouterr().out
@@ -93,7 +101,9 @@ def test_a_run_that_ends_while_the_ledger_is_verified_is_no_fault(
     assert "during" not in capsys.readouterr().out
 
 
-def test_a_reconciliation_leaves_the_notes_of_a_run_that_goes_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reconciliation_leaves_the_notes_of_a_run_that_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a run notes after the transaction stays the newest that it has seen."""
     run_plainly(home, people(home, 60), "before")
     seen = Sighting(home / "runs" / "before" / SEEN)

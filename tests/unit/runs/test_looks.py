@@ -15,7 +15,13 @@ from marginweave.configuration.load import load_configuration
 from marginweave.configuration.yaml_source import canonical_written
 from marginweave.flows.check.table import id_warnings
 from marginweave.flows.cli.init import init
-from marginweave.runs.looks import configured_after_look, is_drafted, looks_file, record_look, stops_are_looks
+from marginweave.runs.looks import (
+    configured_after_look,
+    is_drafted,
+    looks_file,
+    record_look,
+    stops_are_looks,
+)
 from marginweave.runs.request import read_request
 from tests.support.configurations import raw
 from tests.support.drafts import answered
@@ -46,13 +52,17 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
 
 UNITS = {
     "max_records": {"privacy__unit": {"column": "person", "max_records": 4}},
-    "most values of a set": {"columns__town": {"type": "set", "values": ["a", "b", "c"], "max_values": 1}},
+    "most values of a set": {
+        "columns__town": {"type": "set", "values": ["a", "b", "c"], "max_values": 1}
+    },
 }
 
 
 def run_of(dataset: Any = "people", **changes: Any) -> Any:
     """What is asked of a manifest, of a run that begins now."""
-    return SimpleNamespace(dataset=dataset, written=canonical_written(raw(**changes)), created=datetime.now(UTC))
+    return SimpleNamespace(
+        dataset=dataset, written=canonical_written(raw(**changes)), created=datetime.now(UTC)
+    )
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -63,7 +73,8 @@ def test_a_change_is_marked_from_the_first_look_on(tmp_path: Path, change: str) 
     record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw()))
     assert not configured_after_look(tmp_path, before, "people.csv")
     assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
-    record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw(**changes)))  # what is checked again
+    # what is checked again
+    record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw(**changes)))
     assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
 
 
@@ -71,7 +82,10 @@ def test_a_change_is_marked_from_the_first_look_on(tmp_path: Path, change: str) 
 def test_a_smaller_change_of_what_was_seen_is_marked(tmp_path: Path, change: str) -> None:
     """A bound inside the unit, or inside a column, is a change like any other."""
     town = {"type": "set", "values": ["a", "b", "c"], "max_values": 2}
-    seen: dict[str, Any] = {"privacy__unit": {"column": "person", "max_records": 3}, "columns__town": town}
+    seen: dict[str, Any] = {
+        "privacy__unit": {"column": "person", "max_records": 3},
+        "columns__town": town,
+    }
     record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw(**seen)))
     assert not configured_after_look(tmp_path, run_of(**seen), "people.csv")
     assert configured_after_look(tmp_path, run_of(**seen | UNITS[change]), "people.csv")
@@ -120,8 +134,13 @@ def test_the_warning_of_ids_is_a_look(tmp_path: Path) -> None:
 def test_a_run_that_stopped_for_its_rows_is_a_look(tmp_path: Path) -> None:
     """It has told its operator what they are; one that a machine stopped has not."""
     configuration = SimpleNamespace(dataset="people", written=canonical_written(raw()))
-    request = SimpleNamespace(folder=SimpleNamespace(home=tmp_path), configuration=configuration, source="people.csv")
-    for error, marked in ((StageError("no memory"), False), (OperatorError("column 'age': no cell can be read"), True)):
+    request = SimpleNamespace(
+        folder=SimpleNamespace(home=tmp_path), configuration=configuration, source="people.csv"
+    )
+    for error, marked in (
+        (StageError("no memory"), False),
+        (OperatorError("column 'age': no cell can be read"), True),
+    ):
         with pytest.raises(type(error)), stops_are_looks(cast("Any", request)):
             raise error
         assert configured_after_look(tmp_path, run_of(columns__age__bins=4), "people.csv") is marked
@@ -134,12 +153,16 @@ def test_a_look_counts_for_an_account_and_for_a_file(tmp_path: Path) -> None:
     changed, file = {"columns__age__bins": 4}, str(tmp_path / "sub" / ".." / "people.csv")
     assert configured_after_look(tmp_path, run_of("others", **changed), file)
     assert configured_after_look(tmp_path, run_of("people", **changed), "s3://bucket/people.csv")
-    assert not configured_after_look(tmp_path, run_of("others", **changed), "s3://bucket/people.csv")
+    assert not configured_after_look(
+        tmp_path, run_of("others", **changed), "s3://bucket/people.csv"
+    )
 
 
 def test_a_draft_with_codes_from_a_dictionary_is_no_change(tmp_path: Path) -> None:
     """What the draft names by a file, and what the configuration has in its place, is the same."""
-    (tmp_path / "d.csv").write_text("name,value,label\nsex,,Sex\nsex,f,female\nsex,m,male\nsex,x,other\n")
+    (tmp_path / "d.csv").write_text(
+        "name,value,label\nsex,,Sex\nsex,f,female\nsex,m,male\nsex,x,other\n"
+    )
     table, target = tmp_path / "t.csv", tmp_path / "t.yaml"
     table.write_text("sex\n" + "f\nm\n" * 40)
     init(str(table), output=target, dictionary=tmp_path / "d.csv", home=tmp_path)
@@ -152,7 +175,9 @@ def test_a_draft_with_codes_from_a_dictionary_is_no_change(tmp_path: Path) -> No
     record_look(tmp_path, "check", "t", str(table), configuration.written)
     assert not configured_after_look(tmp_path, cast("Any", run), str(table))
     (tmp_path / "d.csv").write_text("name,value,label\nsex,f,female\nsex,m,male\n")
-    other = SimpleNamespace(dataset="t", written=load_configuration(target).written, created=datetime.now(UTC))
+    other = SimpleNamespace(
+        dataset="t", written=load_configuration(target).written, created=datetime.now(UTC)
+    )
     assert configured_after_look(tmp_path, cast("Any", other), str(table))
 
 

@@ -22,7 +22,13 @@ from marginweave.base.interruption import Stopped
 from marginweave.ledger import Ledger
 from marginweave.released.manifest import RunState
 from marginweave.runs import metrics
-from marginweave.runs.metrics import Metric, counted, metrics_file, verification_noted, write_metrics
+from marginweave.runs.metrics import (
+    Metric,
+    counted,
+    metrics_file,
+    verification_noted,
+    write_metrics,
+)
 from marginweave.runs.progress import Ending
 from tests.support.places import REPOSITORY
 
@@ -33,8 +39,16 @@ SECRET = "a value of the table"
 def home(tmp_path: Path) -> Path:
     """A home with runs and a ledger of one account, of which nothing is spent."""
     (tmp_path / "runs").mkdir()
-    account = Account(dataset="people", epsilon=Decimal(4), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
-    Ledger.create(tmp_path / "ledger" / "ledger.sqlite", environment={}).accounts.open(account, actor="test")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(4),
+        delta=Decimal("1e-6"),
+        unit="row",
+        neighbors="add-remove",
+    )
+    Ledger.create(tmp_path / "ledger" / "ledger.sqlite", environment={}).accounts.open(
+        account, actor="test"
+    )
     return tmp_path
 
 
@@ -48,7 +62,9 @@ def request(home: Path, state: RunState | None = RunState.FINISHED) -> Any:
     )
 
 
-def attempt(home: Path, error: BaseException | None = None, state: RunState | None = RunState.FINISHED) -> None:
+def attempt(
+    home: Path, error: BaseException | None = None, state: RunState | None = RunState.FINISHED
+) -> None:
     with counted(request(home, state)):
         if error is not None:
             raise error
@@ -101,9 +117,16 @@ def test_budgets_are_public_totals(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "sound"),
-    [(None, 1), (AuditError("row 3"), 0), (BudgetError("no ledger"), 0), (InputError("typed"), None)],
+    [
+        (None, 1),
+        (AuditError("row 3"), 0),
+        (BudgetError("no ledger"), 0),
+        (InputError("typed"), None),
+    ],
 )
-def test_a_verification_is_noted_with_its_result(home: Path, error: Exception | None, sound: int | None) -> None:
+def test_a_verification_is_noted_with_its_result(
+    home: Path, error: Exception | None, sound: int | None
+) -> None:
     """What was typed wrong verifies nothing, and says nothing."""
     with (
         pytest.raises(type(error)) if error else nullcontext(),
@@ -183,7 +206,11 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 VALUES = st.floats(allow_nan=False) | st.integers(0, 2**50).map(float)
 
 
-@given(samples=st.dictionaries(st.tuples(st.sampled_from(list(Metric)), NAMES, NAMES), VALUES, max_size=6))
+@given(
+    samples=st.dictionaries(
+        st.tuples(st.sampled_from(list(Metric)), NAMES, NAMES), VALUES, max_size=6
+    )
+)
 def test_what_is_written_is_read_back(samples: dict[tuple[Metric, str, str], float]) -> None:
     """Whatever datasets are called."""
     known = {

@@ -34,14 +34,17 @@ def test_a_corrected_engine_takes_effect_in_the_same_run(tmp_path: Path) -> None
         prepared(tmp_path, f"memory: 4GB\n{tuples}", epsilon="2")
 
 
-def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_the_resolution_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A version whose `auto` is another goes on with the one of the manifest, by the file's name as well."""
     path = tmp_path / "fair.yaml"
     path.write_text(FAIR.format(execution="", epsilon="1"))
     begun = prepare_run(read_request(path, run=None, source=None, home=tmp_path))[0]
     original = defaults.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.configuration.load.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.configuration.load.resolve_aggregate",
+        lambda c: {**original(c), "cliques": {"all": 1}},
     )
     request = read_request(path, run=None, source=None, home=tmp_path)
     assert load_configuration(path).canonical() != begun.manifest.configuration

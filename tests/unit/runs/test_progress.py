@@ -65,7 +65,8 @@ def test_an_end_is_a_line_as_well(
 
 
 @pytest.mark.parametrize(
-    "error", [Stopped(15), ImportError("half a module"), StageError("no answer"), KeyboardInterrupt()]
+    "error",
+    [Stopped(15), ImportError("half a module"), StageError("no answer"), KeyboardInterrupt()],
 )
 def test_a_stop_is_a_stop_whatever_a_library_makes_of_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
@@ -88,7 +89,9 @@ def test_a_stop_is_a_stop_whatever_a_library_makes_of_it(
     assert lines(monkeypatch, error)[-1]["event"] == "stopped"
 
 
-def test_a_thread_that_ends_the_process_says_what_the_main_one_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_ends_the_process_says_what_the_main_one_could_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It has no context of the run; and once the run has said its end, there is nothing more to say."""
     stream = io.StringIO()
     monkeypatch.setattr(progress.sys, "stdout", stream)
@@ -100,17 +103,24 @@ def test_a_thread_that_ends_the_process_says_what_the_main_one_could_not(monkeyp
         watching.join()
         raise StageError("the disk is full")
     assert not UNFINISHED
-    told = [(line["event"], line["stage"], line["run"]) for line in map(json.loads, stream.getvalue().splitlines())]
+    told = [
+        (line["event"], line["stage"], line["run"])
+        for line in map(json.loads, stream.getvalue().splitlines())
+    ]
     assert told == [("stopped", "fit", "visits-1"), ("failed", "fit", "visits-1")]
 
 
-def test_what_depends_on_the_data_is_for_the_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_depends_on_the_data_is_for_the_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = lines(monkeypatch, OperatorError("column age breaks a rule in row 17"))
     assert "17" not in json.dumps(found)
     assert found[-1]["error"] == "OperatorError"
 
 
-def test_a_log_hears_of_a_long_stage_after_two_seconds_and_then_every_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_hears_of_a_long_stage_after_two_seconds_and_then_every_ten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whatever a stage says and how often; a short one is not heard of, and a new one starts from nothing."""
     stream, clock = io.StringIO(), [100.0]
     monkeypatch.setattr(progress.sys, "stdout", stream)

@@ -33,7 +33,9 @@ def begun(home: Path, run: str, state: RunState, source: str = "people.csv") -> 
     """A run that has ended no stage."""
     folder = RunFolder.at(home, run)
     folder.create()
-    (folder.internal / "request.json").write_text(json.dumps({"configuration": "people.yaml", "source": source}))
+    (folder.internal / "request.json").write_text(
+        json.dumps({"configuration": "people.yaml", "source": source})
+    )
     manifest = Manifest(
         run=run,
         dataset="people",
@@ -70,9 +72,13 @@ def test_an_exact_evaluation_stays_and_is_listed(home: Path) -> None:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_a_submission_that_the_ledger_does_not_know_is_decided_by_nobody(home: Path, approved: bool) -> None:
+def test_a_submission_that_the_ledger_does_not_know_is_decided_by_nobody(
+    home: Path, approved: bool
+) -> None:
     begun(home, "waiting", RunState.AWAITING)
-    with pytest.raises(BudgetError, match="the ledger does not know it: is this an older copy of it"):
+    with pytest.raises(
+        BudgetError, match="the ledger does not know it: is this an older copy of it"
+    ):
         decide(home, "waiting", approved=approved, by="A. Meier", reason="checked")
 
 
@@ -89,17 +95,23 @@ def submitted(home: Path, run: str) -> tuple[RunFolder, Ledger]:
     for name in DRAWS:
         ledger.draws.begin(release, name, lease)
         ledger.draws.commit(release, name, lease, "ab" * 32, tainted=False)
-    ledger.approvals.submit(release, lease, {"release/report.html": hashlib.sha256(b"a report").hexdigest()})
+    ledger.approvals.submit(
+        release, lease, {"release/report.html": hashlib.sha256(b"a report").hexdigest()}
+    )
     return folder, ledger
 
 
 @pytest.mark.parametrize("by_age", [True, False])
-def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Path, by_age: bool) -> None:
+def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(
+    home: Path, by_age: bool
+) -> None:
     """The ledger has the decision, the manifest has not; before it, there is nothing to take."""
     folder, ledger = submitted(home, "refused")
     assert rewrite_report(home, "refused", None) == folder.proposed / "report.html"
     assert purge_older(home, timedelta(0))[0] == []
-    ledger.approvals.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
+    ledger.approvals.decide(
+        "release-of-refused", approved=False, by="A. Meier", reason="wrong date"
+    )
     assert folder.present_manifest().state == RunState.AWAITING
     if by_age:
         assert purge_older(home, timedelta(0))[0] == ["refused"]
@@ -112,7 +124,9 @@ def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Pat
 def test_the_report_of_a_rejected_release_is_not_shown(home: Path) -> None:
     """Also where the rejection was killed before the manifest said so."""
     _, ledger = submitted(home, "refused")
-    ledger.approvals.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
+    ledger.approvals.decide(
+        "release-of-refused", approved=False, by="A. Meier", reason="wrong date"
+    )
     with pytest.raises(InputError, match="was rejected"):
         rewrite_report(home, "refused", None)
 
@@ -154,7 +168,9 @@ def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(h
         (RunState.FAILED, "cannot be resumed"),
     ],
 )
-def test_how_far_a_run_is_and_what_the_same_command_does(home: Path, state: RunState, follows: str) -> None:
+def test_how_far_a_run_is_and_what_the_same_command_does(
+    home: Path, state: RunState, follows: str
+) -> None:
     assert describe_progress(RunFolder.at(home, "r")) is None
     said = describe_progress(begun(home, "r", state))
     assert said is not None

@@ -21,7 +21,12 @@ from marginweave.sources.suites import read_suite
 from tests.support.configurations import configuration
 
 MARKER = "xq7marker"
-GOOD = {"sex": ["f", ""], "region": [" north ", "south"], "age": ["17", "300"], "grade": ["1.0", "7"]}
+GOOD = {
+    "sex": ["f", ""],
+    "region": [" north ", "south"],
+    "age": ["17", "300"],
+    "grade": ["1.0", "7"],
+}
 
 
 def table(**changes: Any) -> pa.Table:
@@ -30,7 +35,10 @@ def table(**changes: Any) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("column", "values", "rule"),
-    [("sex", ["f", MARKER], "every value is declared"), ("age", [MARKER, "4"], "every value is a number")],
+    [
+        ("sex", ["f", MARKER], "every value is declared"),
+        ("age", [MARKER, "4"], "every value is a number"),
+    ],
 )
 def test_outside_error_stops_at_the_raw_table(column: str, values: list, rule: str) -> None:
     strict = configuration(**{f"columns__{column}__outside": "error"})
@@ -47,30 +55,48 @@ def test_the_raw_table_must_have_the_declared_columns_in_order() -> None:
         source_contract(configuration()).check(table().drop_columns("region"))
 
 
-@pytest.mark.parametrize(("column", "value"), [("sex", "x"), ("grade", "8"), ("age", 101), ("age", 17.0)])
-def test_a_synthetic_value_outside_the_public_domain_is_a_fault_of_ours(column: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"), [("sex", "x"), ("grade", "8"), ("age", 101), ("age", 17.0)]
+)
+def test_a_synthetic_value_outside_the_public_domain_is_a_fault_of_ours(
+    column: str, value: object
+) -> None:
     good = {"sex": ["f"], "region": ["west"], "age": [17], "grade": ["7"]}
     records_contract(configuration()).check(pa.table(good))
     with pytest.raises(StageError, match=f"decode: column '{column}'"):
         records_contract(configuration()).check(pa.table({**good, column: [value]}))
 
 
-def test_no_failure_case_and_no_message_of_pandera_has_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_failure_case_and_no_message_of_pandera_has_a_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of values outside, and of columns of another type."""
     errors: list[Any] = []
     rule_of = contracts._rule
     monkeypatch.setattr(contracts, "_rule", lambda error: errors.append(error) or rule_of(error))
     strict = configuration(columns__sex__outside="error", columns__age__outside="error")
     source_contract(strict).broken(table(sex=["f", MARKER], age=[MARKER, "4"]))
-    records = {"sex": ["f", MARKER], "region": ["west", None], "age": [17, 424242], "grade": ["7", "1"]}
-    for changes in ({}, {"age": [MARKER, "4"]}, {"grade": [424242, 1]}, {"sex": [date(1942, 4, 24)] * 2}):
+    records = {
+        "sex": ["f", MARKER],
+        "region": ["west", None],
+        "age": [17, 424242],
+        "grade": ["7", "1"],
+    }
+    for changes in (
+        {},
+        {"age": [MARKER, "4"]},
+        {"grade": [424242, 1]},
+        {"sex": [date(1942, 4, 24)] * 2},
+    ):
         records_contract(configuration()).broken(pa.table({**records, **changes}))
     told = "".join(f"{error}{error.failure_cases}" for error in errors)
     assert len(errors) == 7
     assert not any(value in told for value in (MARKER, "424242", "1942"))
 
 
-def test_a_table_of_another_type_is_refused_before_a_cell_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_another_type_is_refused_before_a_cell_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The error names the columns; of the right types, cells are looked at."""
     monkeypatch.setattr(contracts, "keeps", lambda *_: pytest.fail("a cell was looked at"))
     good = {"sex": ["f"], "region": ["west"], "age": [17], "grade": ["7"]}
@@ -96,13 +122,20 @@ def test_a_source_has_types_whose_cells_have_a_text() -> None:
     for cells in (["a", None], [1, 2], [1.5, None], [True, False], [date(2019, 1, 1), None]):
         assert contract_of_source.broken(table(age=pa.array(cells))) == set()
         assert contract_of_source.broken(table(age=pa.array(cells).dictionary_encode())) == set()
-    for kind in (pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal128(20, 2), pa.decimal256(50, 2)):
+    for kind in (
+        pa.decimal32(5, 2),
+        pa.decimal64(12, 2),
+        pa.decimal128(20, 2),
+        pa.decimal256(50, 2),
+    ):
         wide = pa.array([Decimal("1.50"), None], kind)
         assert contract_of_source.broken(table(age=wide)) == set()
         behind = pa.DictionaryArray.from_arrays(pa.array([0, None], pa.int32()), wide[:1])
         assert contract_of_source.broken(table(age=behind)) == set()
     for cells in ([b"a", b"b"], [["a"], ["b"]], [timedelta(1), timedelta(2)]):
-        assert contract_of_source.broken(table(age=pa.array(cells))) == {("age", contracts.RULE_TYPE)}
+        assert contract_of_source.broken(table(age=pa.array(cells))) == {
+            ("age", contracts.RULE_TYPE)
+        }
 
 
 def suite(path: Path, *expectations: dict) -> Path:
@@ -110,11 +143,20 @@ def suite(path: Path, *expectations: dict) -> Path:
     return path
 
 
-IN_SET = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["f", ""]}}
+IN_SET = {
+    "type": "expect_column_values_to_be_in_set",
+    "kwargs": {"column": "sex", "value_set": ["f", ""]},
+}
 
 
-def test_a_suite_tells_success_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = suite(tmp_path / "s.json", IN_SET, {"type": "expect_column_to_exist", "kwargs": {"column": "absent"}})
+def test_a_suite_tells_success_and_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = suite(
+        tmp_path / "s.json",
+        IN_SET,
+        {"type": "expect_column_to_exist", "kwargs": {"column": "absent"}},
+    )
     absent = "column 'absent' breaks expect_column_to_exist"
     assert Suite(path, raw_input=True).broken(table()) == [absent]
     failed = Suite(path, raw_input=True).broken(table(sex=["f", MARKER]))
@@ -129,8 +171,14 @@ def test_a_suite_tells_success_and_nothing_else(tmp_path: Path, capfd: pytest.Ca
         {"type": "expect_table_row_count_to_be_between", "kwargs": {}},
         {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "age"}},
         {"type": "expect_column_quantile_values_to_be_between", "kwargs": {"column": "age"}},
-        {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["f"], "mostly": 0.9}},
-        {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "sex", "row_condition": "age == 41"}},
+        {
+            "type": "expect_column_values_to_be_in_set",
+            "kwargs": {"column": "sex", "value_set": ["f"], "mostly": 0.9},
+        },
+        {
+            "type": "expect_column_values_to_not_be_null",
+            "kwargs": {"column": "sex", "row_condition": "age == 41"},
+        },
     ],
 )
 def test_statistics_of_the_raw_input_are_refused(tmp_path: Path, expectation: dict) -> None:

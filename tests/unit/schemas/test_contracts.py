@@ -37,17 +37,25 @@ def test_what_the_stages_make_keeps_the_contracts(rows):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"age": pa.array([101.0])}, "preprocess: column 'age' breaks the rule 'every value lies within bounds'"),
+        (
+            {"age": pa.array([101.0])},
+            "preprocess: column 'age' breaks the rule 'every value lies within bounds'",
+        ),
         (
             {"sex": pa.array(["f"]).dictionary_encode()},
             "column 'sex' breaks the rule 'the labels are the declared ones'",
         ),
-        ({"grade": pa.array([None], pa.string()).dictionary_encode()}, "column 'grade' breaks the rule"),
+        (
+            {"grade": pa.array([None], pa.string()).dictionary_encode()},
+            "column 'grade' breaks the rule",
+        ),
     ],
 )
 def test_a_broken_clean_table(change, words):
     strict = configuration(columns__grade__missing=[], columns__grade__outside="error")
-    good = clean_table(pa.table({"sex": ["f"], "region": ["west"], "age": ["3"], "grade": ["7"]}), strict)
+    good = clean_table(
+        pa.table({"sex": ["f"], "region": ["west"], "age": ["3"], "grade": ["7"]}), strict
+    )
     clean_contract(strict).check(good)
     broken = pa.table({name: change.get(name, good.column(name)) for name in good.column_names})
     with pytest.raises(StageError, match=words):
@@ -59,7 +67,9 @@ def test_a_broken_clean_table(change, words):
 def test_the_raw_table_is_judged_as_its_cells_are(kind, data):
     """`outside: error`: a column breaks the rule if a cell does, block by block, whatever entries its dictionary has."""
     declared, texts = KINDS[kind]
-    strict = configuration(columns={"c": {**declared, "outside": "error"}}, aggregate__reporting_length=1)
+    strict = configuration(
+        columns={"c": {**declared, "outside": "error"}}, aggregate__reporting_length=1
+    )
     column, missing = strict.columns["c"], ValueMatcher(strict.missing_texts("c"))
     assert isinstance(column, MeasuredColumn)
     cells = data.draw(st.lists(st.one_of(texts, st.none()), max_size=8))

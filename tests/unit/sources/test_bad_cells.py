@@ -52,7 +52,12 @@ def test_mixed_types_in_a_column(tmp_path: Path) -> None:
     with pytest.raises(InputError) as refusal:
         cleaned(path, {**NUMBER, "outside": "error"})
     assert str(refusal.value) == "validate: column 'x' breaks the rule 'every value is a number'"
-    assert cleaned(path, {"type": "category", "values": ["xq7marker", 7, 8]}) == ["7", "xq7marker", "8", None]
+    assert cleaned(path, {"type": "category", "values": ["xq7marker", 7, 8]}) == [
+        "7",
+        "xq7marker",
+        "8",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +65,16 @@ def test_mixed_types_in_a_column(tmp_path: Path) -> None:
     [
         (NUMBER, [5.0, None]),
         ({"type": "category", "values": ["a"]}, ["a", None]),
-        ({"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"}, [date(2019, 5, 1), None]),
+        (
+            {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"},
+            [date(2019, 5, 1), None],
+        ),
     ],
     ids=str,
 )
-def test_a_null_is_the_empty_text(tmp_path: Path, column: dict[str, Any], values: list[Any]) -> None:
+def test_a_null_is_the_empty_text(
+    tmp_path: Path, column: dict[str, Any], values: list[Any]
+) -> None:
     """Where nothing says "no value", a null stops the run as an empty cell of a CSV does, and is missing where `""` is."""
     path = parquet_of(tmp_path, values)
     with pytest.raises(InputError, match="validate: column 'x' breaks the rule 'every value is"):
@@ -99,13 +109,23 @@ WITHOUT_TEXT = [
     [
         NUMBER,
         {"type": "boolean"},
-        {"type": "category", "values": ["1", "0.1", "1.5", "true", "10000000000000000", "2019-05-01", "04:05:06"]},
+        {
+            "type": "category",
+            "values": ["1", "0.1", "1.5", "true", "10000000000000000", "2019-05-01", "04:05:06"],
+        },
         {"type": "category", "values": ["True", "2019-05-01 00:00:00"]},
         {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"},
-        {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month", "format": "%Y%m%d"},
+        {
+            "type": "date",
+            "bounds": ["2019-01-01", "2019-12-31"],
+            "bins": "month",
+            "format": "%Y%m%d",
+        },
     ],
 )
-def test_outside_error_stops_at_native_cells_that_cleaning_cannot_read_and_at_no_others(column: dict) -> None:
+def test_outside_error_stops_at_native_cells_that_cleaning_cannot_read_and_at_no_others(
+    column: dict,
+) -> None:
     """What has no text is the empty cell, as the reference says; any other cell has the text that cleaning reads."""
     read = []
     for missing in ([], [""]):
@@ -125,7 +145,11 @@ def test_dates_in_two_formats(tmp_path: Path) -> None:
     path = csv_of(tmp_path, "2019-05-01", "01/05/2019", "05/13/2019")
     iso = {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"}
     assert [str(day) for day in cleaned(path, iso)] == ["2019-05-01", "None", "None"]
-    assert [str(day) for day in cleaned(path, {**iso, "format": "%d/%m/%Y"})] == ["None", "2019-05-01", "None"]
+    assert [str(day) for day in cleaned(path, {**iso, "format": "%d/%m/%Y"})] == [
+        "None",
+        "2019-05-01",
+        "None",
+    ]
     with pytest.raises(InputError, match="column 'x' breaks the rule"):
         cleaned(path, {**iso, "outside": "error"})
 
@@ -142,7 +166,9 @@ def test_integers_beyond_2_to_the_53(tmp_path: Path, native: bool) -> None:
         configuration(columns={"x": {"type": "number", "bounds": [0, 2**60], "bins": 4}})
 
 
-@pytest.mark.parametrize("column", [NUMBER, {"type": "category", "domain": "private"}], ids=["number", "private"])
+@pytest.mark.parametrize(
+    "column", [NUMBER, {"type": "category", "domain": "private"}], ids=["number", "private"]
+)
 def test_nan_and_infinity_are_missing(tmp_path: Path, column: dict) -> None:
     """As a frame writes them; none of them becomes a value called nan or inf."""
     cells = cleaned(parquet_of(tmp_path, [math.nan, math.inf, -math.inf, None, 7.0]), column)
@@ -151,7 +177,9 @@ def test_nan_and_infinity_are_missing(tmp_path: Path, column: dict) -> None:
 
 
 def test_texts_that_say_nan_or_infinity_are_no_numbers(tmp_path: Path) -> None:
-    assert cleaned(csv_of(tmp_path, "nan", "inf", "-Infinity", "NaN", "1e999", "-1e999"), NUMBER) == [None] * 4 + [
+    assert cleaned(
+        csv_of(tmp_path, "nan", "inf", "-Infinity", "NaN", "1e999", "-1e999"), NUMBER
+    ) == [None] * 4 + [
         100,
         0,
     ]
@@ -178,7 +206,10 @@ def test_encodings_and_line_ends(tmp_path: Path) -> None:
     ):
         for end in ("\r\n", "\n", "\r"):
             path.write_bytes(text.replace("\r\n", end).encode(encoding))
-            assert cleaned(path, towns, delimiter="semicolon", encoding=named) == expected, (encoding, end)
+            assert cleaned(path, towns, delimiter="semicolon", encoding=named) == expected, (
+                encoding,
+                end,
+            )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +238,9 @@ def test_a_declared_delimiter_goes_before_the_ending(tmp_path: Path) -> None:
         form = SourceFile(file=name, delimiter="pipe")
         assert TableSource(str(tmp_path / name), form).table(["x"]).to_pydict() == {"x": ["a,b"]}
     path = parquet_of(tmp_path, ["a"])
-    assert TableSource(str(path), SourceFile(file="t", delimiter="pipe")).table(["x"]).to_pydict() == {"x": ["a"]}
+    assert TableSource(str(path), SourceFile(file="t", delimiter="pipe")).table(
+        ["x"]
+    ).to_pydict() == {"x": ["a"]}
 
 
 def test_two_hundred_columns(tmp_path: Path) -> None:
@@ -253,4 +286,6 @@ structure:
         ("0x1", r"0x1\) must"),
     ):
         with pytest.raises(InputError, match=words):
-            parse_configuration({**raw, "privacy": parse_yaml(f"{{epsilon: {trap}, delta: 1e-6, unit: row}}")})
+            parse_configuration(
+                {**raw, "privacy": parse_yaml(f"{{epsilon: {trap}, delta: 1e-6, unit: row}}")}
+            )

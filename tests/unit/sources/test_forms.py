@@ -87,7 +87,8 @@ def test_what_is_no_number_in_the_form_is_read_as_none(form: NumberForm, text: s
     plain = form.plain(text)
     assert (number(cell.strip()) is None) == (plain is None)
     assert plain in {None, cell}
-    assert plain_numbers(table, form, {"x": (text,)}).column("x").to_pylist() == [text]  # it means "no value"
+    # it means "no value"
+    assert plain_numbers(table, form, {"x": (text,)}).column("x").to_pylist() == [text]
     assert plain_numbers(table, form, {}).column("x").to_pylist() == [text]
 
 
@@ -98,7 +99,12 @@ def test_a_number_column_follows_the_form_of_the_source_and_no_other(tmp_path: P
     declared = configuration(
         source={"file": "t.csv", "delimiter": "semicolon", "decimal": "comma", "thousands": "dot"},
         columns={
-            "n": {"type": "number", "bounds": [0, 5000], "bins": 5, "missing": ["-9", "n/a", "999.999"]},
+            "n": {
+                "type": "number",
+                "bounds": [0, 5000],
+                "bins": 5,
+                "missing": ["-9", "n/a", "999.999"],
+            },
             "c": {"type": "category", "values": ["1,5", "2"]},
         },
     )
@@ -112,10 +118,16 @@ TEXTS: dict[str, tuple[Callable[[str], bytes], dict[str, Any]]] = {
     "plain.csv": (str.encode, SEMICOLON),
     "marked.csv": (lambda text: text.encode("utf-8-sig"), SEMICOLON),
     "wide.csv": (lambda text: text.encode("utf-16"), {**SEMICOLON, "encoding": "utf-16"}),
-    "big.csv": (lambda text: codecs.BOM_UTF16_BE + text.encode("utf-16-be"), {**SEMICOLON, "encoding": "utf-16"}),
+    "big.csv": (
+        lambda text: codecs.BOM_UTF16_BE + text.encode("utf-16-be"),
+        {**SEMICOLON, "encoding": "utf-16"},
+    ),
     "west.csv": (lambda text: text.encode("cp1252"), {**SEMICOLON, "encoding": "windows-1252"}),
     "one.csv.gz": (lambda text: gzip.compress(text.encode()), SEMICOLON),
-    "two.csv.gz": (lambda text: gzip.compress(text[:12].encode()) + gzip.compress(text[12:].encode()), SEMICOLON),
+    "two.csv.gz": (
+        lambda text: gzip.compress(text[:12].encode()) + gzip.compress(text[12:].encode()),
+        SEMICOLON,
+    ),
     "z.csv.zst": (
         lambda text: bytes(pa.Codec("zstd").compress(text.encode("utf-16"), asbytes=True)),
         {**SEMICOLON, "encoding": "utf-16"},
@@ -145,7 +157,10 @@ class TestText(SourceTests):
     def test_it_is_recognised_as_it_is_declared(self, write: Write) -> None:
         """A row without any text is one, too."""
         source = write(("town", "cost"), BLANK_ROWS)
-        assert list(zip(*source.table(["town", "cost"]).to_pydict().values(), strict=True)) == BLANK_ROWS
+        assert (
+            list(zip(*source.table(["town", "cost"]).to_pydict().values(), strict=True))
+            == BLANK_ROWS
+        )
         numbers = {"decimal": "comma", "thousands": "dot"}
         expected = source.form.model_copy(update=numbers)
         assert recognise(source.name, SourceFile(file=source.form.file), encoding=True) == expected
@@ -193,7 +208,9 @@ class TestSheet(SourceTests):
     @pytest.fixture
     def write(self, tmp_path: Path) -> Write:
         def write(names: Sequence[str], rows: Sequence[Row]) -> TableSource:
-            return TableSource(sheet(tmp_path / "t.xlsx", [names, *rows]), SourceFile(file="t.xlsx"))
+            return TableSource(
+                sheet(tmp_path / "t.xlsx", [names, *rows]), SourceFile(file="t.xlsx")
+            )
 
         return write
 
@@ -207,7 +224,9 @@ class TestFrame(SourceTests):
             table = table_of(names, rows)
             frame = table if request.param else pd.DataFrame(rows, columns=list(names))
             columns = {name: {"type": "category", "values": ["x"]} for name in names}
-            (tmp_path / "frame.parquet").write_bytes(as_parquet(frame, configuration(columns=columns))[0])
+            (tmp_path / "frame.parquet").write_bytes(
+                as_parquet(frame, configuration(columns=columns))[0]
+            )
             return TableSource(str(tmp_path / "frame.parquet"), SourceFile(file="frame.parquet"))
 
         return write
@@ -274,7 +293,9 @@ def test_arrow_files_are_read_as_parquet_is(tmp_path: Path) -> None:
         }
     )
     for name, compression in (("t.feather", "lz4"), ("t.arrow", "uncompressed"), ("t.ipc", "zstd")):
-        feather.write_feather(table, str(tmp_path / name), compression=compression, chunksize=300_000)
+        feather.write_feather(
+            table, str(tmp_path / name), compression=compression, chunksize=300_000
+        )
     pq.write_table(table, tmp_path / "t.parquet")
     columns = ["d", "c", "k", "n"]
     expected = TableSource(str(tmp_path / "t.parquet"), SourceFile(file="t.parquet")).table(columns)
@@ -302,7 +323,9 @@ def test_arrow_files_are_read_as_parquet_is(tmp_path: Path) -> None:
         ("t.csv.zst", b"a,b\n1,2\n", "its compression is damaged, or it is not whole"),
     ],
 )  # fmt: skip
-def test_a_fault_has_its_place_and_no_text(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_a_fault_has_its_place_and_no_text(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=words) as refusal:
@@ -331,7 +354,8 @@ def test_another_kind_is_refused_by_its_name(name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["visits", "visits.2024", "t.CSV", "t.pq", "t.csv.zst", "s3://tables/part-0.v1_2", "example:x"]
+    "name",
+    ["visits", "visits.2024", "t.CSV", "t.pq", "t.csv.zst", "s3://tables/part-0.v1_2", "example:x"],
 )
 def test_what_can_be_read_is_not_refused(name: str) -> None:
     check_kind(name, SourceFile(file=name))
@@ -352,14 +376,20 @@ def test_what_can_be_read_is_not_refused(name: str) -> None:
         ("d;m\n01.02.2020;1\n11.12.2021;2\n", USUAL),
     ],
 )
-def test_the_marks_of_numbers_are_recognised(tmp_path: Path, content: str, form: NumberForm) -> None:
+def test_the_marks_of_numbers_are_recognised(
+    tmp_path: Path, content: str, form: NumberForm
+) -> None:
     (tmp_path / "t.csv").write_text(content)
-    assert recognise(str(tmp_path / "t.csv"), SourceFile(file="t.csv"), encoding=True).numbers == form
+    assert (
+        recognise(str(tmp_path / "t.csv"), SourceFile(file="t.csv"), encoding=True).numbers == form
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.lists(st.text("aé.5 ", max_size=4), min_size=2, max_size=2), min_size=1, max_size=5),
+    st.lists(
+        st.lists(st.text("aé.5 ", max_size=4), min_size=2, max_size=2), min_size=1, max_size=5
+    ),
     st.sampled_from(",;\t|"),
 )
 def test_a_delimiter_that_cuts_all_rows_alike_is_found(rows: list, delimiter: str) -> None:
@@ -371,10 +401,19 @@ def test_a_delimiter_that_cuts_all_rows_alike_is_found(rows: list, delimiter: st
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text("aé€ß\n;5", min_size=1), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]), st.integers(1, 5))
-def test_an_encoding_that_is_recognised_gives_back_the_text(text: str, encoding: str, size: int) -> None:
+@given(
+    st.text("aé€ß\n;5", min_size=1),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]),
+    st.integers(1, 5),
+)
+def test_an_encoding_that_is_recognised_gives_back_the_text(
+    text: str, encoding: str, size: int
+) -> None:
     content = text.encode(encoding)
     found = recognise_encoding(content[i : i + 2 * size] for i in range(0, len(content), 2 * size))
     if encoding != "cp1252":  # some texts in it are UTF-8, too
         assert found == encoding.removesuffix("-sig")
-    assert content.decode({"utf-8": "utf-8-sig"}.get(str(found), str(found))) == text or encoding == "cp1252"
+    assert (
+        content.decode({"utf-8": "utf-8-sig"}.get(str(found), str(found))) == text
+        or encoding == "cp1252"
+    )

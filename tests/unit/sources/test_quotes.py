@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from marginweave.base.errors import InputError
 from marginweave.sources.text_source import check_quotes_and_widths
 
-PIECES = st.lists(st.sampled_from(['"', '""', ",", ";", "\n", "\r\n", "\r", "x", " ", "é", '"x,\n"']), max_size=24)
+PIECES = st.lists(
+    st.sampled_from(['"', '""', ",", ";", "\n", "\r\n", "\r", "x", " ", "é", '"x,\n"']), max_size=24
+)
 
 
 def refused(content: bytes, delimiter: str) -> bool:

@@ -60,7 +60,9 @@ class TestS3(SourceTests):
 
 def parquet(rows: int) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.table({"b": ["x", None] * rows, "a": range(2 * rows)}), sink, row_group_size=100)
+    pq.write_table(
+        pa.table({"b": ["x", None] * rows, "a": range(2 * rows)}), sink, row_group_size=100
+    )
     return sink.getvalue()
 
 
@@ -93,7 +95,10 @@ def test_the_same_rows_as_on_a_disk(
         server.put(f"{place}/{name}", content)
     first = next(iter(files))
     name = first.rpartition("/")[0] or first
-    local, remote = (TableSource(source, FORM) for source in (str(tmp_path / name), f"s3://tables/{place}/{name}"))
+    local, remote = (
+        TableSource(source, FORM)
+        for source in (str(tmp_path / name), f"s3://tables/{place}/{name}")
+    )
     assert remote.table(["b", "a"]) == local.table(["b", "a"])
     assert list(remote.chunks()) == list(local.chunks())
     assert source_columns(remote.name, FORM) == source_columns(local.name, FORM)
@@ -121,17 +126,41 @@ def test_an_object_that_is_replaced_is_noticed(server: S3Server) -> None:
             "s3://tables/plain/t.csv",
             "S3 refuses it (ACCESS_DENIED)",
         ),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "s3://tables/plain/t.csv", "S3 cannot be reached"),
-        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "s3://tables/plain/t.parquet", "S3 cannot be reached"),
-        ({"AWS_ENDPOINT_URL": "http://s3.example.org"}, "s3://tables/plain/t.csv", "must begin with https://"),
-        ({"AWS_ENDPOINT_URL": f"ftp://u:{SECRET}@127.0.0.1"}, "s3://tables/plain/t.csv", "must begin with https://"),
+        (
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+            "s3://tables/plain/t.csv",
+            "S3 cannot be reached",
+        ),
+        (
+            {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"},
+            "s3://tables/plain/t.parquet",
+            "S3 cannot be reached",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": "http://s3.example.org"},
+            "s3://tables/plain/t.csv",
+            "must begin with https://",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": f"ftp://u:{SECRET}@127.0.0.1"},
+            "s3://tables/plain/t.csv",
+            "must begin with https://",
+        ),
         ({}, f"s3://u:{SECRET}@tables/t.csv", "source (s3://…) must be a path, s3://BUCKET/KEY"),
-        ({}, f"https://u:{SECRET}@example.org/t.csv", "source (https://…) must be a path, s3://BUCKET/KEY"),
+        (
+            {},
+            f"https://u:{SECRET}@example.org/t.csv",
+            "source (https://…) must be a path, s3://BUCKET/KEY",
+        ),
         ({}, "s3://tables", "source (s3://…) must be a path, s3://BUCKET/KEY"),
     ],
 )
 def test_what_cannot_be_read_gets_one_sentence(
-    change: dict[str, str], source: str, words: str, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, str],
+    source: str,
+    words: str,
+    server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("t.csv", "t.xlsx"):
         server.put(f"plain/{name}", b"a,b\n1,2\n")
@@ -143,7 +172,9 @@ def test_what_cannot_be_read_gets_one_sentence(
     assert words in refusal(source)
 
 
-def test_s3_that_goes_away_is_told_from_a_broken_file(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3_that_goes_away_is_told_from_a_broken_file(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A part that cannot be fetched is no part that is no Parquet."""
     source = server.put("away/t.parquet", parquet(3))
     monkeypatch.setattr(parts, "parts_of", lambda _: [parts.S3Object("tables/away/t.parquet")])
@@ -154,7 +185,9 @@ def test_s3_that_goes_away_is_told_from_a_broken_file(server: S3Server, monkeypa
 
 def test_another_region_is_named() -> None:
     """As AWS answers, which moto does not: a redirection without a body."""
-    told = OSError("AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body.")
+    told = OSError(
+        "AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body."
+    )
     assert "AWS_REGION" in str(parts.fault_of("s3://tables/t.csv", told))
     assert parts.fault_of("t.csv", OSError(2, "No such file")) is None
 

@@ -90,7 +90,9 @@ def test_texts_come_as_they_stand(tmp_path: Path, name: str, content: bytes, row
 
 
 def test_a_blank_line_of_a_single_column_is_a_record(tmp_path: Path) -> None:
-    assert read_source(write(tmp_path / "t.csv", b"a\n1\n\n2\n"), ["a"]).column("a").to_pylist() == ["1", "", "2"]
+    assert read_source(write(tmp_path / "t.csv", b"a\n1\n\n2\n"), ["a"]).column(
+        "a"
+    ).to_pylist() == ["1", "", "2"]
 
 
 def test_parquet_parts_are_one_table(tmp_path: Path) -> None:
@@ -108,7 +110,10 @@ def test_parts_are_read_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"b": [1], "x": [1], "a": ["x"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": ["y"], "x": ["1"], "b": [2]}), tmp_path / "2.parquet")
     pq.write_table(pa.table({"b": [3], "a": ["z"]}), tmp_path / "3.parquet")
-    assert read_source(str(tmp_path), ["a", "b"]).to_pydict() == {"a": ["x", "y", "z"], "b": [1, 2, 3]}
+    assert read_source(str(tmp_path), ["a", "b"]).to_pydict() == {
+        "a": ["x", "y", "z"],
+        "b": [1, 2, 3],
+    }
 
 
 @pytest.mark.parametrize("values", [[MARKER], [2**53 + 1]], ids=["type", "value"])
@@ -116,7 +121,9 @@ def test_a_part_that_does_not_fit_is_named(tmp_path: Path, values: list) -> None
     """By the column and the part, without a value: types that clash, and a value that the common type cannot hold."""
     pq.write_table(pa.table({"a": [1.5], "b": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": values, "b": [1]}), tmp_path / "2.parquet")
-    with pytest.raises(InputError, match=r"column 'a' with a type in part 2 \(2\.parquet\)") as refusal:
+    with pytest.raises(
+        InputError, match=r"column 'a' with a type in part 2 \(2\.parquet\)"
+    ) as refusal:
         read_source(str(tmp_path), ["b", "a"])
     assert MARKER not in str(refusal.value)
 
@@ -141,14 +148,20 @@ def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
     assert b"".join(opened(first).chunks()) != b"".join(opened(second).chunks())
 
 
-@pytest.mark.parametrize("entry", ["1.csv", "1.feather", "below/", "_1.parquet", ".1.pq", "1.csv.gz"])
+@pytest.mark.parametrize(
+    "entry", ["1.csv", "1.feather", "below/", "_1.parquet", ".1.pq", "1.csv.gz"]
+)
 def test_what_would_be_left_out_of_a_folder_is_refused(tmp_path: Path, entry: str) -> None:
     """The rest would be called the table; notes and the marks of writers are let be, and no part is passed over."""
     for name in ("0.parquet", "1.pq", "part-00002"):
         pq.write_table(pa.table({"a": [name]}), tmp_path / name)
     for note in ("_SUCCESS", ".0.parquet.crc", "README.md"):
         (tmp_path / note).write_text("-")
-    assert read_source(str(tmp_path), ["a"]).column("a").to_pylist() == ["0.parquet", "1.pq", "part-00002"]
+    assert read_source(str(tmp_path), ["a"]).column("a").to_pylist() == [
+        "0.parquet",
+        "1.pq",
+        "part-00002",
+    ]
     (tmp_path / entry).mkdir() if entry.endswith("/") else (tmp_path / entry).write_bytes(b"a\nx\n")
     with pytest.raises(InputError, match=re.escape(entry.rstrip("/"))):
         read_source(str(tmp_path), ["a"])
@@ -189,7 +202,9 @@ def test_a_source_that_was_written_to_has_another_state(tmp_path: Path) -> None:
 @pytest.mark.parametrize("values", [[[1], [2]], [b"x", b"\xff"], [{"k": 1}, None]])
 def test_columns_that_are_neither_text_nor_number_are_refused(tmp_path: Path, values: list) -> None:
     pq.write_table(pa.table({"a": values}), tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="the column 'a' with a type that is neither text nor number nor date"):
+    with pytest.raises(
+        InputError, match="the column 'a' with a type that is neither text nor number nor date"
+    ):
         read_source(str(tmp_path / "t.parquet"), ["a"])
 
 
@@ -209,7 +224,9 @@ cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max
 
 @given(st.lists(st.tuples(cells, cells), max_size=8))
 @settings(deadline=None, max_examples=25)
-def test_a_written_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
+def test_a_written_csv_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
+) -> None:
     """Every text survives the way through a file that the standard library wrote."""
     import csv
 
@@ -219,10 +236,14 @@ def test_a_written_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, ro
         writer.writerow(["a", "b"])
         writer.writerows(rows)
     table = read_source(str(path), ["a", "b"])
-    assert list(zip(table.column("a").to_pylist(), table.column("b").to_pylist(), strict=True)) == rows
+    assert (
+        list(zip(table.column("a").to_pylist(), table.column("b").to_pylist(), strict=True)) == rows
+    )
 
 
-@pytest.mark.parametrize("unit", ["row", {"column": "x", "max_records": 1}, {"column": "x", "join": True}])
+@pytest.mark.parametrize(
+    "unit", ["row", {"column": "x", "max_records": 1}, {"column": "x", "join": True}]
+)
 @pytest.mark.parametrize("kind", [pa.null(), pa.large_string(), pa.string_view()], ids=str)
 def test_texts_of_any_layout_are_prepared(tmp_path: Path, kind: pa.DataType, unit: object) -> None:
     """A column without a single value is all missing; long and viewed texts are texts, for every unit."""
@@ -243,4 +264,6 @@ def test_texts_of_any_layout_are_prepared(tmp_path: Path, kind: pa.DataType, uni
         clean = prepare_rows(table, config).column("c")
         rows = 0 if unit != "row" and texts[0] is None else 2
         assert len(clean) == rows
-        assert clean.null_count == (rows if texts[0] is None else {"category": 0, "set": 0, "number": 1}.get(name, 2))
+        assert clean.null_count == (
+            rows if texts[0] is None else {"category": 0, "set": 0, "number": 1}.get(name, 2)
+        )

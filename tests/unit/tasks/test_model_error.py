@@ -97,7 +97,9 @@ class Run:
     normalized: StageResult
 
     @classmethod
-    def of(cls, place: Path, configuration: Configuration, collected: bytes, normalized: bytes) -> Run:
+    def of(
+        cls, place: Path, configuration: Configuration, collected: bytes, normalized: bytes
+    ) -> Run:
         place.mkdir(exist_ok=True)
         reference = DerivedReference(place=place, canonical=configuration.canonical())
         first = reference.checkpoint("collect", [], lambda: collected)
@@ -129,40 +131,55 @@ def run_of(place: Path, method: str, *, tuples: bool) -> Run:
     if tuples:
         settings = four_columns(method, **more)
         labels = tuple(attribute.labels for attribute in settings.attributes)
-        domain = Domain(names=tuple(attribute.name for attribute in settings.attributes), labels=labels)
-        payload = pack_aggregates(replace(released(random_rows(3, 200), thresholds=(1, 3)), domain=domain))
+        domain = Domain(
+            names=tuple(attribute.name for attribute in settings.attributes), labels=labels
+        )
+        payload = pack_aggregates(
+            replace(released(random_rows(3, 200), thresholds=(1, 3)), domain=domain)
+        )
         return Run.of(place, settings, payload, payload)
     settings = config(synthesize={"method": method, **more})
     drawn = marginals(settings)
-    return Run.of(place, settings, pack_marginals(drawn), pack_marginals(normalize_marginals(drawn, settings)))
+    return Run.of(
+        place, settings, pack_marginals(drawn), pack_marginals(normalize_marginals(drawn, settings))
+    )
 
 
 @pytest.mark.parametrize("tuples", [True, False], ids=["k-tuples", "marginals"])
 def test_the_evaluation_of_a_mixture_has_both_parts(tmp_path: Path, tuples: bool) -> None:
     """Total variation is a distance: none of the three is above the other two together."""
     found = run_of(tmp_path, "mixture", tuples=tuples).evaluation()
-    assert [part["length"] for part in found["model"]] == [length["length"] for length in found["lengths"]]
+    assert [part["length"] for part in found["model"]] == [
+        length["length"] for length in found["lengths"]
+    ]
     for part, length in zip(found["model"], found["lengths"], strict=True):
         sides = sorted([part["model_error"], part["sampling_error"], length["tvd"]])
-        assert (
-            min(part["model_error"], part["sampling_error"]) > 0
-        )  # the records of a small table may be as the table is
+        # the records of a small table may be as the table is
+        assert min(part["model_error"], part["sampling_error"]) > 0
         assert sides[2] <= sides[0] + sides[1] + 1e-12
     assert found["model"][0]["sampling_error"] < 0.02
 
 
-@pytest.mark.parametrize(("method", "tuples"), [("gum", True), ("gum", False), ("aggregate-seeded", True)])
-def test_other_methods_have_no_model_and_say_nothing_of_one(tmp_path: Path, method: str, tuples: bool) -> None:
+@pytest.mark.parametrize(
+    ("method", "tuples"), [("gum", True), ("gum", False), ("aggregate-seeded", True)]
+)
+def test_other_methods_have_no_model_and_say_nothing_of_one(
+    tmp_path: Path, method: str, tuples: bool
+) -> None:
     run = run_of(tmp_path, method, tuples=tuples)
     assert "model" not in run.evaluation()
     assert run.models == []
 
 
 @pytest.mark.parametrize("tuples", [True, False], ids=["k-tuples", "marginals"])
-def test_a_model_is_fitted_once(tmp_path: Path, tuples: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_fitted_once(
+    tmp_path: Path, tuples: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run that stopped after the fit goes on from the model: the same records, and the same bytes where it is fitted anew."""
     fits, fit = [], release.fit_mixture
-    monkeypatch.setattr(release, "fit_mixture", lambda *given, **named: (fits.append(1), fit(*given, **named))[1])
+    monkeypatch.setattr(
+        release, "fit_mixture", lambda *given, **named: (fits.append(1), fit(*given, **named))[1]
+    )
     run = run_of(tmp_path / "one", "mixture", tuples=tuples)
     first, (model,) = run.synthesized(), run.models
     (run.reference.place / Path(first["synthesize"].file).name).unlink()

@@ -28,7 +28,13 @@ def test_only_a_fault_of_the_machine_is_retried(patient: Callable[..., object]) 
     task = as_task(patient)
     assert task.retries == 3
     assert task.retry_condition_fn is not None
-    for error in (MachineError("x"), StageError("x"), InputError("x"), BudgetError("x"), ValueError("x")):
+    for error in (
+        MachineError("x"),
+        StageError("x"),
+        InputError("x"),
+        BudgetError("x"),
+        ValueError("x"),
+    ):
         retried = task.retry_condition_fn(task, None, Failed(data=error))  # pyright: ignore[reportArgumentType]
         assert retried is isinstance(error, MachineError)
 
@@ -47,7 +53,9 @@ def _failing(name: str, *, patient: bool, faults: int) -> tuple[Callable[[], str
     return call, calls
 
 
-def test_without_prefect_a_patient_stage_waits_as_long_as_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_prefect_a_patient_stage_waits_as_long_as_its_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
     function, calls = _failing("publish", patient=True, faults=3)
@@ -67,8 +75,12 @@ def test_without_prefect_a_stage_that_draws_is_tried_once() -> None:
     assert calls == [0]
 
 
-@pytest.mark.parametrize(("error", "kind"), [(OSError(28, "full"), MachineError), (ValueError("x"), StageError)])
-def test_a_foreign_error_is_the_machines_if_the_system_says_so(error: Exception, kind: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"), [(OSError(28, "full"), MachineError), (ValueError("x"), StageError)]
+)
+def test_a_foreign_error_is_the_machines_if_the_system_says_so(
+    error: Exception, kind: type[Exception]
+) -> None:
     @quiet("publish")
     def fails() -> None:
         raise error

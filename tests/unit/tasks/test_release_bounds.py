@@ -29,15 +29,17 @@ def test_the_histogram_counts_values_at_or_below_each_candidate(cells: list[floa
     histogram = candidate_histogram(pa.array(cells, pa.float64()), GRID)
     present = [cell for cell in cells if cell is not None]
     assert histogram[0] == 0
-    assert np.cumsum(histogram)[1:].tolist() == [sum(cell <= point for cell in present) for point in GRID]
+    assert np.cumsum(histogram)[1:].tolist() == [
+        sum(cell <= point for cell in present) for point in GRID
+    ]
 
 
 @given(values, st.one_of(st.none(), st.floats(0, 10)))
 def test_a_row_moves_one_entry_by_one(cells: list[float | None], cell: float | None) -> None:
     """What `score_sensitivity` rests on: a row is one point of the histogram, or none where it has no value."""
-    change = candidate_histogram(pa.array([*cells, cell], pa.float64()), GRID) - candidate_histogram(
-        pa.array(cells, pa.float64()), GRID
-    )
+    change = candidate_histogram(
+        pa.array([*cells, cell], pa.float64()), GRID
+    ) - candidate_histogram(pa.array(cells, pa.float64()), GRID)
     assert change.sum() == np.abs(change).sum() == (cell is not None)
 
 
@@ -45,9 +47,9 @@ def test_a_row_moves_one_entry_by_one(cells: list[float | None], cell: float | N
 def test_the_best_candidate_is_the_quantile(percentile: float) -> None:
     """With epsilon 1000 the chosen candidate has at least q N values at or below it, its predecessor at most q N."""
     rng = np.random.default_rng(5)
-    column = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6).columns[
-        "age"
-    ]
+    column = configuration(
+        columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6
+    ).columns["age"]
     assert isinstance(column, NumberColumn)
     cells = rng.normal(50, 12, 2000).clip(0, 120)
     histogram = candidate_histogram(pa.array(cells), column.bound_candidates)
@@ -64,7 +66,9 @@ def test_bounds_that_came_out_the_wrong_way_round_are_swapped() -> None:
     """Candidates are numbered from 1; equal ones stay equal, and the column widens them inside its public range."""
     assert released_bounds(2, 4, GRID) == released_bounds(4, 2, GRID) == (1.0, 4.0)
     assert released_bounds(5, 5, GRID) == (10.0, 10.0)
-    config = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6)
+    config = configuration(
+        columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6
+    )
     for number in (0.0, 60.0, 120.0):
         age = config.with_bounds({"age": (number, number)}).columns["age"]
         assert isinstance(age, NumberColumn)
@@ -76,6 +80,10 @@ def test_bounds_that_came_out_the_wrong_way_round_are_swapped() -> None:
 
 def test_a_column_is_clamped_to_its_public_range_before_its_bounds_are_known() -> None:
     """Values outside `within` count at its ends; nothing of the data decides the range."""
-    config = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6)
-    raw = pa.table({name: pa.array([""] * 3 if name != "age" else ["-5", "500", ""]) for name in config.names})
+    config = configuration(
+        columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6
+    )
+    raw = pa.table(
+        {name: pa.array([""] * 3 if name != "age" else ["-5", "500", ""]) for name in config.names}
+    )
     assert clean_table(raw, config).column("age").to_pylist() == [0.0, 120.0, None]

@@ -39,7 +39,9 @@ def test_a_fault_is_named_by_type_and_place_alone() -> None:
     with pytest.raises(StageError) as quoted:
         quiet("encode")(quote)()
     assert str(quoted.value).startswith("encode failed: ValueError at tasks/stage.py:")
-    assert MARKER not in "".join(traceback.format_exception(quoted.value)).replace(f'f"cannot parse {MARKER}"', "")
+    assert MARKER not in "".join(traceback.format_exception(quoted.value)).replace(
+        f'f"cannot parse {MARKER}"', ""
+    )
 
 
 def test_what_a_library_warns_of_is_not_shown() -> None:
@@ -59,7 +61,11 @@ def test_what_a_library_warns_of_is_not_shown() -> None:
 
 def test_stages_of_two_threads_leave_the_filters_of_warnings_as_they_were() -> None:
     """Whichever ends first: the filters belong to the process, and the last one to leave brings them back."""
-    first_is_inside, second_is_inside, first_has_left = threading.Event(), threading.Event(), threading.Event()
+    first_is_inside, second_is_inside, first_has_left = (
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def first() -> None:
         first_is_inside.set()
@@ -74,7 +80,9 @@ def test_stages_of_two_threads_leave_the_filters_of_warnings_as_they_were() -> N
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         before = list(warnings.filters)
-        threads = [threading.Thread(target=quiet("encode")(function)) for function in (first, second)]
+        threads = [
+            threading.Thread(target=quiet("encode")(function)) for function in (first, second)
+        ]
         for thread in threads:
             thread.start()
         threads[0].join()

@@ -14,7 +14,9 @@ from marginweave.texts.sentences import Page, Share, sentence, texts_of
 
 ROOT = Path(__file__).parents[3]
 FILES = [
-    path.read_text("utf-8") for folder in ("src", "flows", "tasks") for path in sorted((ROOT / folder).rglob("*.py"))
+    path.read_text("utf-8")
+    for folder in ("src", "flows", "tasks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 SOURCES = "\n".join(FILES)
 TEXTS = [(page, key) for page in get_args(Page) for key in texts_of(page)]
@@ -38,7 +40,13 @@ NAMED = [(page, key) for page in get_args(Page) for key in sorted(named_keys(pag
 def test_a_text_is_named_by_the_product(page: Page, key: str) -> None:
     """By its whole key, or by its section where the key is made of two parts; texts that nobody shows go."""
     section = key.rpartition(".")[0]
-    names = (f'"{key}"', f"'{key}'", f'"{key.removesuffix("-advice")}"', f'"{section}.{{', f"'{section}.{{")
+    names = (
+        f'"{key}"',
+        f"'{key}'",
+        f'"{key.removesuffix("-advice")}"',
+        f'"{section}.{{',
+        f"'{section}.{{",
+    )
     assert any(name in SOURCES for name in names)
 
 

@@ -35,7 +35,10 @@ from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
 HIDDEN = {"type": "category", "domain": "private"}
-TUPLES = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "aggregate-seeded"}}
+TUPLES = {
+    "aggregate": {"method": "k-tuples", "reporting_length": 2},
+    "synthesize": {"method": "aggregate-seeded"},
+}
 MARGINALS = {"method": "marginals", "cliques": {"all": 2}}
 KINDS: dict[str, dict[str, Any]] = {
     "tuples": {**TUPLES, "columns__region": HIDDEN},
@@ -43,12 +46,21 @@ KINDS: dict[str, dict[str, Any]] = {
     "laplace": {
         "aggregate": {**MARGINALS, "noise": "laplace"},
         "known": [
-            {"columns": ["sex"], "table": [["f", 151], ["m", 149]], "others": 0, "from": "these-rows", "public": "-"}
+            {
+                "columns": ["sex"],
+                "table": [["f", 151], ["m", 149]],
+                "others": 0,
+                "from": "these-rows",
+                "public": "-",
+            }
         ],
     },
     "sampled": {
         "aggregate": {**MARGINALS, "noise": "laplace"},
-        **{f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")},
+        **{
+            f"columns__{name}__impute": {"distribution": "uniform"}
+            for name in ("sex", "region", "age", "grade")
+        },
         "resize": {"records": 200, "amplify": True},
     },
     "rounds": {
@@ -111,7 +123,9 @@ def _made(home: Path, kind: str) -> Made:
     audited = audit_ledger(location, keys)
     hand_over(home, kind, home / "bundle")
     (record,) = audited.releases.values()
-    return Made(home=home, run=run, bundle=home / "bundle", audited=audited, keys=keys, record=record)
+    return Made(
+        home=home, run=run, bundle=home / "bundle", audited=audited, keys=keys, record=record
+    )
 
 
 def leaves(content: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
@@ -166,7 +180,9 @@ def forged(made: Made, statement: dict[str, Any], to: Path) -> Path:
     seal_again(rows[-1], chain[-1])
     for name, lines in (("ledger.jsonl", rows), ("chain.jsonl", chain)):
         (to / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (to / "anchor.json").write_text(json.dumps({"seq": chain[-1]["seq"], "hash": chain[-1]["row_hash"]}))
+    (to / "anchor.json").write_text(
+        json.dumps({"seq": chain[-1]["seq"], "hash": chain[-1]["row_hash"]})
+    )
     return to
 
 
@@ -189,12 +205,19 @@ def found_in_the_ledger(made: Made, statement: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_release_fits_its_rows(kind: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+def test_every_release_fits_its_rows(
+    kind: str, made: Callable[[str], Made], tmp_path: Path
+) -> None:
     """Both verifiers pass what the program has made; the bundle's by itself, without marginweave."""
     release = made(kind)
     assert audit_files(release.home, release.audited, release.keys, example=False).runs == 1
     verify(forged(release, release.statement, tmp_path / "bundle"))
-    command = [sys.executable, "-I", str(release.bundle / "verify.py"), str(release.run / "release")]
+    command = [
+        sys.executable,
+        "-I",
+        str(release.bundle / "verify.py"),
+        str(release.run / "release"),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "its epsilon follows from them" in ended.stdout
@@ -203,7 +226,9 @@ def test_every_release_fits_its_rows(kind: str, made: Callable[[str], Made], tmp
 def test_the_anchor_protects_every_row(made: Callable[[str], Made], tmp_path: Path) -> None:
     """A row that was changed and sealed again no longer leads to the anchor, whoever the next row belongs to."""
     bundle = made("values").bundle
-    texts = {name: (bundle / name).read_text().splitlines() for name in ("ledger.jsonl", "chain.jsonl")}
+    texts = {
+        name: (bundle / name).read_text().splitlines() for name in ("ledger.jsonl", "chain.jsonl")
+    }
     for place in range(len(texts["ledger.jsonl"]) - 1):
         rows, chain = ([json.loads(line) for line in lines] for lines in texts.values())
         rows[place]["actor"] = "somebody else"
@@ -211,23 +236,31 @@ def test_the_anchor_protects_every_row(made: Callable[[str], Made], tmp_path: Pa
         to = shutil.copytree(bundle, tmp_path / f"{place}")
         for name, lines in (("ledger.jsonl", rows), ("chain.jsonl", chain)):
             (to / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        with pytest.raises(Fault, match=f"chain of hashes is broken at row {rows[place]['seq'] + 1}"):
+        with pytest.raises(
+            Fault, match=f"chain of hashes is broken at row {rows[place]['seq'] + 1}"
+        ):
             verify(to)
 
 
 @pytest.mark.parametrize("beyond", [1, 2, 100])
-def test_a_row_beyond_the_chain_is_named(beyond: int, made: Callable[[str], Made], tmp_path: Path) -> None:
+def test_a_row_beyond_the_chain_is_named(
+    beyond: int, made: Callable[[str], Made], tmp_path: Path
+) -> None:
     """A row whose number the chain does not have is refused in words, however large the number is."""
     to = shutil.copytree(made("values").bundle, tmp_path / "bundle")
     rows = [json.loads(line) for line in (to / "ledger.jsonl").read_text().splitlines()]
     number = len((to / "chain.jsonl").read_text().splitlines()) + beyond
     rows[-1]["seq"] = number
     (to / "ledger.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    with pytest.raises(Fault, match=f"row {number} was changed, or is not at its place in the chain"):
+    with pytest.raises(
+        Fault, match=f"row {number} was changed, or is not at its place in the chain"
+    ):
         verify(to)
 
 
-@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.long)], ids=["by turns", "both"])
+@pytest.mark.parametrize(
+    "both", [False, pytest.param(True, marks=pytest.mark.long)], ids=["by turns", "both"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_that_is_changed_is_found(
     kind: str, both: bool, made: Callable[[str], Made], tmp_path: Path
@@ -239,17 +272,31 @@ def test_every_number_that_is_changed_is_found(
         if not both and any(isinstance(part, int) and part > 3 for part in path):
             continue  # one of many entries alike
         number = Decimal(value) if isinstance(value, str) else value
-        others: list[Any] = [number + 1, number - 1] if isinstance(value, int) else [number * type(number)("1.01")]
-        others += [] if isinstance(value, int) else [number * type(number)("0.9") if number else type(number)("0.001")]
-        others = [str(other) if isinstance(value, str) else other for other in others if other != number]
-        if kind == "rounds" and named(path) in ONE_SIDED and statement["marginals"][path[1]]["draw"] == "rounds":
+        others: list[Any] = (
+            [number + 1, number - 1] if isinstance(value, int) else [number * type(number)("1.01")]
+        )
+        others += (
+            []
+            if isinstance(value, int)
+            else [number * type(number)("0.9") if number else type(number)("0.001")]
+        )
+        others = [
+            str(other) if isinstance(value, str) else other for other in others if other != number
+        ]
+        if (
+            kind == "rounds"
+            and named(path) in ONE_SIDED
+            and statement["marginals"][path[1]]["draw"] == "rounds"
+        ):
             assert isinstance(value, float)
             others = [value / 2]
         for other in others if both else others[place % len(others) :][:1]:
             if is_unchecked(path):
                 continue
             missed += (
-                [] if found_by_both(release, changed(statement, path, other), tmp_path / "forged") else [(path, other)]
+                []
+                if found_by_both(release, changed(statement, path, other), tmp_path / "forged")
+                else [(path, other)]
             )
             checked += 1
     assert missed == []
@@ -316,7 +363,10 @@ def test_every_lie_about_the_account_is_found(
         for path, value in leaves(told)
         if float(value)
     ]
-    lies += [((name,), "another") for name in ("as_of", "dataset", "unit", "neighbors", "meaning", "weak_delta")]
+    lies += [
+        ((name,), "another")
+        for name in ("as_of", "dataset", "unit", "neighbors", "meaning", "weak_delta")
+    ]
     assert len(lies) > 9
     try:
         for path, value in lies:
@@ -339,7 +389,9 @@ def test_every_lie_about_the_account_is_found(
         place.write_text(whole)
 
 
-def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Callable[[str], Made]) -> None:
+def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(
+    made: Callable[[str], Made],
+) -> None:
     """The reproduction of a run that drew by another plan: files, manifest and digests fit, and `ledger verify` finds it."""
     release = made("tuples")
     place, manifest = release.run / "release" / "privacy.json", release.run / "manifest.json"
@@ -359,7 +411,10 @@ def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Ca
 
 
 def test_a_handover_of_an_older_version_is_refused(
-    made: Callable[[str], Made], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    made: Callable[[str], Made],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the number in its privacy.json, with exit code 2 and one sentence; of this version nothing is said."""
     place = shutil.copytree(made("tuples").bundle, tmp_path / "older")
@@ -378,7 +433,9 @@ def test_the_verifier_is_one_program_of_its_own() -> None:
     source = verifier().decode()
     assert "import marginweave" not in source
     assert "from marginweave" not in source
-    definitions = [line.split("(")[0] for line in source.splitlines() if line.startswith(("def ", "class "))]
+    definitions = [
+        line.split("(")[0] for line in source.splitlines() if line.startswith(("def ", "class "))
+    ]
     assert len(definitions) == len(set(definitions)) > 20
 
 

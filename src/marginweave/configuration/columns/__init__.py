@@ -6,7 +6,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from marginweave.configuration.columns.base import OTHER, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
+from marginweave.configuration.columns.base import (
+    OTHER,
+    ConstantColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    Texts,
+)
 from marginweave.configuration.columns.category import BooleanColumn, Category, SetColumn
 from marginweave.configuration.columns.date import DateColumn
 from marginweave.configuration.columns.number import NumberColumn
@@ -27,7 +33,13 @@ __all__ = [
 ]
 
 Column = Annotated[
-    Category | BooleanColumn | NumberColumn | DateColumn | SetColumn | ConstantColumn | IdentifierColumn,
+    Category
+    | BooleanColumn
+    | NumberColumn
+    | DateColumn
+    | SetColumn
+    | ConstantColumn
+    | IdentifierColumn,
     Field(discriminator="type"),
 ]
 
@@ -35,7 +47,9 @@ Column = Annotated[
 def _named(columns: dict[str, Column]) -> dict[str, Column]:
     for name in columns:
         if not name.strip() or name != name.strip() or "\x00" in name:
-            raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
+            raise ValueError(
+                f"has a column named {name!r}; a name must not be empty or begin or end with a space"
+            )
     return columns
 
 

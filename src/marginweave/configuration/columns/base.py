@@ -11,7 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
 from marginweave.configuration.preparation import Imputation
-from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Words, declared_number, listed, value_key
+from marginweave.configuration.values import (
+    FROZEN,
+    Confirm,
+    ValueMatcher,
+    Words,
+    declared_number,
+    listed,
+    value_key,
+)
 
 OTHER = "other"
 MISSING = "(missing)"
@@ -50,7 +58,9 @@ class Rule:
 
 
 def _texts(value: Any) -> Any:
-    if not isinstance(value, list | tuple) or any(isinstance(item, dict | list | tuple) for item in value):
+    if not isinstance(value, list | tuple) or any(
+        isinstance(item, dict | list | tuple) for item in value
+    ):
         raise ValueError("must be a list of texts, such as [a, b]")
     return tuple(str(item) for item in value)
 
@@ -92,9 +102,15 @@ class ColumnBase(BaseModel, frozen=True):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Refuse a key of a kind with the name of a property of all kinds, which would hide its value (TypeError)."""
-        hidden = [key for key in cls.model_fields if isinstance(vars(ColumnBase).get(key), property | cached_property)]
+        hidden = [
+            key
+            for key in cls.model_fields
+            if isinstance(vars(ColumnBase).get(key), property | cached_property)
+        ]
         if hidden:
-            raise TypeError(f"{cls.__name__} has {listed(hidden)}, which all columns have as a property; use an alias")
+            raise TypeError(
+                f"{cls.__name__} has {listed(hidden)}, which all columns have as a property; use an alias"
+            )
 
     @model_validator(mode="after")
     def _check_confirmed(self) -> Self:
@@ -122,7 +138,11 @@ class ColumnBase(BaseModel, frozen=True):
         missing: tuple[str, ...] | None = getattr(self, "missing", None)
         if missing is not None and {text.strip() for text in missing} != {""}:
             facts.append("missing")
-        facts += [key for key in _FACTS if getattr(self, key, None) is not None and key in self.model_fields_set]
+        facts += [
+            key
+            for key in _FACTS
+            if getattr(self, key, None) is not None and key in self.model_fields_set
+        ]
         return facts
 
     @cached_property
@@ -162,7 +182,9 @@ class ColumnBase(BaseModel, frozen=True):
     def label_limits(self) -> tuple[Limits | None, ...]:
         """Least and largest value of each label; None for a label without a value, such as that of a special code."""
         numbers = [declared_number(label) for label in self.labels]
-        return tuple(None if number is None else (Fraction(number), Fraction(number)) for number in numbers)
+        return tuple(
+            None if number is None else (Fraction(number), Fraction(number)) for number in numbers
+        )
 
     @property
     def step(self) -> Fraction:

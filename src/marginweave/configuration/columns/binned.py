@@ -34,7 +34,9 @@ class BinSteps(FrozenModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.min < self.max:
-            raise ValueError(f"has bins whose min ({self.min:g}) must be below their max ({self.max:g})")
+            raise ValueError(
+                f"has bins whose min ({self.min:g}) must be below their max ({self.max:g})"
+            )
         if (self.max - self.min) / self.step > MAX_BINS:
             raise ValueError(f"must have at most {MAX_BINS} steps")
         return self
@@ -157,7 +159,8 @@ def longest_gap(gaps: Sequence[Gap]) -> int:
     start = 0
     stop = 0
     for first, last in sorted(gaps):
-        if longest and first <= stop:  # `stop` is past the gap before it: adjacent gaps count as one
+        # `stop` is past the gap before it: adjacent gaps count as one
+        if longest and first <= stop:
             stop = max(stop, last + 1)
         else:
             start = first

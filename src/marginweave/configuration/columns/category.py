@@ -8,7 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from marginweave.configuration.columns.base import OTHER, RESERVED, RULE_DECLARED, MeasuredColumn, Rule, Texts
+from marginweave.configuration.columns.base import (
+    OTHER,
+    RESERVED,
+    RULE_DECLARED,
+    MeasuredColumn,
+    Rule,
+    Texts,
+)
 from marginweave.configuration.values import PositiveWhole, ValueMatcher, first_duplicate
 
 FALSE_VALUES = ("false", "0", "no", "f", "n")
@@ -35,15 +42,21 @@ class ValuedColumn(MeasuredColumn, frozen=True):
         """Refuse a domain that is neither declared nor private, or declared badly."""
         if self.private:
             if self.values is not None:
-                raise ValueError("has both values and domain: private; a private domain is discovered, not declared")
+                raise ValueError(
+                    "has both values and domain: private; a private domain is discovered, not declared"
+                )
             if self.outside in ("other", "error"):
-                raise ValueError("has outside, which needs declared values: a private domain has no outside")
+                raise ValueError(
+                    "has outside, which needs declared values: a private domain has no outside"
+                )
         elif not self.values:
             raise ValueError("needs values (its public domain) or domain: private")
         else:
             reserved = RESERVED.intersection(self.labels)
             if reserved:
-                raise ValueError(f"declares {min(reserved)!r}, which is the name of cells without a value in a release")
+                raise ValueError(
+                    f"declares {min(reserved)!r}, which is the name of cells without a value in a release"
+                )
             pair = first_duplicate(self.values)
             if pair:
                 raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
@@ -51,7 +64,9 @@ class ValuedColumn(MeasuredColumn, frozen=True):
             if code not in self.labels:
                 raise ValueError(f"has a title for {code!r}, which is none of its values")
             if title in RESERVED:
-                raise ValueError(f"has the title {title!r}, which is the name of cells without a value in a release")
+                raise ValueError(
+                    f"has the title {title!r}, which is the name of cells without a value in a release"
+                )
         return self
 
     @cached_property
@@ -92,7 +107,9 @@ class Category(ValuedColumn, frozen=True):
 
 def _no_truth(value: Any) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
-        raise ValueError('must be texts, and YAML can read yes and no as true and false; write them in quotes: ["yes"]')
+        raise ValueError(
+            'must be texts, and YAML can read yes and no as true and false; write them in quotes: ["yes"]'
+        )
     return value
 
 
@@ -118,7 +135,9 @@ class BooleanColumn(MeasuredColumn, frozen=True):
             raise ValueError("needs at least one spelling in true_values and in false_values")
         pair = first_duplicate(self._spellings)
         if pair:
-            raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}, which count as one in any case")
+            raise ValueError(
+                f"declares a value twice: {pair[0]!r} and {pair[1]!r}, which count as one in any case"
+            )
         return self
 
     @cached_property
@@ -196,7 +215,9 @@ class SetColumn(ValuedColumn, frozen=True):
     @property
     def released_rules(self) -> tuple[Rule, ...]:
         """Rules that every value is a public one, and that no cell has too many."""
-        return self.part_rule, Rule(name=RULE_CAP, separator=self.separator, at_most=self.max_values)
+        return self.part_rule, Rule(
+            name=RULE_CAP, separator=self.separator, at_most=self.max_values
+        )
 
     @property
     def part_rule(self) -> Rule:
@@ -216,7 +237,11 @@ class SetColumn(ValuedColumn, frozen=True):
     @property
     def stopping_rule(self) -> str:
         """Name of the rule of `outside: error`; with `min_values` a cell without a value breaks it, too."""
-        return self.input_rule if self.min_values is None else f"every cell has a value, and {self.input_rule}"
+        return (
+            self.input_rule
+            if self.min_values is None
+            else f"every cell has a value, and {self.input_rule}"
+        )
 
     @property
     def marks_undeclared(self) -> bool:

@@ -13,7 +13,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
-from marginweave.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, PointRange, open_runs
+from marginweave.configuration.columns.binned import (
+    MAX_BINS,
+    BinnedColumn,
+    Gap,
+    PointRange,
+    open_runs,
+)
 from marginweave.configuration.columns.periods import (
     DAY,
     EPOCH_WEEKDAY,
@@ -53,7 +59,9 @@ def _format(value: Any) -> Any:
         return None
     used = _directives_of(str(value))
     if not used <= _DIRECTIVES:
-        raise ValueError("must be a strptime format of %Y %y %m %b %B %d %j %H %I %p %M %S, without a time zone")
+        raise ValueError(
+            "must be a strptime format of %Y %y %m %b %B %d %j %H %I %p %M %S, without a time zone"
+        )
     if used.isdisjoint("Yy"):
         raise ValueError("must have a year, %Y or %y")
     return str(value)
@@ -81,13 +89,17 @@ class DateColumn(BinnedColumn, frozen=True):
         if isinstance(self.bins, tuple):
             texts += self.bins
         if any(parse_instant(text, None) is None for text in texts):
-            raise ValueError("has a bound or an edge that is no date in ISO 8601, such as 2019-12-31")
+            raise ValueError(
+                "has a bound or an edge that is no date in ISO 8601, such as 2019-12-31"
+            )
         if self.draw not in ("uniform", "midpoint", None):
             raise ValueError("has a draw that is neither uniform nor midpoint")
         if isinstance(self.bins, tuple):
             if any(low >= high for low, high in pairwise(map(self._instant, self.bins))):
                 raise ValueError("has bins out of order; edges must increase")
-            if self.bounds is not None and self._ends(self.bounds) != self._ends((self.bins[0], self.bins[-1])):
+            if self.bounds is not None and self._ends(self.bounds) != self._ends(
+                (self.bins[0], self.bins[-1])
+            ):
                 raise ValueError("has bins that do not begin and end at its bounds")
         elif self.bounds is None:
             raise ValueError("needs bounds [first, last]")
@@ -111,12 +123,16 @@ class DateColumn(BinnedColumn, frozen=True):
         used = self._used
         is_complete = ("d" not in used or self._has_month) and ("I" in used) == ("p" in used)
         if not is_complete or not self._is_fine_enough():
-            raise ValueError(f"has a format ({self.format}) that is too coarse for its bins, or incomplete")
+            raise ValueError(
+                f"has a format ({self.format}) that is too coarse for its bins, or incomplete"
+            )
         first, stop = self._ends(self._limits)
         first_year = moment_of(first * self.seconds).year
         last_year = moment_of((stop - 1) * self.seconds).year
         if "y" in used and (first_year < 1969 or last_year > 2068):
-            raise ValueError("has a format with %y, which means 1969 to 2068; its bounds lie outside")
+            raise ValueError(
+                "has a format with %y, which means 1969 to 2068; its bounds lie outside"
+            )
         if first_year < 1000:
             raise ValueError(
                 "has a format, and bounds before the year 1000, which a format does not write in four digits"
@@ -270,7 +286,11 @@ class DateColumn(BinnedColumn, frozen=True):
         length = self.per_day
         for day in range(first // length, (stop - 1) // length + 1):
             day_start = day * length
-            yield (day + EPOCH_WEEKDAY) % 7, max(first, day_start), min(stop, day_start + length) - 1
+            yield (
+                (day + EPOCH_WEEKDAY) % 7,
+                max(first, day_start),
+                min(stop, day_start + length) - 1,
+            )
 
     def _gaps(self, text: str) -> Iterator[Gap]:
         """Yield the first and last unit of the times that are written as the missing `text`.

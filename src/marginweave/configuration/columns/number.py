@@ -43,14 +43,18 @@ class NumberColumn(NumberGrid, frozen=True):
         check_order("bounds", self.bounds)
         check_order("within", self.within)
         if (self.bounds == "private") != (self.within is not None):
-            raise ValueError("needs within [minimum, maximum] for bounds: private, and has no use for it otherwise")
+            raise ValueError(
+                "needs within [minimum, maximum] for bounds: private, and has no use for it otherwise"
+            )
         if isinstance(self.bins, int):
             if self.bounds is None:
                 raise ValueError("needs bounds [minimum, maximum] for a count of bins")
         elif isinstance(self.bins, LogBins):
             self._check_scale(self.bins)
         elif self.bounds == "private":
-            raise ValueError("needs a count of bins for bounds: private, whose edges are not known before")
+            raise ValueError(
+                "needs a count of bins for bounds: private, whose edges are not known before"
+            )
         else:
             self._check_edges()
         self._check_decimals()
@@ -66,8 +70,12 @@ class NumberColumn(NumberGrid, frozen=True):
         for text in self.codes or ():
             code = declared_number(text)
             assert code is not None
-            if abs(code) > EXACT or (self.decimals is not None and code != round(code, self.decimals)):
-                raise ValueError(f"has a code ({text}) beyond 2^53, or with more decimals than the column")
+            if abs(code) > EXACT or (
+                self.decimals is not None and code != round(code, self.decimals)
+            ):
+                raise ValueError(
+                    f"has a code ({text}) beyond 2^53, or with more decimals than the column"
+                )
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("has a code whose label is that of another code or of a bin")
 
@@ -76,18 +84,24 @@ class NumberColumn(NumberGrid, frozen=True):
         edges = self._inner
         for low, high in pairwise(edges):
             if not low < high:
-                raise ValueError(f"has bins out of order: {low:g} is before {high:g}; edges must increase")
+                raise ValueError(
+                    f"has bins out of order: {low:g} is before {high:g}; edges must increase"
+                )
         if isinstance(self.bounds, tuple):
             low, high = self.bounds
             if self.outer == "open" and not (low <= edges[0] and edges[-1] <= high):
                 raise ValueError("has bins that do not lie within its bounds")
             if self.outer != "open" and (edges[0], edges[-1]) != self.bounds:
-                raise ValueError(f"has bins that do not begin and end at its bounds, {low:g} and {high:g}")
+                raise ValueError(
+                    f"has bins that do not begin and end at its bounds, {low:g} and {high:g}"
+                )
 
     def _check_scale(self, bins: LogBins) -> None:
         """Refuse log bins without public bounds, or with open bins or a `smallest` that has no use (ValueError)."""
         if not isinstance(self.bounds, tuple) or self.outer == "open":
-            raise ValueError("needs public bounds [minimum, maximum], and no outer: open, for bins: log")
+            raise ValueError(
+                "needs public bounds [minimum, maximum], and no outer: open, for bins: log"
+            )
         if bins.smallest is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
             raise ValueError("has smallest, which must stand beside bounds that include 0 alone")
 
@@ -103,13 +117,18 @@ class NumberColumn(NumberGrid, frozen=True):
         for index in range(len(self.edges) - 1):
             low, high = self.grid(index)
             if high < low:
-                raise ValueError(f"has a bin, {self.labels[index]}, without any number of {self.resolution} decimals")
+                raise ValueError(
+                    f"has a bin, {self.labels[index]}, without any number of {self.resolution} decimals"
+                )
 
     def _check_within(self, low: float, high: float) -> None:
         """Refuse a public range for private bounds that may be too narrow to be divided into bins (ValueError)."""
         if self.least_width() > high - low:
-            raise ValueError(f"has a range within ({low:g}, {high:g}) too narrow for its bins and decimals")
-        for bounds in ((low, low), (high, high), (low, high)):  # where the released bounds are hardest to divide
+            raise ValueError(
+                f"has a range within ({low:g}, {high:g}) too narrow for its bins and decimals"
+            )
+        # where the released bounds are hardest to divide
+        for bounds in ((low, low), (high, high), (low, high)):
             self.with_bounds(*bounds)
 
     @property
@@ -145,7 +164,9 @@ class NumberColumn(NumberGrid, frozen=True):
 
     def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
         """Return the widths of the bins inside the bounds, and 0 for each special code."""
-        low, high = self.bounds if isinstance(self.bounds, tuple) else (self.edges[0], self.edges[-1])
+        low, high = (
+            self.bounds if isinstance(self.bounds, tuple) else (self.edges[0], self.edges[-1])
+        )
         clamped = [min(max(edge, low), high) for edge in self.edges]
         widths = [float(above - below) for below, above in pairwise(clamped)]
         return (*widths, *([0.0] * len(self.special)))

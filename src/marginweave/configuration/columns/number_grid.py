@@ -11,7 +11,13 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from marginweave.configuration.columns.binned import BinnedColumn, BinSteps, PointRange, open_runs
-from marginweave.configuration.columns.number_parts import gaps_on_grid, read_bins, read_bounds, read_codes, read_pair
+from marginweave.configuration.columns.number_parts import (
+    gaps_on_grid,
+    read_bins,
+    read_bounds,
+    read_codes,
+    read_pair,
+)
 from marginweave.configuration.columns.scales import LogBins, log_edges, smallest_of, zero_bin
 from marginweave.configuration.values import ValueMatcher, Whole
 
@@ -19,7 +25,9 @@ from marginweave.configuration.values import ValueMatcher, Whole
 class NumberGrid(BinnedColumn, frozen=True):
     """A number column with its bins, and the grid of the values that lie inside them."""
 
-    bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(read_bounds)] = None
+    bounds: Annotated[
+        tuple[float, float] | Literal["private"] | None, BeforeValidator(read_bounds)
+    ] = None
     within: Annotated[tuple[float, float] | None, BeforeValidator(read_pair)] = None
     bins: Annotated[int | BinSteps | LogBins | tuple[float, ...], BeforeValidator(read_bins)]
     outer: Literal["clamp", "open"] | None = None
@@ -33,7 +41,8 @@ class NumberGrid(BinnedColumn, frozen=True):
             return self.bins
         if isinstance(self.bins, BinSteps):
             return self.bins.edges
-        assert isinstance(self.bounds, tuple)  # _check refuses a count without bounds; private bounds have no edges yet
+        # _check refuses a count without bounds; private bounds have no edges yet
+        assert isinstance(self.bounds, tuple)
         low, high = self.bounds
         if isinstance(self.bins, LogBins):
             smallest = smallest_of(self.bounds, self.bins.smallest, self.decimals)
@@ -175,7 +184,9 @@ class NumberGrid(BinnedColumn, frozen=True):
             last -= 1
         return first, last
 
-    def runs(self, missing: Sequence[str], resolution: int | None = None) -> tuple[PointRange, ...] | None:
+    def runs(
+        self, missing: Sequence[str], resolution: int | None = None
+    ) -> tuple[PointRange, ...] | None:
         """Return the grids of the bins without missing and special codes; None where no code lies on a grid."""
         resolution = self.resolution if resolution is None else resolution
         gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], resolution)

@@ -52,7 +52,9 @@ def read_codes(value: Any) -> Any:
     for code, label in labels.items():
         numbers[code] = declared_number(code)
         if numbers[code] is None or not label:
-            raise ValueError(f"must give a number what it means; {code!r} is no number, or means nothing")
+            raise ValueError(
+                f"must give a number what it means; {code!r} is no number, or means nothing"
+            )
     if len(set(numbers.values())) < len(value):
         raise ValueError("has a number twice")
     return {code: labels[code] for code in sorted(labels, key=lambda code: numbers[code])}
@@ -61,7 +63,9 @@ def read_codes(value: Any) -> Any:
 def check_order(name: str, pair: tuple[float, float] | str | None) -> None:
     """Refuse a minimum that is not below the maximum; raises ValueError."""
     if isinstance(pair, tuple) and not pair[0] < pair[1]:
-        raise ValueError(f"has {name} ({pair[0]:g}, {pair[1]:g}): the minimum must be below the maximum")
+        raise ValueError(
+            f"has {name} ({pair[0]:g}, {pair[1]:g}): the minimum must be below the maximum"
+        )
 
 
 def gaps_on_grid(missing: Sequence[str], low: float, high: float, resolution: int) -> list[Gap]:
@@ -78,5 +82,7 @@ def gaps_on_grid(missing: Sequence[str], low: float, high: float, resolution: in
         code = float(number)
         if low <= code <= high:
             nearest = round(code * scale)
-            gaps += [(point, point) for point in range(nearest - 2, nearest + 3) if point / scale == code]
+            gaps += [
+                (point, point) for point in range(nearest - 2, nearest + 3) if point / scale == code
+            ]
     return gaps

@@ -50,8 +50,11 @@ def period_starts(period: str, first: int, last: int) -> list[int]:
         return list(range(monday, last + 1, 7))
     length = {"year": 12, "quarter": 3, "month": 1}[period]
     low = _month_number(first) // length * length
-    high = _month_number(last)  # not rounded down: the range below ends with the period of this month
-    return [day_number(date(month // 12, month % 12 + 1, 1)) for month in range(low, high + 1, length)]
+    # not rounded down: the range below ends with the period of this month
+    high = _month_number(last)
+    return [
+        day_number(date(month // 12, month % 12 + 1, 1)) for month in range(low, high + 1, length)
+    ]
 
 
 def _month_number(day: int) -> int:

@@ -39,7 +39,9 @@ def smallest_of(bounds: tuple[float, float], declared: float | None, decimals: i
     return max(step, largest / 10**_DECADES)
 
 
-def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals: int | None) -> Edges:
+def log_edges(
+    bounds: tuple[float, float], count: int, smallest: float, decimals: int | None
+) -> Edges:
     """Return the edges of `count` log bins over the bounds, of three digits and rounded to `decimals`.
 
     Where rounding makes edges equal, all have twelve digits instead, whatever `decimals` is, because edges must increase.

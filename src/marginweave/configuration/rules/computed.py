@@ -9,7 +9,14 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from marginweave.configuration.columns import BooleanColumn, Category, Column, DateColumn, NumberColumn, Texts
+from marginweave.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    NumberColumn,
+    Texts,
+)
 from marginweave.configuration.columns.base import Limits
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.columns.periods import moment_of
@@ -44,7 +51,9 @@ class DeterminedColumn(_Computed):
     key: ClassVar[str] = "determined"
     by: str
     mapping: Annotated[dict[str, str], BeforeValidator(_mapping)]
-    default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
+    default: Annotated[
+        str | None, BeforeValidator(lambda value: None if value is None else str(value))
+    ] = None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -105,15 +114,21 @@ def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column
         else:
             _check_total(rule, columns, computed)
         if isinstance(rule, DifferenceColumn) and rule.since in differences:
-            raise ValueError(f"structure.difference has since: {rule.since}, which must not be a difference itself")
+            raise ValueError(
+                f"structure.difference has since: {rule.since}, which must not be a difference itself"
+            )
 
 
-def _check_determined(rule: DeterminedColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
+def _check_determined(
+    rule: DeterminedColumn, columns: Mapping[str, Column], computed: Collection[str]
+) -> None:
     """Refuse a mapping from or to values that its columns do not have, or of columns that cannot be mapped (ValueError)."""
     column = columns[rule.column]
     by = columns[rule.by]
     if not column.public_cells:
-        raise ValueError(f"structure.determined has {rule.column!r}, which must be a column with its own public values")
+        raise ValueError(
+            f"structure.determined has {rule.column!r}, which must be a column with its own public values"
+        )
     is_whole_number = isinstance(by, NumberColumn) and by.decimals == 0
     if rule.by in computed or not (is_whole_number or isinstance(by, Category | BooleanColumn)):
         raise ValueError(
@@ -132,7 +147,9 @@ def _check_determined(rule: DeterminedColumn, columns: Mapping[str, Column], com
     for text in rule.mapping:
         key = by.value_key(text)
         if key is None:
-            raise ValueError(f"structure.determined maps {text!r}, which is no value of {rule.by!r}")
+            raise ValueError(
+                f"structure.determined maps {text!r}, which is no value of {rule.by!r}"
+            )
         earlier = mapped.setdefault(key, text)
         if earlier is not text:
             raise ValueError(
@@ -140,7 +157,9 @@ def _check_determined(rule: DeterminedColumn, columns: Mapping[str, Column], com
             )
 
 
-def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
+def _check_total(
+    rule: TotalColumn, columns: Mapping[str, Column], computed: Collection[str]
+) -> None:
     """Refuse a sum or difference that is not exact, or of columns that are not counted (ValueError)."""
     names = (rule.computed, *rule.sources)
     place = f"structure.{rule.key}"
@@ -156,13 +175,21 @@ def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Col
         if not isinstance(column, NumberColumn | DateColumn) or getattr(column, "codes", None):
             raise ValueError(f"{place} has {name!r}, which must be a number or date, without codes")
         if isinstance(column, DateColumn) and not column.exact:
-            raise ValueError(f"{place} has {name!r}, whose format must write each {column.type} in its own way")
+            raise ValueError(
+                f"{place} has {name!r}, whose format must write each {column.type} in its own way"
+            )
     is_difference = isinstance(rule, DifferenceColumn)
     types = [columns[name].type for name in names]
     expected = [types[0], types[0], "number"] if is_difference else ["number"] * len(types)
     if types != expected or len({columns[name].step for name in names}) > 1:
-        needed = "dates of one type and a number of 0 decimals, or numbers" if is_difference else "numbers"
-        raise ValueError(f"{place} has {', '.join(names)}, which must be {needed} of as many decimals")
+        needed = (
+            "dates of one type and a number of 0 decimals, or numbers"
+            if is_difference
+            else "numbers"
+        )
+        raise ValueError(
+            f"{place} has {', '.join(names)}, which must be {needed} of as many decimals"
+        )
     _check_bounds(rule, columns)
 
 
@@ -189,5 +216,7 @@ def _text(column: Column, point: Fraction) -> str:
     if not isinstance(column, DateColumn):
         return format(float(point), ".12g")
     with suppress(OverflowError):
-        return moment_of(int(point) * column.seconds).isoformat()[: 10 if column.type == "date" else None]
+        return moment_of(int(point) * column.seconds).isoformat()[
+            : 10 if column.type == "date" else None
+        ]
     return "a date outside of the years 1 to 9999"

@@ -91,9 +91,17 @@ class Condition(FrozenModel):
         low_is_inside = self._is_above(name, column, low) and self._is_below(name, column, low)
         high_is_inside = self._is_above(name, column, high) and self._is_below(name, column, high)
         # A range between the two has neither, but it begins below the largest value, and ends above the least.
-        is_between = not low_is_inside and self._is_below(name, column, low) and self._is_above(name, column, high)
+        is_between = (
+            not low_is_inside
+            and self._is_below(name, column, low)
+            and self._is_above(name, column, high)
+        )
         if low_is_inside != high_is_inside or is_between:
-            below = "" if self.at_most is None else f"; to includes {self.at_most}, use below to leave it out"
+            below = (
+                ""
+                if self.at_most is None
+                else f"; to includes {self.at_most}, use below to leave it out"
+            )
             raise ValueError(
                 f"structure has a range of column {name!r} that ends inside a bin; ranges must end where bins do: "
                 f"{listed(column.labels)}{below}"
@@ -118,7 +126,9 @@ def _read(value: Any) -> Any:
     if isinstance(value, dict):
         return Condition.model_validate({key: _read_end(key, text) for key, text in value.items()})
     if isinstance(value, list | tuple) and not value:
-        raise ValueError("must give each of its columns a value or a condition; a list of values must not be empty")
+        raise ValueError(
+            "must give each of its columns a value or a condition; a list of values must not be empty"
+        )
     return value if isinstance(value, list | tuple | Condition) else [value]
 
 
@@ -175,7 +185,11 @@ def labels_too_low(
     `least` has the labels with their least values; labels that exclude the same labels are yielded as one group.
     """
     limits_of_labels = zip(column.labels, column.label_limits, strict=True)
-    tops = sorted((limits[1], place, label) for place, (label, limits) in enumerate(limits_of_labels) if limits)
+    tops = sorted(
+        (limits[1], place, label)
+        for place, (label, limits) in enumerate(limits_of_labels)
+        if limits
+    )
     groups: defaultdict[int, list[str | None]] = defaultdict(list)
     for label, low in least:
         groups[bisect_left(tops, (low,))].append(label)

@@ -98,7 +98,9 @@ class _Search(Generic[Value]):
             if not open_places:
                 return {place: value for place, (value,) in possible.items()}
             _, chosen = min((len(possible[place]), place) for place in open_places)
-            stack.append(self._narrow_all([{**possible, chosen: [value]} for value in possible[chosen]]))
+            stack.append(
+                self._narrow_all([{**possible, chosen: [value]} for value in possible[chosen]])
+            )
         raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
 
     def _narrow_all(self, choices: Iterable[Possible[Value]]) -> Iterator[Possible[Value]]:
@@ -128,7 +130,9 @@ class _Search(Generic[Value]):
                     decided += open_places
         return possible
 
-    def _allowed_values(self, rule: tuple[int, ...], place: int, possible: Possible[Value]) -> list[Value]:
+    def _allowed_values(
+        self, rule: tuple[int, ...], place: int, possible: Possible[Value]
+    ) -> list[Value]:
         """Return the possible values of `place` with which the decided values of the other attributes keep the rule."""
         allowed = list[Value]()
         for value in possible[place]:

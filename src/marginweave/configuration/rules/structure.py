@@ -25,7 +25,9 @@ from marginweave.configuration.values import FrozenModel
 
 def _combination(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) < 2:
-        raise ValueError("must be a mapping of two or more columns to a value, or to a list of values")
+        raise ValueError(
+            "must be a mapping of two or more columns to a value, or to a list of values"
+        )
     return {str(name): item for name, item in value.items()}
 
 
@@ -38,7 +40,9 @@ class AppliesRule(FrozenModel):
 
     columns: Annotated[Texts, Field(min_length=1)]
     where: Annotated[dict[str, Allowed], Field(min_length=1)]
-    otherwise: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
+    otherwise: Annotated[
+        str | None, BeforeValidator(lambda value: None if value is None else str(value))
+    ] = None
 
 
 class OrderedColumns(FrozenModel):
@@ -162,7 +166,9 @@ def _check_ruled(key: str, name: str, columns: Mapping[str, Column], computed: S
             "(name the column that it follows from), or one with private bounds"
         )
     if key != "forbidden" and not column.public_cells:
-        raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
+        raise ValueError(
+            f"structure.{key} names {name!r}, which must be a column with one public value a cell"
+        )
 
 
 def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:

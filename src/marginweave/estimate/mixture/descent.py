@@ -73,7 +73,8 @@ class Descent:
         self._by_factors = np.zeros_like(self._factors)
         self._grams = np.empty((len(layout.features) + 1, len(weights), len(weights)), F32)
         self._grams[-1] = 1.0
-        self._chi = np.zeros((len(self._blocks), len(objective.expected)))  # as last computed by each block
+        # as last computed by each block
+        self._chi = np.zeros((len(self._blocks), len(objective.expected)))
         self._chi[:, objective.expected > 0] = math.inf
         for block in range(len(self._blocks)):
             self._refresh(block)

@@ -64,7 +64,8 @@ def settled(
 _LEAST_COMPONENTS = 2  # of a box
 _LEAST_MASS = 1e-4  # least initial mass of a box, so that each is fitted
 _ROUNDS = 100  # the masses of the five boxes of ma2019 are then within .003 of the table
-Start = tuple[Float32s, Float32s, Boxes]  # shares, shape (cells of all blocks, components), and weights
+# shares, shape (cells of all blocks, components), and weights
+Start = tuple[Float32s, Float32s, Boxes]
 
 
 def fit_mixture(
@@ -127,7 +128,11 @@ def fit_mixture(
     settings = chosen.model_copy(update={"components": components})
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
-    starts = _warm_start(start, unfitted, settings) if start else _cold_start(measurements, unfitted, settings)
+    starts = (
+        _warm_start(start, unfitted, settings)
+        if start
+        else _cold_start(measurements, unfitted, settings)
+    )
     fitted = _fit_all(layout, objective, starts, settings.iterations, noise)
     return calibrate_one_way(_averaged(fitted, unfitted), measurements)
 
@@ -182,11 +187,17 @@ def _cold_start(
     supports_of_blocks = block_supports(model.blocks, model.boxes, model.sizes)
     supports = np.concatenate(supports_of_blocks, axis=1)
     if len(supports) == 1:
-        return [_start_in_one_box(tree, supports, settings.components, generator) for generator in generators]
+        return [
+            _start_in_one_box(tree, supports, settings.components, generator)
+            for generator in generators
+        ]
     supports_of_boxes = zip(*supports_of_blocks, strict=True)
     inside = [tree.within(box_supports) for box_supports in supports_of_boxes]
     mass = _box_masses(model.boxes, tree.one_way)
-    return [_start_in_boxes(inside, mass, supports, settings.components, generator) for generator in generators]
+    return [
+        _start_in_boxes(inside, mass, supports, settings.components, generator)
+        for generator in generators
+    ]
 
 
 def _start_in_one_box(
@@ -267,7 +278,9 @@ def _warm_start(
     if start_shapes != model_shapes:
         raise InputError("start must be a mixture of the same attributes and masks")
     if start.components != settings.fits * settings.components:
-        raise InputError(f"start ({start.components} components) must have components * fits of the settings")
+        raise InputError(
+            f"start ({start.components} components) must have components * fits of the settings"
+        )
     all_shares = np.concatenate(start.shares, axis=1).astype(F32)
     all_weights = start.weights.astype(F32)
     supports_of_blocks = block_supports(model.blocks, model.boxes, model.sizes)
@@ -296,7 +309,9 @@ def check_marginals(
     for attributes, shape in shaped:
         is_known = max(attributes, default=-1) < len(sizes)
         if not is_known or tuple(sizes[a] for a in attributes) != shape:
-            raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
+            raise InputError(
+                f"marginal or mask of attributes {attributes} must have the shape that sizes say"
+            )
     missing = set(range(len(sizes)))
     for m in measurements:
         missing.difference_update(m.attributes)

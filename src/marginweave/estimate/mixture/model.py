@@ -213,10 +213,13 @@ class Mixture:
             place = block.attributes.index(attribute)
             cell_shares = code_shares[block.cells[:, place]]
             remaining = shares[b] * cell_shares
-            if attribute in masked and not remaining.any():  # no records of these codes were counted: equal shares
+            # no records of these codes were counted: equal shares
+            if attribute in masked and not remaining.any():
                 remaining = np.broadcast_to(cell_shares.astype(np.float64), shares[b].shape)
             if not remaining.any() and not conditions:
-                raise InputError(f"mask of attribute {attribute} must leave something that the others allow")
+                raise InputError(
+                    f"mask of attribute {attribute} must leave something that the others allow"
+                )
             sums = remaining.sum(axis=1, keepdims=True)
             weights = weights * sums[:, 0]
             shares[b] = np.divide(
@@ -226,7 +229,9 @@ class Mixture:
                 where=sums > 0,
             )
         if not weights.any():
-            raise InputError("the conditions must leave some records of the model; ask for fewer at once")
+            raise InputError(
+                "the conditions must leave some records of the model; ask for fewer at once"
+            )
         return replace(
             self,
             weights=weights / weights.sum(),

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.masks import Mask, StructuralZeros
-from marginweave.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
+from marginweave.estimate.mixture.targets import (
+    F32,
+    FeatureLayout,
+    FeatureTarget,
+    Float32s,
+    expected_below,
+)
 from marginweave.observations.tables import Observation
 
 # Targets that have their lead, all features but the last, in common, and whose last features have consecutive columns.
@@ -47,7 +53,8 @@ class Objective:
         targets = list(measured)
         sigma = min(m.deviation for m in measurements) / _FORBIDDEN
         for mask in masks:
-            if isinstance(mask, Mask) and math.prod(mask.sizes) <= MAX_CELLS:  # larger masks apply to records only
+            # larger masks apply to records only
+            if isinstance(mask, Mask) and math.prod(mask.sizes) <= MAX_CELLS:
                 weight = ~mask.table() * sigma**-2
                 counts = np.zeros(weight.shape)
                 targets.append(layout.target(mask.attributes, counts, weight, sigma=sigma))
@@ -91,7 +98,8 @@ class BlockTargets:
         block: int,
         targets: Sequence[FeatureTarget],
     ) -> None:
-        owned: list[tuple[int, FeatureTarget]] = []  # each target of the block, with the feature that is the block's
+        # each target of the block, with the feature that is the block's
+        owned: list[tuple[int, FeatureTarget]] = []
         for target in targets:
             block_features = [f for f in target.features if layout.features[f].block == block]
             owned += [(f, target) for f in block_features]
@@ -201,7 +209,8 @@ def _lead_of(group: Group) -> tuple[int, ...]:
     return group[0].features[:-1]
 
 
-_UNSURPRISING = 5.0  # expected counts this many sigma below the cut are left out: it is certain that they are hidden
+# expected counts this many sigma below the cut are left out: it is certain that they are hidden
+_UNSURPRISING = 5.0
 
 
 class TargetCells:

@@ -88,7 +88,8 @@ class TreeStart:
                 pairs[first, second] = (pair, tables[pair])
         self._pairs = pairs
         tables_of_blocks = {edge: table for edge, (_, table) in pairs.items()}
-        self._near: list[list[int]] = [[] for _ in blocks]  # the neighbors of each block in the tree
+        # the neighbors of each block in the tree
+        self._near: list[list[int]] = [[] for _ in blocks]
         for first, second in spanning_tree(len(blocks), tables_of_blocks):
             self._near[first].append(second)
             self._near[second].append(first)

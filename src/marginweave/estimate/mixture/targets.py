@@ -153,7 +153,9 @@ class FeatureLayout:
         for number, block in enumerate(self.blocks):
             block_attributes = tuple(a for a in block.attributes if a in attributes)
             if block_attributes:
-                coarser_codes = [coarser[a].tobytes() if a in coarser else b"" for a in block_attributes]
+                coarser_codes = [
+                    coarser[a].tobytes() if a in coarser else b"" for a in block_attributes
+                ]
                 key = tuple(zip(block_attributes, coarser_codes, strict=True))
                 if key not in self._index:
                     self._index[key] = len(self.features)

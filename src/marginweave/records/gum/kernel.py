@@ -26,7 +26,8 @@ class Target(NamedTuple):
     sizes: Integers
     counts: Integers  # wanted records in each cell, flat; they add up to the number of records
     margin: float  # how far a cell may be from its count without being moved, in records
-    columns: Integers  # attributes that a copied record takes along: those of the marginal's component
+    # attributes that a copied record takes along: those of the marginal's component
+    columns: Integers
 
 
 class Pace(NamedTuple):

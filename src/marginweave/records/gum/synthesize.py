@@ -12,7 +12,12 @@ import numpy as np
 
 from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.base.errors import InputError
-from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record, tied_parts
+from marginweave.configuration.rules.record_search import (
+    ContradictionError,
+    UndecidedError,
+    find_record,
+    tied_parts,
+)
 from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.domain.masks import Clique, Mask, StructuralZeros, alike
 from marginweave.estimate.consistency import Holders
@@ -61,7 +66,9 @@ def plan_graph(attributes: int, cliques: Sequence[Clique], bound: Sequence[Cliqu
     )
 
 
-def _find_leaf(attributes: int, cliques: Sequence[Clique], tied: set[int]) -> tuple[Clique, int] | None:
+def _find_leaf(
+    attributes: int, cliques: Sequence[Clique], tied: set[int]
+) -> tuple[Clique, int] | None:
     """Return the first pair with an attribute that is in no other clique and not `tied`, and this attribute; or None."""
     degree = np.bincount([a for clique in cliques for a in clique], minlength=attributes)
     for clique in cliques:
@@ -113,7 +120,11 @@ class Drawing:
         DP: post-processing.
         """
         available = {*self.drawn, attribute}
-        masks = [mask for mask in self.masks if attribute in mask.attributes and available.issuperset(mask.attributes)]
+        masks = [
+            mask
+            for mask in self.masks
+            if attribute in mask.attributes and available.issuperset(mask.attributes)
+        ]
         for rows in self._groups(attribute, masks, parent):
             example = self.records[rows[0]]
             allowed = self._allowed(attribute, masks, example)
@@ -131,7 +142,9 @@ class Drawing:
         codes = np.arange(len(self.one_way[attribute]))
         allowed = np.ones(len(codes), np.bool_)
         for mask in masks:
-            allowed &= mask.allow([codes if a == attribute else example[a] for a in mask.attributes])
+            allowed &= mask.allow(
+                [codes if a == attribute else example[a] for a in mask.attributes]
+            )
         return allowed
 
     def _shares(
@@ -161,7 +174,9 @@ class Drawing:
         parent: int | None,
     ) -> list[Integers]:
         """Return rows in random order, grouped by the parent value and by what each mask allows."""
-        attributes = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {attribute}
+        attributes = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {
+            attribute
+        }
         if parent is not None:
             attributes.add(parent)
         keys = list[tuple[Integers | Records | Flags, int]]()
@@ -170,7 +185,9 @@ class Drawing:
         for mask in masks:
             if not isinstance(mask, Mask):
                 forbidden = mask.codes[mask.attributes.index(attribute)]
-                columns = [forbidden if a == attribute else self.records[:, a] for a in mask.attributes]
+                columns = [
+                    forbidden if a == attribute else self.records[:, a] for a in mask.attributes
+                ]
                 keys.append((mask.allow(columns), 2))
         group = np.zeros(len(self.records), np.int64)
         for key, size in keys:
@@ -200,7 +217,9 @@ def replace_dead(
         records[dead] = records[generator.choice(alive, int(dead.sum()))]
 
 
-def _likeliest_record(one_way: Sequence[Floats], masks: Sequence[StructuralZeros]) -> dict[int, int]:
+def _likeliest_record(
+    one_way: Sequence[Floats], masks: Sequence[StructuralZeros]
+) -> dict[int, int]:
     """Return likely values, which the masks allow together, of the attributes that masks name; InputError if none."""
     tied = {a for mask in masks for a in mask.attributes}
     values = {}
@@ -282,7 +301,11 @@ class Gum:
         for clique in cliques:
             for pair in itertools.combinations(clique, 2):
                 self._pairs[pair] = self._marginals.counts(pair)
-        core_pairs = {pair: counts for pair, counts in self._pairs.items() if self._graph.core.issuperset(pair)}
+        core_pairs = {
+            pair: counts
+            for pair, counts in self._pairs.items()
+            if self._graph.core.issuperset(pair)
+        }
         self._tree = spanning_tree(len(sizes), core_pairs) if settings.start == "tree" else ()
         self._zeros = Zeros.of(masks)
 
@@ -293,7 +316,8 @@ class Gum:
             InputError: the masks leave no record.
         """
         drawing = Drawing(
-            records=np.zeros((records, len(self._one_way)), np.int32, order="F"),  # the kernel reads column by column
+            # the kernel reads column by column
+            records=np.zeros((records, len(self._one_way)), np.int32, order="F"),
             one_way=self._one_way,
             masks=self._masks,
             generator=generator,
