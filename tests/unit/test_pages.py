@@ -62,7 +62,9 @@ def test_every_row_of_the_glossary_is_terms_of_the_site() -> None:
     page = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
     site = run_path(str(REPOSITORY / "docs" / "terms.py"))["with_terms"](page)
     cells = re.findall(r"^\| \*\*(.+?)\*\* \|", page, re.MULTILINE)
-    assert len(cells) == len(re.findall(r"^\|", page, re.MULTILINE)) - 2 * page.count("| word |") > 40
+    assert (
+        len(cells) == len(re.findall(r"^\|", page, re.MULTILINE)) - 2 * page.count("| word |") > 40
+    )
     assert not re.search(r"^\|", site, re.MULTILINE)
     begun = re.findall(r"^([^\s#`].*)\n(?=(?:[^\s#`].*\n)*  \S)", site, re.MULTILINE)
     assert [word for cell in cells for word in cell.split(", ")] == begun
@@ -74,7 +76,9 @@ def test_the_search_puts_pages_later_that_are_there() -> None:
     roots, below = re.findall(r"\^\((.*)\|docs\\/\((.*)\)\\b\)", script)[0]
     names = [*roots.split("|"), *(f"docs/{name}" for name in below.split("|"))]
     assert [
-        name for name in names if not list(REPOSITORY.glob(f"{name}.md")) and not (REPOSITORY / name).is_dir()
+        name
+        for name in names
+        if not list(REPOSITORY.glob(f"{name}.md")) and not (REPOSITORY / name).is_dir()
     ] == []
 
 
