@@ -32,6 +32,7 @@ from marginweave.answers.quantities import (
     sum_of,
 )
 from marginweave.answers.rules import NO_RULES, AnswerRules
+from marginweave.answers.tables import Part
 from marginweave.base.arrays import Flags, Floats
 from marginweave.base.errors import InputError
 from marginweave.base.progress import listener
@@ -288,16 +289,16 @@ class MarginalAnswers:
             interval, flag = self._answer(question, conditions, group, numbers)
             return GroupAnswer(interval=interval, flag=flag)
         except NotMeasuredError as error:
-            merged = error.merged
+            merged = self.squares.measured.parts if error.merged else ()
+        factors = [*conditions, *group]
+        if numbers is not None:
+            factors.append((numbers.place, numbers.low))
         model = None if merged else self.model()
         if model is not None:
             with suppress(NotMeasuredError):
                 return self._outside(question, conditions, group, numbers, model)
-            merged = True
-        factors = [*conditions, *group]
-        if numbers is not None:
-            factors.append((numbers.place, numbers.low))
-        return GroupAnswer(interval=None, flag=self._refusal(factors, merged=merged), how=None)
+            merged = model.finest_parts(place for place, _ in factors)
+        return GroupAnswer(interval=None, flag=self._refusal(factors, merged), how=None)
 
     def _outside(
         self,
@@ -502,12 +503,17 @@ class MarginalAnswers:
             return sum_of(self.solve, records, numbers, reach, most_records)
         return mean_of(self.solve, records, numbers, reach, sampled=question.of == "population")
 
-    def _refusal(self, factors: Iterable[Factor], *, merged: bool) -> str:
-        """Return why a question about these factors has no answer, and what to ask instead."""
+    def _refusal(self, factors: Iterable[Factor], merged: Sequence[Part]) -> str:
+        """Return why a question about these factors has no answer, and what to ask instead.
+
+        `merged` are the parts that hold the factors, but with values together that these tell apart; empty if there are none.
+        """
         attributes = self.codes.configuration.attributes
         vectors = {attributes[place].name: vector for place, vector in factors}
         if merged:
-            descriptions = [self._merged_values(name, vector) for name, vector in vectors.items()]
+            descriptions = [
+                self._merged_values(name, vector, merged) for name, vector in vectors.items()
+            ]
             values = "; ".join(filter(None, descriptions))
             return f"not measured alone: rare values were measured together ({values}); ask for all of them at once"
         names = set(vectors)
@@ -517,13 +523,13 @@ class MarginalAnswers:
         shown = "; ".join(", ".join(measured) for measured in closest) or "single columns"
         return f"not measured: {listed(sorted(names))} are in no measured set together; nearest: {shown}"
 
-    def _merged_values(self, name: str, weights: Floats) -> str:
-        """Return the values that were measured together, and of which a question asks for some; empty if there are none."""
+    def _merged_values(self, name: str, weights: Floats, parts: Sequence[Part]) -> str:
+        """Return the values that parts have together, and of which a question asks for some; empty if there are none."""
         names = [attribute.name for attribute in self.codes.configuration.attributes]
         place = names.index(name)
         labels = self.codes.texts(place)
         merged_labels = dict[str, None]()
-        for part in self.squares.measured.parts:
+        for part in parts:
             if part.axis == place and len(weights):
                 for block in np.flatnonzero(np.bincount(part.blocks) > 1).tolist():
                     codes = np.flatnonzero(part.blocks == block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
 from marginweave.answers.rules import AnswerRules
 from marginweave.answers.tables import part_tables
 from marginweave.base.errors import InputError
@@ -21,7 +23,9 @@ from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
+from marginweave.estimate.mixture.model import Mixture
 from marginweave.flows.cli.query import query
+from marginweave.inference.independence_tests import answer_independence
 from marginweave.inference.opened import Release
 from marginweave.observations.tables import Marginals, Observation
 from tests.support.configurations import PRIVATE, configuration
@@ -162,6 +166,20 @@ def test_what_is_missing_and_what_is_not_as_declared_are_asked_for_by_themselves
     for condition, truth in asked.items():
         (answer,) = ask(answers, condition)
         assert abs(answer.estimate - truth.sum()) <= 2, condition
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_test_of_independence_says_that_undeclared_cells_are_one_of_its_values(
+    *, found: bool
+) -> None:
+    """Where they are more than noise; else they are left out. Values: f, m, missing; north, south, west, and these cells."""
+    cells = UndeclaredCells(
+        name="region", count=700, deviation=20.0, low=600, high=800, found=found, kept=found
+    )
+    answers, _ = opened(UNREAD, CLIQUES, undeclared=[cells])
+    test = answer_independence(answers, ["sex", "region"], "population")
+    sentence = "Cells that are not as declared count as one more value of region."
+    assert (sentence in test.says, test.degrees_of_freedom) == (found, 6 if found else 4)
 
 
 def test_an_answer_of_a_resized_table_is_not_one_of_the_table() -> None:
@@ -671,3 +689,25 @@ def test_missing_is_asked_of_a_private_domain_as_it_is_shown(text: str) -> None:
     (chosen,) = codes.conditions(read_question({"where": {"region": [text]}}))
     assert chosen.codes.tolist() == [False, False, True]
     assert codes.texts(chosen.place) == ["north", "west", "(not released)"]
+
+
+def test_values_that_the_model_has_together_are_named() -> None:
+    """The mean age of a sex, which no measured set has, is refused by the ages that the model does not tell apart."""
+    answers, _ = opened({}, CLIQUES)
+    sizes = (3, 4, 5, 8)  # sex, region, grade as they are; ages from 18 to 50 as one
+    model = Mixture.of(np.ones(1), [np.full((1, size), 1 / size) for size in sizes], sizes, 2e3, [])
+    ages = np.array([0, 1, 1, 2, 3, 4])
+    modelled = ModelAnswers(
+        measured=answers.squares.measured,
+        model=model,
+        codes=[np.arange(3), np.arange(4), ages, np.arange(8)],
+        inside=[],
+        chosen=False,
+        spread=lambda: ModelSpread(
+            stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}}
+        ),
+    )
+    answers = replace(answers, model=lambda: modelled)
+    flags = {one.flag for one in ask(answers, by=["sex"], mean="age", of="population")}
+    assert len(flags) == 1
+    assert "(age: [18, 30), [30, 50))" in flags.pop()
