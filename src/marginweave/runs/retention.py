@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,7 +43,12 @@ def list_runs(home: Path) -> list[RunSummary]:
     correcting_runs = corrections(home)
     summaries = []
     for folder in RunFolder.all_of(home):
-        summary = _summary(folder, folder.readable_manifest(), correcting_runs)
+        manifest = folder.readable_manifest()
+        if manifest is not None:
+            # A decision that was killed in the middle; without a ledger the run is listed as its folder has it.
+            with suppress(MarginweaveError):
+                manifest = apply_decision(folder, manifest)
+        summary = _summary(folder, manifest, correcting_runs)
         if summary.state != "not begun" or _has_files_of_run(folder):
             summaries.append(summary)
     return summaries

@@ -121,6 +121,21 @@ def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(
     assert folder.present_manifest().state == RunState.REJECTED
 
 
+@pytest.mark.parametrize(("approved", "state"), [(True, "finished"), (False, "rejected")])
+def test_a_list_shows_a_decision_that_was_killed_in_the_middle(
+    home: Path, approved: bool, state: str
+) -> None:
+    """The list carries it out; where nobody can ask the ledger, the run is listed as its folder has it."""
+    folder, ledger = submitted(home, "waiting")
+    assert [run.state for run in list_runs(home)] == ["awaiting approval"]
+    ledger.approvals.decide("release-of-waiting", approved=approved, by="A. Meier", reason="right")
+    (home / "ledger.sqlite").rename(home / "elsewhere.sqlite")
+    assert [run.state for run in list_runs(home)] == ["awaiting approval"]
+    (home / "elsewhere.sqlite").rename(home / "ledger.sqlite")
+    assert [run.state for run in list_runs(home)] == [state]
+    assert (folder.release / "report.html").exists() == approved
+
+
 def test_the_report_of_a_rejected_release_is_not_shown(home: Path) -> None:
     """Also where the rejection was killed before the manifest said so."""
     _, ledger = submitted(home, "refused")
