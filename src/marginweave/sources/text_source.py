@@ -131,30 +131,30 @@ def read_text(
 ) -> Iterator[pa.Table]:
     """Yield the named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
 
+    pyarrow reads, and stops at a row of another width. It gives no line number, takes a quote that is never closed for the
+    rest of the file, and reads on after a quote that is closed inside a field. So Python's strict reader goes first where the
+    file has a quote, and names the line where pyarrow stops.
+
     Raises:
         InputError: no header, a column that is lacking or repeated, another encoding, quotes that do not open and close
             where they may, or a row with another number of fields than the header.
     """
     header = read_header(source, part, delimiter, form)
     check_columns(header, columns, lambda: header_advice(source, part, delimiter, form))
-    _check_rows(source, part, delimiter, form, len(header))
-    # Positions as names: a repeated name among the ignored columns must not stop the run.
-    positions = [str(i) for i in range(len(header))]
-    wanted = [str(header.index(name)) for name in columns]
+    if _has_quotes(source, part, form):
+        _check_rows(source, part, delimiter, form, len(header))
+    other_widths: list[int] = []
+
+    def stop(row: Any) -> str:
+        """Stop at a row of another width; of the row itself, which pyarrow hands over, nothing is taken."""
+        other_widths.append(row.actual_columns)
+        return "error"
+
     reason = None
     is_header_ahead = True
     try:
-        with pa_csv.open_csv(
-            arrow_stream(source, part, form),
-            read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
-                include_columns=wanted,
-                strings_can_be_null=False,
-            ),
+        with _open_csv(
+            arrow_stream(source, part, form), delimiter, header, columns, stop
         ) as reader:
             for batch in reader:
                 table = pa.Table.from_batches([batch])
@@ -166,8 +166,49 @@ def read_text(
         reason = _not_encoded(source, part, form)
     except pa.ArrowException as error:
         reason = _reason(str(error), source, part, form)
+    # Raised outside `except`, so that Arrow's exception, which has a row in its message, is not chained.
+    if other_widths:
+        _check_rows(source, part, delimiter, form, len(header))
     if reason is not None:
         raise InputError(reason)
+
+
+def _open_csv(
+    stream: Any,
+    delimiter: str,
+    header: Sequence[str],
+    columns: Sequence[str],
+    stop: Callable[[Any], str],
+) -> pa_csv.CSVStreamingReader:
+    """Open pyarrow's reader of `columns`, whose first row is the header; `stop` is told of a row of another width."""
+    # Positions as names: a repeated name among the ignored columns must not stop the run.
+    positions = [str(i) for i in range(len(header))]
+    wanted = [str(header.index(name)) for name in columns]
+    return pa_csv.open_csv(
+        stream,
+        read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK),
+        parse_options=pa_csv.ParseOptions(
+            delimiter=delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=len(header) > 1,
+            invalid_row_handler=stop,
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+            include_columns=wanted,
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _has_quotes(source: str, part: Part, form: SourceFile) -> bool:
+    """Return whether a text file has a quote anywhere; raises InputError where it is not in the declared encoding."""
+    try:
+        with byte_stream(source, part, form) as file:
+            return any(b'"' in chunk for chunk in iter(lambda: file.read(1 << 20), b""))
+    except UnicodeError:
+        reason = _not_encoded(source, part, form)
+    raise InputError(reason)
 
 
 def _check_rows(source: str, part: Part, delimiter: str, form: SourceFile, width: int) -> None:
@@ -236,10 +277,9 @@ def _not_encoded(source: str, part: Part, form: SourceFile) -> str:
 
 
 def _reason(message: str, source: str, part: Part, form: SourceFile) -> str:
+    """Return a sentence about why pyarrow stopped, which it tells by nothing but its own words."""
     if "UTF8" in message:
         return _not_encoded(source, part, form)
-    if "Expected" in message and "columns" in message:
-        return f"source ({source}) has a row whose number of fields differs from the header's"
     if "straddl" in message:
         return f"source ({source}) has a row of more than {_BLOCK >> 20} MiB"
     return f"source ({source}) cannot be parsed"

@@ -14,6 +14,15 @@ _STAYS = "test_rules_are_kept_by_the_other_cells"
 
 FAULTS = (
     Fault(
+        name="a quote that is never closed takes every row after it for a part of one value",
+        file="src/marginweave/sources/text_source.py",
+        text="if _has_quotes(source, part, form):",
+        instead="if False:",
+        killed_by=(
+            "tests/unit/sources/test_quotes.py::test_cells_are_those_of_a_strict_reader_and_a_row_of_another_width_has_its_line",
+        ),
+    ),
+    Fault(
         name="of a subject's rows the first in the file are kept",
         file="src/marginweave/prepare/rows.py",
         text="lowest_words(subjects[over], word[over], most)",
