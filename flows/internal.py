@@ -29,13 +29,11 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
 def _reference(home: Path, run: str, source: str | None) -> RunReference:
     """Return the reference of a finished run, with its original source or with another place of the same table."""
     folder, _ = finished_run(home, run)
-    if source is None:
-        _, place = original_request(home, run)
-    else:
-        place = find_from(Path.cwd(), source)
+    if source is not None:
+        source = find_from(Path.cwd(), source)
     return RunReference(
         folder=folder,
-        source=place,
+        source=source or original_request(home, run).source,
         ledger_file=ledger_file_of(folder, home),
         lease=uuid.uuid4().hex,
     )

@@ -104,6 +104,13 @@ class Synthesizer(Shown):
 
         return PlannedRelease.of(self.configuration, self._request)
 
+    @property
+    def _below(self) -> Path:
+        """The folder that the configuration's paths are relative to: that of its file, else the working folder."""
+        if isinstance(self.config, str | Path):
+            return Path(self.config).resolve().parent
+        return Path.cwd()
+
     def _request(self) -> Request:
         """Return the request that `fit` would run: for a frame if such a run was begun, else for the source."""
         from marginweave.checkpoints.run_folder import RunFolder
@@ -117,6 +124,7 @@ class Synthesizer(Shown):
         file = Path(self.config) if isinstance(self.config, str | Path) else None
         return Request(
             path=file or folder.internal / "configuration.yaml",
+            below=self._below,
             configuration=configuration,
             folder=folder,
             source=configuration.source.file,
@@ -223,12 +231,7 @@ class Synthesizer(Shown):
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
 
-        relative_to = (
-            Path(self.config).resolve().parent
-            if isinstance(self.config, str | Path)
-            else Path.cwd()
-        )
-        request = read_request(config, run=run, source=source, home=self._home, below=relative_to)
+        request = read_request(config, run=run, source=source, home=self._home, below=self._below)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             self._release_now(request, reference)

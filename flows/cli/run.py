@@ -94,12 +94,11 @@ def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
     console.end_on_signals()
     with importing():
         from marginweave.runs.lookup import check_resumable
-        from marginweave.runs.request import original_request, read_request
+        from marginweave.runs.request import resumed_request
 
     check_resumable(home, run_name)
-    config, source = original_request(home, run_name)
     # without `supersedes`: a run corrects what its manifest says that it was begun to correct (`continuity.check_correction`)
-    execute(read_request(config, run=run_name, source=source, home=home), yes=yes)
+    execute(resumed_request(home, run_name), yes=yes)
 
 
 def execute(request: Request, *, yes: bool = False) -> None:

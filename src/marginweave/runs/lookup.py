@@ -149,7 +149,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
 def check_resumable(home: Path, run: str) -> None:
     """Refuse to resume a run of a data frame, of which no copy is kept. Raises InputError with what to do in Python."""
-    _, source = original_request(home, run)
+    source = original_request(home, run).source
     if Path(source).parts[-3:] == (run, "internal", FRAME):
         raise InputError(
             f"run {run} was made from a data frame in Python, and no copy of it is kept. Resume it there: call fit again with "

@@ -38,6 +38,8 @@ class Request:
     """A request for a run, as the configuration and the options say it; the table was not read yet."""
 
     path: Path
+    # the folder that the paths of the configuration are relative to
+    below: Path
     configuration: Configuration
     folder: RunFolder
     source: str
@@ -110,6 +112,7 @@ def read_request(
     check_kind(source_name, configuration.source)
     return Request(
         path=path.resolve(),
+        below=below.resolve(),
         configuration=configuration,
         folder=folder,
         source=source_name,
@@ -156,15 +159,29 @@ def _certificates(configuration: Configuration, below: Path) -> tuple[Path, ...]
 
 def remember(request: Request) -> None:
     """Write the paths of a request on this machine for `resume`: to `internal/`, which nobody publishes."""
-    content = {"configuration": str(request.path), "source": request.source}
+    content = {
+        "configuration": str(request.path),
+        "below": str(request.below),
+        "source": request.source,
+    }
     replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
 
 
-def original_request(home: Path, run: str) -> tuple[Path, str]:
-    """Return the configuration file and the source with which a run was begun.
+@dataclass(frozen=True, kw_only=True)
+class OriginalRequest:
+    """What a run was begun with: its configuration file, the folder that the paths in it are relative to, and its source."""
+
+    configuration: Path
+    below: Path
+    source: str
+
+
+def original_request(home: Path, run: str) -> OriginalRequest:
+    """Return what a run was begun with.
 
     Raises:
         InputError: there is no such run, or it was not begun.
+        StageError: the file that says it is damaged.
     """
     folder = RunFolder.at(home, run)
     path = folder.internal / _REQUEST
@@ -179,11 +196,29 @@ def original_request(home: Path, run: str) -> tuple[Path, str]:
         )
     try:
         request = json.loads(content)
-        return Path(request["configuration"]), str(request["source"])
+        configuration = Path(request["configuration"])
+        # version 0.2.0 wrote no folder; an exact comparison of its finished runs needs none
+        below = Path(request.get("below", configuration.parent))
+        return OriginalRequest(
+            configuration=configuration, below=below, source=str(request["source"])
+        )
     except (ValueError, KeyError, TypeError):
         raise StageError(
             f"{path} is damaged; resume the run: marginweave run CONFIG --run {run}"
         ) from None
+
+
+def resumed_request(home: Path, run: str) -> Request:
+    """Return the request of a run as it was begun, but for what it corrects, which its manifest has.
+
+    Raises:
+        InputError: as `original_request` and `read_request`.
+        StageError: as these.
+    """
+    original = original_request(home, run)
+    return read_request(
+        original.configuration, run=run, source=original.source, home=home, below=original.below
+    )
 
 
 def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
@@ -211,7 +246,7 @@ def is_example(folder: RunFolder) -> bool:
         StageError: what it was begun with is not there, and its manifest is damaged.
     """
     try:
-        _, source = original_request(folder.home, folder.run)
+        source = original_request(folder.home, folder.run).source
     except MarginweaveError:
         manifest = folder.read_manifest()
         if manifest is None:

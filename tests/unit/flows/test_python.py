@@ -39,6 +39,7 @@ from marginweave.ledger import Ledger
 from marginweave.runs import lookup
 from marginweave.runs.frames import as_table, frame_types
 from marginweave.runs.looks import looks_file
+from marginweave.runs.request import read_request, remember, resumed_request
 from marginweave.runs.retention import list_runs
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
@@ -534,6 +535,23 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError) as resumed:
         resume(run, home=home)
     assert str(resumed.value).endswith(by_fit)
+
+
+def test_a_stopped_fit_finds_its_suites_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths of a configuration without a file are relative to where `fit` was called, also for `resume` called elsewhere."""
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(tmp_path / "ledger.sqlite"))
+    (tmp_path / "suite.json").write_text(json.dumps({"name": "rows", "expectations": []}))
+    config = RunFolder.at(tmp_path, "r").internal / "configuration.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(yaml.safe_dump(raw(expectations={"output": "suite.json"})))
+    begun = read_request(config, run="r", source="people.csv", home=tmp_path, below=tmp_path)
+    remember(begun)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    resumed = resumed_request(tmp_path, "r")
+    assert resumed.suites == begun.suites == (None, tmp_path / "suite.json")
 
 
 def test_the_same_frame_is_known_again_whatever_is_declared_of_it(tmp_path: Path) -> None:

@@ -230,7 +230,8 @@ class Mixture:
             )
         if not weights.any():
             raise InputError(
-                "the conditions must leave some records of the model; ask for fewer at once"
+                "no record of the model meets these conditions: rules exclude them, or next to nobody was counted; "
+                "ask for fewer at once"
             )
         return replace(
             self,
