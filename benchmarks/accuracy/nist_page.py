@@ -53,12 +53,10 @@ ASKED = """
 ## Asked and reached, epsilon 1
 """
 TRIED = """
-What was tried of all columns at epsilon 1, one or two releases each; the default takes 12 CPU seconds. All triples in coarser
-bins score 891 to 895 in 53 to 66 CPU seconds, also with INDP_CAT as a level of INDP. That level beside selected pairs scores
-883 and 885. Pairs chosen in 12, 16 and 24 rounds score 889, 898 and 883 in 35 to 51. All pairs score 872, and pairs and
-triples in 24 rounds 878. None reaches MST + 60. Triples are not the default with so much noise (r = 20). On the tables of
-[accuracy](accuracy.md) they change the error of triples by +2 to -6 % and take 1.5 to 6 times as long
-(`src/marginweave/configuration/defaults.py`).
+Of all columns at epsilon 1 no setting that was tried reaches MST + 60 (one or two releases each): all triples in
+coarser bins score 891 to 895, pairs chosen in 12 to 24 rounds 883 to 898, pairs and triples in rounds 878, all pairs
+872. Triples are not the default with so much noise (r = 20): on the tables of [accuracy](accuracy.md) they change the
+error of triples by +2 to -6 % and take 1.5 to 6 times as long.
 """
 SET = """
 ## {name}

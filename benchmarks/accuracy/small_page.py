@@ -63,8 +63,7 @@ Simulated releases of 1,000 rows at epsilon 1, six of each table, in which one p
 - **Selection** decides ma2019: its strongest associations rest on few records (55 children in one pair). By the distance
   from independence, as MST and AIM choose, even a choice without noise leaves .61; who knows the pairs gets .29.
 - **Other settings** are not better on the whole: *excess* chooses six pairs by the sum over cells of max(0, |count - model| -
-  sigma), *half* ends the fit at half the noise (releases of the three samples). Nor was a fit closer to the counts where values
-  are merged, 9 or 12 pairs, scores that imitate V, or one fit that starts near single records.
+  sigma), *half* ends the fit at half the noise (releases of the three samples).
 
 | setting | measure | adult | affairs | anes96 | drug_deaths | ma2019 |
 | --- | --- | --- | --- | --- | --- | --- |
