@@ -75,7 +75,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             counts,
             configuration,
             compression,
-            agreement.association.cramers_v,
+            agreement.association,
             model=model_error or (),
             facts=_draw_facts(collected, pooled, reference.configuration),
         )

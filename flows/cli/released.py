@@ -98,9 +98,7 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
-    from marginweave.released.verdict import publication_text
     from marginweave.runs.published import releasable_evaluation
-    from marginweave.texts.sentences import verdict_sentence
 
     from ..internal import evaluate_internally
 
@@ -117,9 +115,7 @@ def evaluate(
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
     verdict = evaluation.verdict
-    out.print(
-        str(verdict_sentence("lines.evaluate", publication=publication_text(verdict.publication)))
-    )
+    out.print(str(verdict.line))
     for line in (*verdict.says, *verdict.advice):
         out.print(line)
     _print_evaluation(evaluation)
@@ -293,9 +289,10 @@ def publish(
 
     Example: `marginweave publish affairs-1a2b3c4d --to /srv/open-data/affairs`
     """
-    from marginweave.runs.published import copy_release
+    from marginweave.runs.published import copy_release, released_verdict
 
     files, left_out, superseded_by = copy_release(home, run_name, to, even_so=even_so)
+    verdict = released_verdict(to)
     out.print(f"Copied {len(files)} files to {to}; all match the digests in the ledger")
     for name in left_out:
         out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")
@@ -303,6 +300,8 @@ def publish(
         out.print(
             f"Run {run_name} is superseded by run {superseded_by}: readers should have that one"
         )
+    if verdict is not None:
+        out.print(str(verdict.line))
     out.print(f"Open {to / 'report.html'}")
 
 

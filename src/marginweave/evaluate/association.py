@@ -1,4 +1,4 @@
-"""Association of pairs of attributes, on each side: Cramér's V, mutual information, Spearman's rank correlation."""
+"""Association of pairs of attributes, on each side: Cramér's V, mutual information, Spearman, distance from independence."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ def association(
         spearman=_matrices(
             names, ordered_places, {pair: m.spearman for pair, m in measured.items()}
         ),
+        from_independence=_matrices(
+            names, places, {pair: m.from_independence for pair, m in measured.items()}
+        ),
         within_noise=within_noise if sigmas or dependent else None,
     )
 
@@ -88,6 +91,7 @@ class _PairAssociation:
     cramers_v: Values
     mutual_information: Values
     spearman: Values
+    from_independence: Values
     is_within_noise: bool
 
 
@@ -114,6 +118,7 @@ def _pair_association(
     synthetic_table = _occupied(codes, cells.synthetic, compared)
     v = cramers_v(*reference_table)
     information = normalized_mutual_information(*reference_table)
+    apart = distance_from_independence(*reference_table)
     rank_correlation = synthetic_rank_correlation = None
     if is_ordered:
         rank_correlation = spearman(*_occupied(codes, cells.reference, cells.complete))
@@ -123,11 +128,12 @@ def _pair_association(
         is_dependent = dependence(*reference_table, sigma).p < CHANCE
     is_within_noise = not is_dependent and v is not None
     if is_within_noise:
-        v = information = rank_correlation = None
+        v = information = rank_correlation = apart = None
     return _PairAssociation(
         cramers_v=(v, cramers_v(*synthetic_table)),
         mutual_information=(information, normalized_mutual_information(*synthetic_table)),
         spearman=(rank_correlation, synthetic_rank_correlation),
+        from_independence=(apart, distance_from_independence(*synthetic_table)),
         is_within_noise=is_within_noise,
     )
 
@@ -176,6 +182,22 @@ def normalized_mutual_information(
     information = float((p * np.log(p / independent)).sum())
     scale = math.sqrt(_entropy(row_shares) * _entropy(column_shares))
     return information / scale if scale > 0 else 0.0
+
+
+def distance_from_independence(
+    rows: Integers, columns: Integers, counts: FloatArray
+) -> float | None:
+    """Return sum |p - p_row p_column| / 2, in [0, 1): the distance (TVD) of a pair from independent columns with its shares.
+
+    Arguments as for `cramers_v`; None for an empty table. DP: as private as the counts.
+    """
+    if not len(counts):
+        return None
+    p, row_shares, column_shares = _probabilities(rows, columns, counts)
+    independent = row_shares[rows] * column_shares[columns]
+    # cells that do not occur add their whole share of independent columns
+    empty_cells = max(0.0, 1.0 - float(independent.sum()))
+    return (float(np.abs(p - independent).sum()) + empty_cells) / 2
 
 
 def spearman(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.release import Configuration
@@ -25,6 +26,7 @@ from marginweave.evaluate.distances import (
     unchosen_errors,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
+from marginweave.evaluate.score import dependences, quality_score
 from marginweave.evaluate.undeclared import (
     listed_titles,
     with_sentences_before,
@@ -34,7 +36,7 @@ from marginweave.evaluate.undeclared import (
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import ChosenMisfit
-from marginweave.released.evaluation import ErrorParts, MarginalBound, Measure
+from marginweave.released.evaluation import Association, ErrorParts, MarginalBound, Measure
 from marginweave.released.verdict import (
     Grade,
     LengthVerdict,
@@ -86,12 +88,12 @@ def release_verdict(
     counts: Aggregates,
     configuration: Configuration,
     compression: Compression | None,
-    association: Measure,
+    association: Association,
     *,
     model: Sequence[ErrorParts] = (),
     facts: DrawFacts = DrawFacts(),
 ) -> Verdict:
-    """Return the verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
+    """Return the verdict on a release, from the distances of its records, the counts as released, and their association.
 
     `compression` says how marginals merged values; None for k-tuples. `model` has the distance of the records from the fitted
     model.
@@ -116,10 +118,11 @@ def release_verdict(
         expected_errors(distances | unchosen, counts.domain.names),
         deviations,
         float(counts.record_count),
-        _column_facts(bounds, counts, configuration, association, facts),
+        _column_facts(bounds, counts, configuration, association.cramers_v, facts),
         configuration.privacy.epsilon,
         configuration.titled_names,
         beyond=BeyondNoise(large=large, passed_over=passed_over, known_columns=known_columns),
+        dependence=dependences(association, bounds, float(counts.record_count)),
     )
     result = _add_configuration_sentences(result, counts, configuration, apart, facts)
     if unchosen:
@@ -328,6 +331,7 @@ def verdict(
     titles: Mapping[str, str] | None = None,
     *,
     beyond: BeyondNoise = _NOTHING,
+    dependence: Mapping[Names, float] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict of expected distances, of the noise of counts, and of columns.
 
@@ -339,6 +343,7 @@ def verdict(
         epsilon: That of the release.
         titles: What the sentences call a column, where that is not its name.
         beyond: Sets that less noise would not make good.
+        dependence: How far pairs are from independent columns, for the score.
     """
     titles = titles or {}
     empty = {column.name for column in columns if column.is_nothing}
@@ -368,6 +373,7 @@ def verdict(
     )
     return Verdict(
         publication=publication,
+        score=quality_score(errors, dependence),
         says=tuple(map(str, says)),
         advice=tuple(map(str, advice(sets, epsilon, beyond))),
         lengths=lengths,

@@ -134,6 +134,9 @@ class Association(Described):
     spearman: Measure = Field(
         description="Spearman's rank correlation, from -1 to 1, of attributes with ordered values."
     )
+    from_independence: Measure | None = optional(
+        "Distance (TVD) of the pair from independent columns with the same shares, below 1; versions before 0.3 left it out."
+    )
     within_noise: int | None = optional(
         "Number of pairs left out because noise and chance explain them: independent columns look as associated at least once "
         "in 1,000 times. The key is left out of an internal evaluation, whose reference has no noise."

@@ -18,11 +18,6 @@ CARE = 0.15
 Publication = Literal["good", "with care", "not for publication"]
 
 
-def publication_text(publication: Publication) -> Sentence:
-    """Return the grade of a release for readers."""
-    return verdict_sentence(f"publication.{publication.replace(' ', '-')}")
-
-
 def grade(error: float | None) -> Grade:
     """Return the grade of a distance; a set that nothing measured is never better than with care."""
     if error is None:
@@ -70,12 +65,25 @@ class VerdictSummary(Described):
     publication: Publication = Field(
         description="Whether the release is fit to be published, by its accuracy alone."
     )
+    score: int | None = Field(
+        default=None,
+        description="Quality from 0 to 100, by what the records keep of pairs of columns: 0 where they have lost all "
+        "dependence, 100 without any distance; null where there is no pair.",
+    )
     says: tuple[str, ...] = Field(
         description="What it is good for, with care, and not for: one sentence each."
     )
     advice: tuple[str, ...] = Field(
         description="What would make a better release: one sentence each."
     )
+
+    @property
+    def line(self) -> Sentence:
+        """The one line that run, report, explorer and publish have: the grade of the release, and its score if it has one."""
+        publication = verdict_sentence(f"publication.{self.publication.replace(' ', '-')}")
+        if self.score is None:
+            return verdict_sentence("lines.verdict", publication=publication)
+        return verdict_sentence("lines.scored", publication=publication, score=self.score)
 
 
 class Verdict(VerdictSummary):
@@ -87,4 +95,6 @@ class Verdict(VerdictSummary):
     @property
     def summary(self) -> VerdictSummary:
         """Verdict without the numbers that it follows from."""
-        return VerdictSummary(publication=self.publication, says=self.says, advice=self.advice)
+        return VerdictSummary(
+            publication=self.publication, score=self.score, says=self.says, advice=self.advice
+        )

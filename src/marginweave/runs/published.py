@@ -17,12 +17,11 @@ from marginweave.ledger import Ledger
 from marginweave.released.account import ACCOUNT, AccountSums
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.manifest import RunState
-from marginweave.released.verdict import VerdictSummary, publication_text
+from marginweave.released.verdict import VerdictSummary
 from marginweave.runs.continuity import changed
 from marginweave.runs.lookup import apply_decision, corrections, existing_run, finished_run
 from marginweave.runs.progress import reporter
 from marginweave.runs.request import ledger_of
-from marginweave.texts.sentences import verdict_sentence
 
 if TYPE_CHECKING:
     from marginweave.publish.comparison import ReleaseComparison
@@ -45,9 +44,7 @@ def outcome_words(account: AccountSums, verdict: VerdictSummary | None) -> list[
         "  This sum is no bound under adaptively chosen budgets; the cap is",
     ]
     if verdict is not None:
-        lines.append(
-            str(verdict_sentence("lines.run", publication=publication_text(verdict.publication)))
-        )
+        lines.append(str(verdict.line))
         lines += [f"  {sentence}" for sentence in (*verdict.says, *verdict.advice)]
     return lines
 

@@ -26,10 +26,11 @@ from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_
 from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.compression import Compression
-from marginweave.released.evaluation import MarginalBound, Measure
+from marginweave.released.evaluation import Association, MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, Verdict, grade
 from marginweave.texts.sentences import verdict_sentence
 from tests.support.configurations import configuration
+from tests.support.published import EVALUATION
 
 NAMES = ("sex", "region", "age", "grade")
 CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
@@ -220,7 +221,8 @@ def even_verdict(
         codes=tuple(np.arange(len(own)) for own in labels),
         counts=tuple(np.ones(len(own)) for own in labels),
     )
-    return release_verdict(measured, counts, made, merged, nothing, facts=DrawFacts(lone=lone))
+    unknown = Association(cramers_v=nothing, mutual_information=nothing, spearman=nothing)
+    return release_verdict(measured, counts, made, merged, unknown, facts=DrawFacts(lone=lone))
 
 
 @pytest.mark.parametrize(("deviation", "grade"), [(10.0, "good"), (1e5, "not")])
@@ -309,8 +311,7 @@ def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None
     counts = Aggregates(
         domain=domain, record_count=900, record_deviation=1.0, levels=(), noise=(noise,)
     )
-    nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
-    found = release_verdict([], counts, made, None, nothing)
+    found = release_verdict([], counts, made, None, EVALUATION.association)
     assert {one.unmeasured for one in found.sets} == {"nothing released"}
     assert (
         sum(
@@ -365,8 +366,7 @@ def test_the_verdict_says_what_is_made_up(
     counts = Aggregates(
         domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=(noise,)
     )
-    nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
-    found = release_verdict([], counts, made, None, nothing)
+    found = release_verdict([], counts, made, None, EVALUATION.association)
     assert [
         one.startswith("Every number is of a resized table of 4,000 records")
         for one in found.says[:1]

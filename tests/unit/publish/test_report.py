@@ -103,7 +103,7 @@ def usual(*, full: bool = False) -> str:
 
 @pytest.mark.parametrize(
     ("publication", "words"),
-    [("with care", "To be used with care."), ("not for publication", "Not for publication.")],
+    [("with care", "Verdict: with care"), ("not for publication", "Verdict: not for publication")],
 )
 def test_both_pages_say_what_the_verdict_is(publication: Publication, words: str) -> None:
     """A reader who has the explorer alone is told it, too."""

@@ -1,0 +1,71 @@
+"""Quality of a release as one number from 0 to 100, by what its records keep of pairs of columns. DP: post-processing.
+
+Of a pair, e is the expected distance (TVD) of the records from the table, and D how far its counts are from independent
+columns: what there is to keep. Over all pairs
+
+    score = 100 (1 - sum e / sum max(e, D, .05)).
+
+It is 0 where records have lost all of a dependence, as independent columns have, and 100 without any distance. Where columns
+hardly depend on each other, distances are compared with .05, the largest that is good: a pair counts by what it could lose.
+More noise makes e larger, and never the score better by that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from marginweave.evaluate.distances import Names, sorted_names
+from marginweave.released.evaluation import Association, MarginalBound
+from marginweave.released.verdict import GOOD
+
+
+def dependences(
+    association: Association, bounds: Iterable[MarginalBound], records: float
+) -> dict[Names, float]:
+    """Return how far each pair that was counted is from independent columns (TVD), by its sorted names.
+
+    Noise makes counts depend. Of a distance d in records (L1), with noise of norm z, sqrt(d^2 - z^2) is the table's. A pair
+    that noise explains has no number in `from_independence`, and is left out.
+
+    Args:
+        association: It has the distances of the released counts, as shares of the records.
+        bounds: They have the noise of each pair, in records.
+        records: The noisy number of records.
+    """
+    twice_records = 2 * max(records, 1.0)
+    noise_of = {
+        sorted_names(bound.attributes): (bound.noise or 0.0) / twice_records for bound in bounds
+    }
+    distances: dict[Names, float] = {}
+    measure = association.from_independence
+    if measure is None:
+        return distances
+    names = measure.names
+    for place, row in enumerate(measure.reference):
+        for other_place, distance in enumerate(row[:place]):
+            if distance is not None:
+                pair = sorted_names((names[place], names[other_place]))
+                noise = noise_of.get(pair, 0.0)
+                distances[pair] = math.sqrt(max(0.0, distance**2 - noise**2))
+    return distances
+
+
+def quality_score(
+    errors: Mapping[Names, float | None], dependence: Mapping[Names, float]
+) -> int | None:
+    """Return the score, rounded down; None without a pair.
+
+    Args:
+        errors: e of each set of columns; those of other lengths than 2 are left out. A pair without a number counts as lost.
+        dependence: D by sorted names. A pair without one is taken to have what it may have lost.
+    """
+    lost = 0.0
+    at_stake = 0.0
+    for names, error in errors.items():
+        if len(names) != 2:
+            continue
+        scale = max(error or 0.0, dependence.get(sorted_names(names), 0.0), GOOD)
+        lost += scale if error is None else error
+        at_stake += scale
+    return math.floor(100 * (1 - lost / at_stake)) if at_stake else None
