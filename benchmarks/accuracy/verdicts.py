@@ -2,7 +2,8 @@
 
 Every table and sample is released by the default at every epsilon, into a folder of FOLDER; what is there is not released
 again. What is printed are the two errors of a grade, a line a table: pairs below good whose records are at most .05 (TVD) away
-from the rows, and good ones that are farther. The laws in src/marginweave/evaluate/distances.py were chosen by the tables of
+from the rows, and good ones that are farther; and by epsilon the score of each release beside the same formula with the true
+distances. The laws in src/marginweave/evaluate/distances.py were chosen by the tables of
 `TUNED`; the others are for validation.
 """
 
@@ -25,6 +26,8 @@ from benchmarks.accuracy.in_process import release_here
 from benchmarks.accuracy.methods import DEFAULT, configuration
 from benchmarks.accuracy.runs import fresh, rows_of
 from benchmarks.accuracy.tables import delta, sample_name, table
+from marginweave.evaluate.association import distance_from_independence
+from marginweave.evaluate.score import quality_score
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.verdict import GOOD
 
@@ -37,24 +40,45 @@ _LARGE, _SMALL = ("adult", "adult_cat"), ("anes96",)
 
 @dataclass(frozen=True, kw_only=True)
 class Graded:
-    """A pair of columns of a release: what its grade is, whether it has counts, and how far its records are from the rows."""
+    """A pair of columns of a release: its grade, whether it has counts, and how far its records are from the rows.
+
+    `dependence` is how far the rows are from independent columns.
+    """
 
     table: str
+    pair: tuple[str, ...]
     grade: str
     is_measured: bool
     true: float
+    dependence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """The score of a release, and that by the true distances of its records and of its rows from independent columns."""
+
+    epsilon: float
+    stated: int
+    true: int
 
 
 def main() -> None:
     """Release what is missing in the folder, and print a line a table."""
-    options, found = _options(), list[Graded]()
+    options, found, scores = _options(), list[Graded](), list[Scored]()
     with tempfile.TemporaryDirectory() as folder:
         for cell in cells(options.seeds):
             place = options.keep / f"{cell.table.replace('/', '-')}-{cell.epsilon:g}-{cell.seed}"
             if not place.is_dir():
                 release_into(place, cell, Path(folder) / "home")
-            found += graded(place, cell)
-    for line in summary(found):
+            pairs = list(graded(place, cell))
+            found += pairs
+            stated = Evaluation.from_json((place / "evaluation.json").read_bytes()).verdict.score
+            true = quality_score(
+                {one.pair: one.true for one in pairs}, {one.pair: one.dependence for one in pairs}
+            )
+            if stated is not None and true is not None:
+                scores.append(Scored(epsilon=cell.epsilon, stated=stated, true=true))
+    for line in (*summary(found), *score_summary(scores)):
         sys.stdout.write(line + "\n")
 
 
@@ -96,7 +120,14 @@ def graded(place: Path, cell: Cell) -> Iterator[Graded]:
             pair = [position[name] for name in one.attributes]
             true = distance(rows[:, pair], records[:, pair])
             name = cell.table.split("/", maxsplit=1)[0]
-            yield Graded(table=name, grade=one.grade, is_measured=one.unmeasured is None, true=true)
+            yield Graded(
+                table=name,
+                pair=tuple(sorted(one.attributes)),
+                grade=one.grade,
+                is_measured=one.unmeasured is None,
+                true=true,
+                dependence=dependence_of(rows[:, pair]),
+            )
 
 
 def distance(rows: NDArray[np.int64], records: NDArray[np.int64]) -> float:
@@ -109,6 +140,26 @@ def distance(rows: NDArray[np.int64], records: NDArray[np.int64]) -> float:
     ]
     first, second = (counts / counts.sum() for counts in tables)
     return float(np.abs(first - second).sum() / 2)
+
+
+def dependence_of(rows: NDArray[np.int64]) -> float:
+    """The TVD of two columns of codes from independent ones."""
+    cells, counts = np.unique(rows, axis=0, return_counts=True)
+    return distance_from_independence(cells[:, 0], cells[:, 1], counts.astype(float)) or 0.0
+
+
+def score_summary(scores: Sequence[Scored]) -> Iterator[str]:
+    """A line an epsilon: the mean of the scores, of those by true distances, and how far apart both are."""
+    for epsilon in EPSILONS:
+        those = [one for one in scores if one.epsilon == epsilon]
+        if those:
+            stated = np.array([one.stated for one in those])
+            true = np.array([one.true for one in those])
+            apart = np.abs(stated - true)
+            yield (
+                f"score at epsilon {epsilon:g}: {len(those)} releases, mean {stated.mean():.0f} (by true distances "
+                f"{true.mean():.0f}), apart {apart.mean():.1f} on average, {apart.max()} at most"
+            )
 
 
 def summary(found: Sequence[Graded]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marginweave.base import errors as errors
     from marginweave.flows.notebook import Synthesizer as Synthesizer
+    from marginweave.front.comparison import compare as compare
     from marginweave.front.configuration import Configuration as Configuration
     from marginweave.front.configuration import Privacy as Privacy
     from marginweave.front.configuration import category as category
@@ -31,6 +32,7 @@ _MODULES = {
     "Ledger": "front.ledger",
     "Release": "inference.opened",
     "Synthesizer": "flows.notebook",
+    "compare": "front.comparison",
     "errors": "base.errors",
 }
 __all__ = [*_MODULES, "__version__"]  # noqa: PLE0604 - the names above

@@ -64,7 +64,9 @@ def test_a_table_of_69_rows_is_not_for_publication(
     found = json.loads((release / "evaluation.json").read_text())["verdict"]
     assert {key: found[key] for key in said} == said
     page = (release / "report.html").read_text()
-    assert page.index("Verdict: not for publication") < page.index("What you may conclude, and what not")
+    assert page.index("Verdict: not for publication") < page.index(
+        "What you may conclude, and what not"
+    )
     assert "Verdict: not for publication" in cli("evaluate", "first").stdout
     refused = cli("publish", "first", "--to", tmp_path / "out")
     assert (refused.returncode, (tmp_path / "out").exists()) == (2, False)

@@ -449,6 +449,29 @@ def test_the_column_of_persons_needs_no_declaration(tmp_path: Path) -> None:
     assert list_runs(tmp_path / "home") == []  # what was refused before it was begun
 
 
+def test_two_releases_are_compared_set_by_set(tmp_path: Path) -> None:
+    """By what each has of a column and of a pair, with the lines that both runs ended with; by name, folder or as they are."""
+    home = finished_home(tmp_path)
+    first = mw.Release.open(home / "runs" / "k-tuples" / "release")
+    second = home / "runs" / "marginals" / "release"
+    frame = mw.compare(first, second)
+    verdicts = [first.evaluation.verdict, mw.Release.open(second).evaluation.verdict]
+    assert frame.attrs["score"] == [verdict.score for verdict in verdicts]
+    assert [
+        f"quality {score} of 100" in line for score, line in zip(*frame.attrs.values(), strict=True)
+    ] == [True, True]
+    sets = frame.set_index("columns")
+    for side, verdict in zip(("first", "second"), verdicts, strict=True):
+        for row in verdict.sets:
+            assert sets.loc[[row.attributes], [side, f"{side}_grade"]].to_numpy().tolist() == [
+                [row.error, row.grade]
+            ]
+    with pytest.raises(InputError, match="first and second are the same release"):
+        mw.compare(second, second)
+    with pytest.raises(InputError, match=r"second \(int\) must be Release or str or Path"):
+        mw.compare(first, 3)  # type: ignore[arg-type]
+
+
 def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     with pytest.raises(mw.errors.BudgetError, match="there is no ledger"):
         mw.Ledger.open()

@@ -1,0 +1,68 @@
+"""Compares the quality of two releases, as a frame: which of two configurations keeps more of a table. DP: post-processing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marginweave.base.errors import InputError, must_be
+from marginweave.inference.opened import Release
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from marginweave.released.verdict import SetVerdict
+
+
+def compare(first: Release | str | Path, second: Release | str | Path) -> pd.DataFrame:
+    """Return the expected distance and grade of every column and pair in two releases, a row for each set of columns.
+
+    Each is a release, its folder, or the name of a run of the working folder. Columns of the frame: `columns`, the names of a
+    set; `first` and `second`, its expected distance (TVD) from the rows as each release prepared them; `first_grade` and
+    `second_grade`; a set that a release does not have is empty there. `attrs` has `score`, from 0 to 100, and `verdict`, the
+    line that a run ends with, of both. Which counts changed, `marginweave report RUN --against RUN` says.
+
+    Raises:
+        InputError: one is no release; or both are the same one.
+    """
+    import pandas as pd
+
+    releases = [_opened("first", first), _opened("second", second)]
+    if releases[0].statement.release == releases[1].statement.release:
+        raise InputError("first and second are the same release: compare it with another one")
+    verdicts = [release.evaluation.verdict for release in releases]
+    sets_of_both = [{row.attributes: row for row in verdict.sets} for verdict in verdicts]
+    rows = []
+    for columns in dict.fromkeys([*sets_of_both[0], *sets_of_both[1]]):
+        first_set, second_set = (sets.get(columns) for sets in sets_of_both)
+        rows.append(
+            {
+                "columns": columns,
+                "first": _error(first_set),
+                "second": _error(second_set),
+                "first_grade": _grade(first_set),
+                "second_grade": _grade(second_set),
+            }
+        )
+    frame = pd.DataFrame(
+        rows, columns=["columns", "first", "second", "first_grade", "second_grade"]
+    )
+    frame.attrs = {
+        "score": [verdict.score for verdict in verdicts],
+        "verdict": [str(verdict.line) for verdict in verdicts],
+    }
+    return frame
+
+
+def _opened(argument: str, named: Release | str | Path) -> Release:
+    """Return a release, opened where it is named. Raises InputError."""
+    must_be(argument, named, (Release, str, Path), 'compare("visits-1", "visits-2")')
+    return named if isinstance(named, Release) else Release.open(named)
+
+
+def _error(row: SetVerdict | None) -> float | None:
+    return None if row is None else row.error
+
+
+def _grade(row: SetVerdict | None) -> str | None:
+    return None if row is None else row.grade
