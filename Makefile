@@ -80,8 +80,9 @@ audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the 
 release: $(VENV)/.ready-lint ## build the wheel of this commit, try it in an empty environment, and tag it
 	@$(BIN)/python deployments/release.py
 
+# -E reads all pages again: of pages that have not changed a second build forgets the terms that the search finds.
 docs: tree ## build the documentation site in build/site, with search and a Python reference; a warning fails
-	@PYTHONPATH=build/tree $(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
+	@PYTHONPATH=build/tree $(BIN)/python -m sphinx -q -E -W --keep-going -b html -c docs . build/site
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .ruff_cache .pytest_cache

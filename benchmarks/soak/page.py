@@ -13,12 +13,11 @@ from tests.support.places import REPOSITORY
 
 HEAD = """# Soak: releases for hours while things fail
 
-Written by `python -m benchmarks.soak --write`; do not edit by hand. Five datasets, each released on a schedule, by one
-worker of three processes; Prefect and the ledger on PostgreSQL; two cores. Processes that end are started again after three
-seconds, as systemd does, and nothing else is done by hand. Faults come at random moments, every kind as often as the others,
-and end after the first part of the time. Prefect keeps flow runs and events for an hour, the shortest time that it knows.
-Afterwards the ledger is verified, and every release and folder is looked at; flow runs, every ten minutes while Prefect has
-them.
+For operators: do scheduled releases survive faults, and what grows? Written by `python -m benchmarks.soak --write`. Five
+datasets, each released on a schedule, by one worker of three processes; Prefect and the ledger on PostgreSQL; two cores.
+Processes that end are started again after three seconds, as systemd does. Faults come at random moments, every kind as often
+as the others, and end after the first part of the time. Prefect keeps flow runs and events for an hour. Afterwards the
+ledger is verified, and every release and folder is looked at; flow runs, every ten minutes while Prefect has them.
 
 | | |
 | --- | --- |

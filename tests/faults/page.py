@@ -9,8 +9,8 @@ PAGE = REPOSITORY / "docs" / "faults.md"
 _ABOUT = """\
 # Planted faults
 
-Each of these {number} faults is planted into the shipped code, one at a time, and the
-checks named beside it are run. Every one of them has to fail, by an assertion, and to pass without the fault
+For reviewers: would the tests notice a fault? Each of these {number} faults is planted into the shipped code, one at a time,
+and the checks named beside it are run. Every one of them has to fail, by an assertion, and to pass without the fault
 (`tests/faults`, in `make test`). The exact change is in `tests/faults/planted/`. If you correct a fault that the checks
 had missed, plant it here. This page is written by `python -m tests.faults.page`.
 """
