@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def compare(first: Release | str | Path, second: Release | str | Path) -> pd.DataFrame:
     """Return the expected distance and grade of every column and pair in two releases, a row for each set of columns.
 
-    Each is a release, its folder, or the name of a run of the working folder. Columns of the frame: `columns`, the names of a
-    set; `first` and `second`, its expected distance (TVD) from the rows as each release prepared them; `first_grade` and
-    `second_grade`; a set that a release does not have is empty there. `attrs` has `score`, from 0 to 100, and `verdict`, the
-    line that a run ends with, of both. Which counts changed, `marginweave report RUN --against RUN` says.
+    Each is a release, its folder, or the name of a run of the working folder. The frame has the names of each set (`columns`),
+    and its expected distance (TVD) from the rows as each release prepared them (`first`, `second`). The grades are
+    `first_grade` and `second_grade`. A set that a release does not have is empty there. `attrs` has the `score`, from 0 to 100,
+    and the `verdict`, the line that a run ends with, of both. `marginweave report RUN --against RUN` says which counts changed.
 
     Raises:
         InputError: one is no release; or both are the same one.
