@@ -24,6 +24,14 @@ def texts(*, good: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 CATEGORY = {"type": "category", "values": WORDS}
 KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
     "category": (CATEGORY, texts(good=st.sampled_from(WORDS))),
+    "same": (
+        {
+            "type": "category",
+            "values": ["f", "m", "1"],
+            "same": {"F": "f", "Female": "f", "01": "1", "2": "m"},
+        },
+        texts(good=st.sampled_from(["f", "F", "Female", "m", "2", "2.0", "01", "1.0"])),
+    ),
     "other": ({**CATEGORY, "outside": "other"}, texts(good=st.sampled_from(WORDS))),
     "private": ({"type": "category", "domain": "private"}, texts(good=st.sampled_from(WORDS))),
     "boolean": (

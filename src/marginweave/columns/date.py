@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +25,17 @@ from marginweave.configuration.columns.periods import (
     DAY,
     EPOCH_WEEKDAY,
     ISO_PATTERN,
+    day_number,
     moment_of,
     parse_instant,
+    zone_offset,
 )
 from marginweave.configuration.values import ValueMatcher
 from marginweave.mechanisms.randomness import CellWords
 
 _ISO = f"^{ISO_PATTERN}$"
+_FIRST_SECOND = day_number(date.min) * DAY
+_LAST_SECOND = (day_number(date.max) + 1) * DAY - 1
 
 
 class DateValues(ColumnValues[DateColumn]):
@@ -50,7 +55,7 @@ class DateValues(ColumnValues[DateColumn]):
         """Map texts or native dates to date32, or timestamp[s] for moments, inside the bounds.
 
         docs/sources/data-processing.md. A text that is no date in the declared format is missing
-        (`outside: error` stopped before). Fractions of a second are cut; native moments of a time zone count in UTC.
+        (`outside: error` stopped before). Fractions of a second are cut; moments of a time zone count in UTC.
         """
         column = self.column
         if _is_moment(values.type):
@@ -233,7 +238,26 @@ def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
     wrong |= (day < 1) | (day > days_of_month)
     wrong |= (hour > 23) | (minute > 59) | (second > 59)
     seconds = (first_day + day - 1) * DAY + hour * 3600 + minute * 60 + second
-    return seconds, unmatched | wrong
+    offsets, is_no_zone = _zone_offsets(parts.field("zone"))
+    in_utc = seconds - offsets
+    wrong |= (in_utc < _FIRST_SECOND) | (in_utc > _LAST_SECOND) | is_no_zone
+    return in_utc, unmatched | wrong
+
+
+def _zone_offsets(zones: pa.Array) -> tuple[Integers, Flags]:
+    """Return how many seconds each zone is ahead of UTC, and which are no zone."""
+    encoded = pc.fill_null(zones, "").dictionary_encode()
+    offsets: list[int] = []
+    is_no_zone: list[bool] = []
+    for zone in encoded.dictionary.to_pylist():
+        try:
+            offset = zone_offset(zone)
+        except ValueError:
+            offset = None
+        is_no_zone.append(offset is None)
+        offsets.append(0 if offset is None else int(offset.total_seconds()))
+    positions = encoded.indices.to_numpy(zero_copy_only=False)
+    return np.array(offsets, np.int64)[positions], np.array(is_no_zone, np.bool_)[positions]
 
 
 def _first_day(months: Integers) -> Integers:

@@ -18,18 +18,8 @@ from marginweave.configuration.execution import Execution
 
 # Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 are not converted.
 TEXT_KEYS = (
-    *(
-        "values",
-        "titles",
-        "missing",
-        "true_values",
-        "false_values",
-        "value",
-        "separator",
-        "format",
-        "structure",
-    ),
-    *("codes", "outside", "public", "dataset", "source", "input", "output"),
+    *("values", "titles", "same", "missing", "true_values", "false_values", "value", "separator"),
+    *("format", "structure", "codes", "outside", "public", "dataset", "source", "input", "output"),
 )
 
 # Most values of a file, which nobody writes by hand: aliases of lists of aliases can repeat a list very often.

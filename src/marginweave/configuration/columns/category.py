@@ -89,15 +89,66 @@ class ValuedColumn(MeasuredColumn, frozen=True):
         return self._matcher.index(text)
 
 
+def _spellings(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise ValueError(
+            "must be a mapping of other spellings to the declared value that each means"
+        )
+    return {str(text).strip(): str(meant).strip() for text, meant in value.items()}
+
+
 class Category(ValuedColumn, frozen=True):
     """A column of codes or names.
 
-    `values` is its public domain; `domain: private` instead has the values discovered under the budget. A value outside
-    the domain follows `outside`: it becomes missing (`null`), the value `other`, or stops the run (`error`).
+    `values` is its public domain; `domain: private` instead has the values discovered under the budget. A cell whose text is
+    a spelling of `same` counts as the declared value that this means. A value outside the domain follows `outside`: it
+    becomes missing (`null`), the value `other`, or stops the run (`error`).
     """
 
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
     type: Literal["category"]
+    same: Annotated[dict[str, str], BeforeValidator(_spellings)] | None = None
+    """Other spellings of values, each with the declared value that it means."""
+
+    @model_validator(mode="after")
+    def _check_spellings(self) -> Self:
+        """Refuse a spelling of an undeclared value, or one that is itself a value (ValueError)."""
+        if self.same is None:
+            return self
+        if self.private:
+            raise ValueError("has same, which needs declared values: a private domain has none")
+        for text, meant in self.same.items():
+            if meant not in self.labels:
+                raise ValueError(
+                    f"has same, in which {text!r} means {meant!r}, which is none of its values"
+                )
+            if text in RESERVED:
+                raise ValueError(
+                    f"has same with {text!r}, which is the name of cells without a value in a release"
+                )
+        pair = first_duplicate(self.explicit)
+        if pair:
+            raise ValueError(f"has same with {pair[1]!r}, which is the value {pair[0]!r} already")
+        return self
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """Declared values, `other` where values outside become it, and the other spellings of values."""
+        return (*self.labels, *(self.same or ()))
+
+    @cached_property
+    def _spelling_matcher(self) -> ValueMatcher:
+        return ValueMatcher([*(self.same or ())])
+
+    def code_of(self, text: str) -> int:
+        """Return the position of the label that a text equals, or that it means as a spelling of `same`; or -1."""
+        place = super().code_of(text)
+        if place >= 0 or self.same is None:
+            return place
+        spelling = self._spelling_matcher.index(text)
+        if spelling < 0:
+            return -1
+        return self.labels.index([*self.same.values()][spelling])
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
@@ -113,7 +164,7 @@ def _no_truth(value: Any) -> Any:
     return value
 
 
-_Spellings = Annotated[Texts, BeforeValidator(_no_truth)]
+_BooleanTexts = Annotated[Texts, BeforeValidator(_no_truth)]
 
 
 class BooleanColumn(MeasuredColumn, frozen=True):
@@ -125,8 +176,8 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
     type: Literal["boolean"]
-    true_values: _Spellings | None = None
-    false_values: _Spellings | None = None
+    true_values: _BooleanTexts | None = None
+    false_values: _BooleanTexts | None = None
     outside: Literal["null", "error"] | None = None
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ from marginweave.configuration.values import ValueMatcher, declared_number
 
 Period = Literal["year", "quarter", "month", "week", "weekday"]
 _PERIODS = ("year", "quarter", "month", "week", "weekday")
-_DIRECTIVES = frozenset("YymdbBjHMSIp%")
+_DIRECTIVES = frozenset("YymdbBaAjHMSIp%")
 _DAY_DIRECTIVES = frozenset("dj")
 _MONTH_DIRECTIVES = frozenset("mbBj")
 
@@ -60,7 +60,7 @@ def _format(value: Any) -> Any:
     used = _directives_of(str(value))
     if not used <= _DIRECTIVES:
         raise ValueError(
-            "must be a strptime format of %Y %y %m %b %B %d %j %H %I %p %M %S, without a time zone"
+            "must be a strptime format of %Y %y %m %b %B %d %a %A %j %H %I %p %M %S, without a time zone"
         )
     if used.isdisjoint("Yy"):
         raise ValueError("must have a year, %Y or %y")
@@ -70,11 +70,11 @@ def _format(value: Any) -> Any:
 class DateColumn(BinnedColumn, frozen=True):
     """A date, or a moment to the second (`type: datetime`), clamped to public `bounds` and released in `bins`.
 
-    `bounds` are the first and the last date in ISO 8601; a last day of moments counts to its end. `bins` is year, quarter,
-    month, week (ISO, from Monday) or weekday, or a list of ISO edges e_0 < … < e_n: a bin is [e_i, e_i+1), the last one
-    [e_n-1, e_n]. Texts are read, and written, in the strptime `format` (in quotes, as YAML reserves %). Without `format`
-    they are ISO 8601 without a time zone, and the output has dates. `draw` says how a synthetic value is chosen inside its
-    bin: `uniform` or its `midpoint`.
+    `bounds` are the first and the last date in ISO 8601; a last day of moments counts to its end. `bins` is year,
+    quarter, month, week (ISO, from Monday) or weekday, or a list of ISO edges e_0 < … < e_n: a bin is [e_i, e_i+1),
+    the last one [e_n-1, e_n]. Texts are read, and written, in the strptime `format` (in quotes, as YAML reserves %).
+    Without `format` they are ISO 8601, moments of a time zone count in UTC, and the output has dates. `draw` says how
+    a synthetic value is chosen inside its bin: `uniform` or its `midpoint`.
     """
 
     input_rule: ClassVar[str] = "every value is a date in the declared format"

@@ -10,8 +10,10 @@ EPOCH_WEEKDAY = 3  # Monday is 0; 1970-01-01 was a Thursday
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 ISO_PATTERN = (
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    r"(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]+)?)?)?"
+    r"(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
+    r" ?(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
+"""A date or a moment in ISO 8601. A zone is Z or a distance from UTC: +02:00, +0200 or +02."""
 _ISO = re.compile(ISO_PATTERN)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - dates of a table have no zone
 
@@ -19,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - dates of a table have no zone
 def parse_instant(text: str, format: str | None) -> int | None:  # noqa: A002 - the key of the configuration
     """Return the seconds from 1970-01-01 to the date that a text spells; None for any other text.
 
-    The text is in the strptime `format`, or in ISO 8601 without a zone if there is no format.
+    The text is in the strptime `format`, or in ISO 8601 if there is no format. A moment with a zone is the moment in UTC.
     """
     try:
         if format is not None:
@@ -28,11 +30,27 @@ def parse_instant(text: str, format: str | None) -> int | None:  # noqa: A002 - 
             match = _ISO.fullmatch(text)
             if match is None:
                 return None
-            parts = [int(part or 0) for part in match.groups()]
-            moment = datetime(*parts)  # pyright: ignore[reportArgumentType] # noqa: DTZ001
+            *digits, zone = match.groups()
+            parts = [int(part or 0) for part in digits]
+            moment = datetime(*parts) - zone_offset(zone or "")  # pyright: ignore[reportArgumentType] # noqa: DTZ001
     except (ValueError, OverflowError):
         return None
     return (moment - _EPOCH) // timedelta(seconds=1)
+
+
+def zone_offset(zone: str) -> timedelta:
+    """Return how far the clocks of a zone, as `ISO_PATTERN` has it, are ahead of UTC; none is 0.
+
+    Raises:
+        ValueError: the zone has more than 23 hours, or more than 59 minutes.
+    """
+    digits = zone.strip("+-Z").replace(":", "").ljust(4, "0")
+    hours = int(digits[:2])
+    minutes = int(digits[2:])
+    if hours > 23 or minutes > 59:
+        raise ValueError("no zone is so far from UTC")
+    ahead = timedelta(hours=hours, minutes=minutes)
+    return -ahead if zone.startswith("-") else ahead
 
 
 def moment_of(seconds: int) -> datetime:
