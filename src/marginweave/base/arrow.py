@@ -12,6 +12,11 @@ import pyarrow.compute
 compute: Any = pyarrow.compute
 
 
+def to_numpy(values: pyarrow.Array) -> Any:
+    """Return the values of an array as NumPy's, shape (values,); a copy where Arrow packs them, as it does booleans."""
+    return values.to_numpy(zero_copy_only=False)
+
+
 def cell_type(kind: pyarrow.DataType) -> pyarrow.DataType:
     """Return the type of the cells, which may be behind a dictionary."""
     return kind.value_type if pyarrow.types.is_dictionary(kind) else kind

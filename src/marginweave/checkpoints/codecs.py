@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Flags, Integers
+from marginweave.base.arrow import to_numpy
+
 T = TypeVar("T")
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -139,14 +142,14 @@ def unpack_table(data: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.bool_]]:
+def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, Integers, Flags]:
     """Return the entries of a dictionary that occur, the position of every cell among them, and which cells are null.
 
     A null cell has position 0. Files and slices have dictionaries with entries that no row has, which are no values.
     """
-    null = values.indices.is_null().to_numpy(zero_copy_only=False)
+    null = to_numpy(values.indices.is_null())
     if null.any():
-        indices = values.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        indices = to_numpy(values.indices.fill_null(0))
         indices_of_values = indices[~null]
     else:
         indices = values.indices.to_numpy()

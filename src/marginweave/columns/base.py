@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Codes, Flags, Floats, Integers
-from marginweave.base.arrow import cell_type, is_text
+from marginweave.base.arrow import cell_type, is_text, to_numpy
 from marginweave.base.arrow import compute as pc
 from marginweave.checkpoints.codecs import used_texts
 from marginweave.configuration.columns import MeasuredColumn
@@ -56,8 +56,9 @@ class Judged:
     ) -> Judged:
         """Return the judgement of `texts`; `positions` has the position among them of the text of every cell."""
         cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)
-        none = np.zeros(len(texts), np.bool_)
-        return cls(texts, cells, missing, unread, none if beyond is None else beyond)
+        if beyond is None:
+            beyond = np.zeros(len(texts), np.bool_)
+        return cls(texts, cells, missing, unread, beyond)
 
 
 @dataclass(frozen=True)
@@ -134,26 +135,30 @@ class ColumnValues(ABC, Generic[Kind]):
 
         Whether it can follows from the declared or released domain (`labels`), never from the values that were drawn.
         """
-        cell = None if self.kind is None else cell_type(self.kind)
-        if cell is None or (self.column.is_set and not is_text(cell)):
+        if self.kind is None:
+            return values
+        cell = cell_type(self.kind)
+        if self.column.is_set and not is_text(cell):
             return values
         if is_text(cell):
-            return self.spelled(values).cast(pa.string()).cast(cell)
+            texts = self.spelled(values).cast(pa.string())
+            return texts.cast(cell)
         ends = self._ends(labels)
         try:
-            cleaned = self.clean(self._cells(ends, cell))
-            codes = self.encode(cleaned, None)
+            cells = self._cells(ends, cell)
+            codes_of_cells = self.encode(self.clean(cells), None)
         except pa.ArrowException:
             return values
-        is_exact = np.array_equal(codes, self.encode(self.clean(ends), None))
+        codes = self.encode(self.clean(ends), None)
+        is_exact = np.array_equal(codes_of_cells, codes)
         return self._cells(values, cell) if is_exact else values
 
     def _ends(self, labels: tuple[str, ...]) -> pa.Array:
         """Return declared values of every label: the first sample of each, and then the last."""
         codes = np.arange(len(labels))
-        first = self.declare(self.decode(codes, labels, np.zeros))
-        last = self.declare(self.decode(codes, labels, _largest_samples))
-        return pa.concat_arrays([first, last])
+        first = self.decode(codes, labels, np.zeros)
+        last = self.decode(codes, labels, _largest_samples)
+        return pa.concat_arrays([self.declare(first), self.declare(last)])
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
         """Return declared values as cells of a type; raises ArrowException where the type cannot hold them."""
@@ -165,12 +170,13 @@ class ColumnValues(ABC, Generic[Kind]):
 
 
 def _largest_samples(number: int) -> Floats:
+    """Return the largest double below 1, so many times: an `Uniform` that draws the end of every bin."""
     return np.full(number, 1 - 2**-53)
 
 
 def nulls(values: pa.Array) -> Flags:
     """Return which values are null."""
-    is_null: Flags = values.is_null().to_numpy(zero_copy_only=False)
+    is_null: Flags = to_numpy(values.is_null())
     return is_null
 
 
@@ -181,8 +187,9 @@ def binned(
 ) -> Codes:
     """Return the bin [edges[i], edges[i+1]) of each point, the last one closed; null becomes the number of bins."""
     bins = len(edges) - 1
-    place = np.searchsorted(np.asarray(edges), points, side="right") - 1
-    codes = np.clip(place, 0, bins - 1)
+    # edges at most a point: one more than its bin
+    reached = np.searchsorted(np.asarray(edges), points, side="right")
+    codes = np.clip(reached - 1, 0, bins - 1)
     return np.where(nulls(values), bins, codes)
 
 
@@ -202,8 +209,8 @@ def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     else:
         encoded = values.dictionary_encode()
         distinct = encoded.dictionary
-        null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
-        positions = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        null = nulls(encoded.indices)
+        positions = to_numpy(encoded.indices.fill_null(0))
     if pa.types.is_floating(distinct.type):
         distinct = pc.if_else(pc.is_finite(distinct), distinct, None)
     if pa.types.is_date(distinct.type) or pa.types.is_timestamp(distinct.type):
@@ -224,9 +231,11 @@ def _has_year(values: pa.Array) -> pa.Array:
         ticks_of_day = 1 if pa.types.is_date32(values.type) else DAY * UNITS["ms"]
     kind = pa.int32() if ticks_of_day == 1 else pa.int64()
     ticks = values.cast(kind).cast(pa.int64())
+    days_to_end = day_number(date.max) + 1
     low = day_number(date.min) * ticks_of_day
-    high = (day_number(date.max) + 1) * ticks_of_day - 1
+    high = days_to_end * ticks_of_day - 1
     if high >= 2**63:  # 64 bits of nanoseconds end before the year 9999
         return values.is_valid()
     is_late_enough = pc.greater_equal(ticks, low)
-    return pc.and_(is_late_enough, pc.less_equal(ticks, high))
+    is_early_enough = pc.less_equal(ticks, high)
+    return pc.and_(is_late_enough, is_early_enough)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Codes, Flags, Integers, Words
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.base.errors import StageError
 from marginweave.columns.base import LABELED, ColumnValues, Kind, Uniform, distinct_texts
 from marginweave.columns.kept_rules import kept_texts
@@ -47,14 +48,14 @@ class CategoryValues(ColumnValues[Kind]):
             return matcher.index(text) >= 0
 
         labels, mapping = label_codes(self.column, texts, is_missing)
-        codes = np.array(mapping, np.int32)[positions]
-        indices = pa.array(codes, mask=codes < 0)
-        return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
+        code_of_text = np.array(mapping, np.int32)
+        codes = code_of_text[positions]
+        return _labeled(codes, labels, missing=codes < 0)
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """Return the positions in the dictionary."""
         missing = len(self.labels(values))
-        codes: Codes = values.indices.fill_null(missing).to_numpy(zero_copy_only=False)
+        codes: Codes = to_numpy(values.indices.fill_null(missing))
         return codes
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:
@@ -68,9 +69,7 @@ class CategoryValues(ColumnValues[Kind]):
         uniform: Uniform,  # noqa: ARG002 - no draw
     ) -> pa.Array:
         """Return the label of each code."""
-        is_missing = codes == len(labels)
-        indices = pa.array(codes.astype(np.int32), mask=is_missing)
-        return pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
+        return _labeled(codes, labels, missing=codes == len(labels))
 
     def declare(self, values: pa.Array) -> pa.Array:
         """Return the labels as texts."""
@@ -90,6 +89,17 @@ class CategoryValues(ColumnValues[Kind]):
         ordered = self.kind.ordered and not self.column.private
         indices = pc.index_in(values, value_set=every_label)
         return pa.DictionaryArray.from_arrays(indices, cells, ordered=ordered)
+
+
+def _labeled(
+    codes: Codes,
+    labels: Sequence[str],
+    missing: Flags | None = None,
+) -> pa.DictionaryArray:
+    """Return the label of each code, behind a dictionary of all labels; null where it is missing."""
+    indices = pa.array(codes.astype(np.int32), mask=missing)
+    dictionary = pa.array(labels, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
 class BooleanValues(CategoryValues[BooleanColumn]):
@@ -129,7 +139,11 @@ def label_codes(
     """Return the labels, and the code of each trimmed text: -1 for a text that is missing or outside."""
     if column.private:
         # An empty cell is no value, and neither is a text that is the name of cells without one.
-        values = {text for text in texts if text and text not in RESERVED and not is_missing(text)}
+        values = set()
+        for text in texts:
+            is_value = text and text not in RESERVED
+            if is_value and not is_missing(text):
+                values.add(text)
         labels = tuple(sorted(values))
         code_of_label = {label: code for code, label in enumerate(labels)}
         return labels, [code_of_label.get(text, -1) for text in texts]
@@ -150,12 +164,14 @@ def labels_in(column: MeasuredColumn, dictionary: pa.Array) -> tuple[str, ...]:
     An Arrow table without a single value loses the dictionary that it was given; a public domain must not depend on that.
     """
     labels = tuple(dictionary.to_pylist())
-    if not column.private and labels not in {(), column.labels}:
+    if column.private:
+        return labels
+    if labels not in {(), column.labels}:
         raise StageError(f"encode: a column breaks the rule '{RULE_LABELS}'")
-    return labels if column.private else column.labels
+    return column.labels
 
 
-_COLUMN = 32  # number of bits of a slot that hold a value
+_VALUE_BITS = 32  # of a slot of random words; the column is in the bits above them
 
 
 class SetValues(ColumnValues[SetColumn]):
@@ -187,11 +203,11 @@ class SetValues(ColumnValues[SetColumn]):
         distinct, positions = distinct_texts(values)
         matcher = ValueMatcher(self.missing)
         texts = distinct.to_pylist()
-        present = [None if matcher.index(text) >= 0 else text for text in texts]
+        present = ["" if matcher.index(text) >= 0 else text for text in texts]
         cells = pa.array(present, pa.string())
-        parts = pc.split_pattern(pc.fill_null(cells, ""), self.column.separator)
+        parts = pc.split_pattern(cells, self.column.separator)
         labels, codes = self._codes(parts, matcher)
-        lengths = pc.list_value_length(parts).to_numpy(zero_copy_only=False)
+        lengths = to_numpy(pc.list_value_length(parts))
         owners = np.repeat(np.arange(len(cells)), lengths)
         is_value = codes >= 0
         sets = distinct_sets(owners[is_value], codes[is_value], len(cells), labels)
@@ -208,24 +224,27 @@ class SetValues(ColumnValues[SetColumn]):
             return not text or (self.column.private and matcher.index(text) >= 0)
 
         labels, mapping = label_codes(self.column, texts, is_missing)
+        code_of_text = np.array(mapping, np.int64)
         if self.column.marks_undeclared:
-            undeclared = len(labels)
-            codes = zip(texts, mapping, strict=True)
-            mapping = [undeclared if text and code < 0 else code for text, code in codes]
+            is_filled = np.array([text != "" for text in texts], np.bool_)
+            is_undeclared = is_filled & (code_of_text < 0)
+            code_of_text[is_undeclared] = len(labels)
             labels = (*labels, NOT_DECLARED)
-        code_of_text = np.array([*mapping, -1], np.int64)
-        return labels, code_of_text[encoded.indices.to_numpy(zero_copy_only=False)]
+        positions = to_numpy(encoded.indices)
+        return labels, code_of_text[positions]
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
         """Return codes of shape (records, width): a uniform choice of `width` values if there are more, without `words` all."""
+        missing = len(self.labels(values))
         cap = None if words is None else self.column.width
-        return set_codes(values, len(self.labels(values)), cap, words)
+        return set_codes(values, missing, cap, words)
 
     def undeclared(self, values: pa.Array) -> Flags:
         """Return which cells had values that are not declared, however many; shape (records,). DP: 1-stable, cell by cell."""
         owners, codes = _owned_codes(values)
-        owners_of_undeclared = owners[codes == len(self.labels(values))]
-        return np.bincount(owners_of_undeclared, minlength=len(values)) > 0
+        is_undeclared = codes == len(self.labels(values))
+        undeclared_values = np.bincount(owners[is_undeclared], minlength=len(values))
+        return undeclared_values > 0
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:
         """Return the declared labels, or those of the dictionary of a private domain."""
@@ -241,8 +260,9 @@ class SetValues(ColumnValues[SetColumn]):
         uniform: Uniform,  # noqa: ARG002 - no draw
     ) -> pa.Array:
         """Return cells of their values in the order of the labels, whatever slots are empty; a cell without any is null."""
-        present = codes != len(labels)
-        return list_array(codes[present], present.sum(axis=1), labels)
+        is_value = codes != len(labels)
+        lengths = is_value.sum(axis=1)
+        return list_array(codes[is_value], lengths, labels)
 
     def declare(self, values: pa.Array) -> pa.Array:
         """Return texts, the values joined by the separator."""
@@ -261,8 +281,8 @@ class ColumnWords:
 
     def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:
         """Return the word of each record and value."""
-        column_slots = np.asarray(slots) + (self.column << _COLUMN)
-        return self.words.words_of(records, column_slots)
+        first_slot = self.column << _VALUE_BITS
+        return self.words.words_of(records, first_slot + np.asarray(slots))
 
 
 def set_codes(
@@ -291,12 +311,10 @@ def set_codes(
 
 def _owned_codes(values: pa.ListArray) -> tuple[Integers, Integers]:
     """Return the row, and the code, of each value of all cells."""
-    value_lengths = values.value_lengths().fill_null(0)
-    lengths = value_lengths.to_numpy(zero_copy_only=False).astype(np.int64)
-    indices = values.flatten().indices
-    codes = indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    owners = np.repeat(np.arange(len(lengths)), lengths)
-    return owners, codes
+    lengths = to_numpy(values.value_lengths().fill_null(0))
+    owners = np.repeat(np.arange(len(values)), lengths.astype(np.int64))
+    codes = to_numpy(values.flatten().indices)
+    return owners, codes.astype(np.int64)
 
 
 def pad_sets(
@@ -307,8 +325,10 @@ def pad_sets(
     size: int,
 ) -> Integers:
     """Return concatenated values as rows of `width` codes, padded with `size`; `owners` has the row of each value."""
-    first_places = np.cumsum(lengths) - lengths
-    places = np.arange(len(owners)) - np.repeat(first_places, lengths)
+    # the place of a value in its row: its number, less that of the row's first value
+    first_of_row = np.cumsum(lengths) - lengths
+    first_of_value = np.repeat(first_of_row, lengths)
+    places = np.arange(len(owners)) - first_of_value
     padded = np.full((len(lengths), width), size, np.int64)
     padded[owners, places] = codes
     return padded
@@ -341,7 +361,9 @@ def lowest_words(
     ordered = owners[order]
     is_low = np.empty(len(order), np.bool_)
     # entries are ordered by owner: their rank is their place after the owner's first
-    is_low[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most
+    first_of_owner = np.searchsorted(ordered, ordered)
+    rank = np.arange(len(order)) - first_of_owner
+    is_low[order] = rank < most
     return is_low
 
 
@@ -351,12 +373,17 @@ def list_array(
     labels: Sequence[str],
 ) -> pa.ListArray:
     """Return cells of `lengths` consecutive `codes` each, over a dictionary of `labels`; an empty cell is null."""
-    ends = np.cumsum(lengths)
-    offsets = np.concatenate([[0], ends]).astype(np.int32)
-    indices = pa.array(codes.astype(np.int32))
-    values = pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
+    offsets = list_offsets(lengths)
+    values = _labeled(codes, labels)
     is_empty = pa.array(lengths == 0)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=is_empty)
+    return pa.ListArray.from_arrays(offsets, values, mask=is_empty)
+
+
+def list_offsets(lengths: Integers) -> pa.Array:
+    """Return the offsets of lists of these lengths, the end of the last included, as Arrow wants them; shape (lists + 1,)."""
+    ends = np.cumsum(lengths)
+    offsets = np.concatenate([[0], ends])
+    return pa.array(offsets.astype(np.int32))
 
 
 def distinct_sets(
@@ -367,6 +394,8 @@ def distinct_sets(
 ) -> pa.ListArray:
     """Return `cells` sets, each of the codes that it owns, once each and in increasing order."""
     size = max(1, len(labels))
-    pairs = np.unique(owners * size + codes)
-    owners, codes = np.divmod(pairs, size)
-    return list_array(codes, np.bincount(owners, minlength=cells), labels)
+    # a key of each pair of an owner and a code
+    keys = np.unique(owners * size + codes)
+    owners, codes = np.divmod(keys, size)
+    lengths = np.bincount(owners, minlength=cells)
+    return list_array(codes, lengths, labels)

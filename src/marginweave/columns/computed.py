@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Flags, Floats
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.columns import values_of
 from marginweave.columns.base import distinct_texts
 from marginweave.configuration.columns import BooleanColumn, Column, NumberColumn
@@ -26,7 +27,8 @@ def difference_values(
     DP: 1-stable preprocessing; a row looks at its own two cells and public constants.
     """
     assert isinstance(column, NumberColumn)
-    difference = np.round(points_of(minuend) - points_of(subtrahend), column.resolution)
+    points = points_of(minuend) - points_of(subtrahend)
+    difference = np.round(points, column.resolution)
     bounded = np.clip(difference, *column.clamp)
     return pa.array(bounded, mask=np.isnan(difference))
 
@@ -41,8 +43,11 @@ def computed_values(
     DP: 1-stable preprocessing, or post-processing.
     """
     column = columns[rule.computed]
-    sources = [clean[name] for name in rule.sources]
-    arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources]
+    arrays = []
+    for name in rule.sources:
+        source = clean[name]
+        is_chunked = isinstance(source, pa.ChunkedArray)
+        arrays.append(source.combine_chunks() if is_chunked else source)
     if isinstance(rule, DeterminedColumn):
         return _determined(arrays[0], rule, columns)
     total = np.sum([points_of(array) for array in arrays], axis=0)
@@ -56,29 +61,35 @@ def _determined(
     rule: DeterminedColumn,
     columns: Mapping[str, Column],
 ) -> pa.Array:
+    """Return clean values of the column that the rule's mapping gives to the clean values `by`; null where these are."""
     source = columns[rule.by]
     keys = list(rule.mapping)
     if isinstance(source, BooleanColumn):
         keys = [source.labels[source.code_of(key)] for key in keys]
     matcher = ValueMatcher(keys)
     mapped_texts = list(rule.mapping.values())
-    distinct, positions = distinct_texts(values_of(source, ()).declare(by))
-    places = [matcher.index(text) for text in distinct.to_pylist()]
-    mapped = [mapped_texts[i] if i >= 0 else rule.default for i in places]
+    declared = values_of(source, ()).declare(by)
+    distinct, positions = distinct_texts(declared)
+    mapped = []
+    for text in distinct.to_pylist():
+        place = matcher.index(text)
+        mapped.append(mapped_texts[place] if place >= 0 else rule.default)
     distinct_mapped = pa.array(mapped, pa.string())
     mapped_cells = distinct_mapped.take(pa.array(positions))
     texts = pc.if_else(by.is_valid(), mapped_cells, None)
-    return values_of(columns[rule.column], ()).clean(texts)
+    computed = values_of(columns[rule.column], ())
+    return computed.clean(texts)
 
 
 def points_of(array: pa.Array) -> Floats:
     """Return clean numbers, or dates as days or seconds from 1970-01-01; NaN for null."""
     if pa.types.is_floating(array.type):
-        numbers = array.fill_null(np.nan).to_numpy(zero_copy_only=False)
+        numbers = to_numpy(array.fill_null(np.nan))
         return np.asarray(numbers, np.float64)
     integer = pa.int32() if pa.types.is_date(array.type) else pa.int64()
     units = array.cast(integer).cast(pa.float64())
-    return np.asarray(units.fill_null(np.nan).to_numpy(zero_copy_only=False))
+    filled = units.fill_null(np.nan)
+    return np.asarray(to_numpy(filled))
 
 
 def values_like(points: Floats, like: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Codes, Flags, Floats, Integers
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.columns.base import (
     UNITS,
     ColumnValues,
@@ -60,57 +61,66 @@ class DateValues(ColumnValues[DateColumn]):
         column = self.column
         if _is_moment(values.type):
             seconds, absent = _native(values)
-            absent |= self._coded(seconds)
+            absent |= self._is_missing_code(seconds)
         else:
-            distinct, positions = distinct_texts(values)
-            parsed, unknown = _parse(distinct, column.format, self.missing)
-            seconds = parsed[positions]
-            absent = unknown[positions]
+            texts, positions = distinct_texts(values)
+            seconds_of_text, has_no_date = _parse(texts, column.format, self.missing)
+            seconds = seconds_of_text[positions]
+            absent = has_no_date[positions]
         units = seconds // column.seconds
+        first = column.edges[0]
         last = column.edges[-1] - 1
-        bounded = np.clip(units, column.edges[0], last)
+        bounded = np.clip(units, first, last)
         return self._array(bounded, absent)
 
     def judge(self, values: pa.Array) -> Judged:
         """Return the judgement of `ColumnValues.judge`; values beyond the bounds are those that `clean` clamps. Private."""
         matcher = ValueMatcher(self.missing)
         if _is_moment(values.type):
-            seconds, gaps = _native(values)
-            has_code = matcher.index("") >= 0
-            missing = self._coded(seconds) & ~gaps | (gaps & has_code)
-            unread = gaps & ~missing
-            beyond = self._beyond(seconds, missing | gaps)
+            seconds, is_gap = _native(values)
+            # a cell without a text counts as the empty text
+            gap_is_missing = matcher.index("") >= 0
+            is_missing_code = self._is_missing_code(seconds) & ~is_gap
+            missing = is_missing_code | (is_gap & gap_is_missing)
+            unread = is_gap & ~missing
+            beyond = self._beyond(seconds, missing | is_gap)
             one_cell_each = np.ones(len(values), np.int64)
             return Judged(values, one_cell_each, missing, unread, beyond)
-        distinct, positions = distinct_texts(values)
-        seconds, unknown = _parse(distinct, self.column.format, self.missing)
-        missing = np.zeros(len(distinct), np.bool_)
-        unknown_texts = distinct.filter(pa.array(unknown)).to_pylist()
-        missing[unknown] = [matcher.index(text) >= 0 for text in unknown_texts]
-        unread = unknown & ~missing
-        beyond = self._beyond(seconds, unknown)
-        return Judged.of_texts(distinct, positions, missing, unread, beyond)
+        texts, positions = distinct_texts(values)
+        seconds, has_no_date = _parse(texts, self.column.format, self.missing)
+        missing = np.zeros(len(texts), np.bool_)
+        texts_without_date = texts.filter(pa.array(has_no_date)).to_pylist()
+        missing[has_no_date] = [matcher.index(text) >= 0 for text in texts_without_date]
+        unread = has_no_date & ~missing
+        beyond = self._beyond(seconds, has_no_date)
+        return Judged.of_texts(texts, positions, missing, unread, beyond)
 
-    def _coded(self, seconds: Integers) -> Flags:
+    def _is_missing_code(self, seconds: Integers) -> Flags:
         """Return which native moments are codes of missing values."""
-        format_ = self.column.format
-        declared = [parse_instant(text.strip(), format_) for text in self.missing]
-        return np.isin(seconds, [moment for moment in declared if moment is not None])
+        missing_codes = []
+        for text in self.missing:
+            moment = parse_instant(text.strip(), self.column.format)
+            if moment is not None:
+                missing_codes.append(moment)
+        return np.isin(seconds, missing_codes)
 
     def _beyond(self, seconds: Integers, absent: Flags) -> Flags:
+        """Return which moments are outside the bounds; none of those that are `absent`."""
         units = seconds // self.column.seconds
-        edges = self.column.edges
-        is_outside = (units < edges[0]) | (units >= edges[-1])
+        first = self.column.edges[0]
+        end = self.column.edges[-1]
+        is_outside = (units < first) | (units >= end)
         return ~absent & is_outside
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """Return the bin of each date, or its weekday."""
         edges = self.column.edges
         filled = self._units(values).fill_null(edges[0])
-        units = filled.to_numpy(zero_copy_only=False).astype(np.int64)
+        units = to_numpy(filled).astype(np.int64)
         if self.column.bins != "weekday":
             return binned(values, units, edges)
-        weekday = (units // self.column.per_day + EPOCH_WEEKDAY) % 7
+        days = units // self.column.per_day
+        weekday = (days + EPOCH_WEEKDAY) % 7
         return np.where(nulls(values), 7, weekday)
 
     def decode(
@@ -122,13 +132,16 @@ class DateValues(ColumnValues[DateColumn]):
         """Return days, or seconds, of the bin; of a weekday, those within the bounds."""
         column = self.column
         runs = column.runs(self.missing)
-        missing = codes == len(labels)
-        codes = np.where(missing, 0, codes)
+        is_missing = codes == len(labels)
+        bins = np.where(is_missing, 0, codes)
         shape: Shape = "midpoint" if column.draw == "midpoint" else None
         if runs is None:
-            return self._array(self._drawn(codes, shape, uniform), missing)
-        middle = self._drawn(np.arange(len(labels)), "midpoint", uniform)
-        return self._array(draw_among(runs, middle, codes, shape, uniform), missing)
+            units = self._drawn(bins, shape, uniform)
+        else:
+            every_bin = np.arange(len(labels))
+            middle = self._drawn(every_bin, "midpoint", uniform)
+            units = draw_among(runs, middle, bins, shape, uniform)
+        return self._array(units, is_missing)
 
     def declare(self, values: pa.Array) -> pa.Array:
         """Return texts of the format; without one, date32 or timestamp[s]."""
@@ -136,17 +149,22 @@ class DateValues(ColumnValues[DateColumn]):
             return values
         encoded = values.dictionary_encode()
         units = self._units(encoded.dictionary).to_pylist()
-        moments = [moment_of(unit * self.column.seconds) for unit in units]
-        texts = [moment.strftime(self.column.format) for moment in moments]
-        return pa.array(texts, pa.string()).take(encoded.indices)
+        spellings = []
+        for unit in units:
+            moment = moment_of(unit * self.column.seconds)
+            spellings.append(moment.strftime(self.column.format))
+        texts = pa.array(spellings, pa.string())
+        return texts.take(encoded.indices)
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
         """Return dates and moments, in UTC where the type has a zone; numbers that are texts of the format."""
+        column = self.column
         if pa.types.is_timestamp(cell):
-            return self.clean(values).cast(pa.timestamp(cell.unit)).cast(cell)
-        if pa.types.is_date(cell) and self.column.type == "date":
+            moments = self.clean(values).cast(pa.timestamp(cell.unit))
+            return moments.cast(cell)
+        if pa.types.is_date(cell) and column.type == "date":
             return self.clean(values).cast(cell)
-        has_year_first = (self.column.format or "").startswith("%Y")
+        has_year_first = column.format is not None and column.format.startswith("%Y")
         return super()._cells(values, cell) if has_year_first else values
 
     def spelled(self, values: pa.Array) -> pa.Array:
@@ -156,10 +174,12 @@ class DateValues(ColumnValues[DateColumn]):
         return self.declare(self.clean(values))
 
     def _units(self, values: pa.Array) -> pa.Array:
+        """Return clean values as integers: days or seconds from 1970-01-01."""
         kind = pa.int32() if self.column.type == "date" else pa.int64()
         return values.cast(kind)
 
     def _array(self, units: Floats | Integers, missing: Flags) -> pa.Array:
+        """Return days or seconds from 1970-01-01 as clean values; null where they are missing."""
         width = np.int32 if self.column.type == "date" else np.int64
         integers = pa.array(units.astype(width), mask=missing)
         return integers.cast(self.clean_type)
@@ -170,16 +190,21 @@ class DateValues(ColumnValues[DateColumn]):
         shape: Shape,
         uniform: Uniform,
     ) -> Floats:
-        edges = np.array(self.column.edges, np.float64)
-        if self.column.bins != "weekday":
-            return draw_inside(edges[:-1], edges[1:] - 1, codes, shape, uniform)
-        per_day = self.column.per_day
-        first = self.column.edges[0]
-        last = self.column.edges[-1] - 1
+        """Return a sample of each bin, in days or seconds from 1970-01-01."""
+        column = self.column
+        edges = np.array(column.edges, np.float64)
+        if column.bins != "weekday":
+            last_of_bin = edges[1:] - 1
+            return draw_inside(edges[:-1], last_of_bin, codes, shape, uniform)
+        per_day = column.per_day
+        first = column.edges[0]
+        last = column.edges[-1] - 1
         # first day of each weekday, and the number of further weeks within the bounds
         first_day = first // per_day
-        start = first_day + (np.arange(7) - first_day - EPOCH_WEEKDAY) % 7
-        weeks = (last // per_day - start) // 7
+        last_day = last // per_day
+        days_until = (np.arange(7) - first_day - EPOCH_WEEKDAY) % 7
+        start = first_day + days_until
+        weeks = (last_day - start) // 7
         zeros = np.zeros(7)
         week = draw_inside(zeros, weeks.astype(np.float64), codes, shape, uniform)
         last_second = np.full(7, per_day - 1.0)
@@ -189,19 +214,22 @@ class DateValues(ColumnValues[DateColumn]):
 
 
 def _is_moment(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+    types = pa.types
+    return bool(types.is_date(kind) or types.is_timestamp(kind))
 
 
 def _native(values: pa.Array) -> tuple[Integers, Flags]:
     """Return seconds from 1970-01-01 of native dates, and where there is none."""
     absent = nulls(values)
     if pa.types.is_date(values.type):
-        numbers = pc.cast(values, pa.date32()).cast(pa.int32())
-        days = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
-        return days.astype(np.int64) * DAY, absent
+        dates = pc.cast(values, pa.date32())
+        filled = pc.fill_null(dates.cast(pa.int32()), 0)
+        days = to_numpy(filled).astype(np.int64)
+        return days * DAY, absent
     filled = pc.fill_null(values.cast(pa.int64()), 0)
-    ticks = filled.to_numpy(zero_copy_only=False)
-    return ticks // UNITS[values.type.unit], absent
+    ticks = to_numpy(filled)
+    ticks_of_second = UNITS[values.type.unit]
+    return ticks // ticks_of_second, absent
 
 
 def _parse(
@@ -214,30 +242,38 @@ def _parse(
         texts = pc.utf8_trim_whitespace(distinct)
         seconds, absent = _parse_iso(texts)
         trimmed_missing = [text.strip() for text in missing]
-        is_missing = pc.is_in(texts, value_set=pa.array(trimmed_missing, pa.string()))
-        return seconds, absent | is_missing.to_numpy(zero_copy_only=False)
+        missing_texts = pa.array(trimmed_missing, pa.string())
+        is_missing = pc.is_in(texts, value_set=missing_texts)
+        return seconds, absent | to_numpy(is_missing)
     matcher = ValueMatcher(missing)
-    trimmed = [text.strip() for text in distinct.to_pylist()]
-    moments = [
-        None if matcher.index(text) >= 0 else parse_instant(text, format_) for text in trimmed
-    ]
-    absent = np.array([moment is None for moment in moments], np.bool_)
-    return np.array([moment or 0 for moment in moments], np.int64), absent
+    seconds = np.zeros(len(distinct), np.int64)
+    absent = np.ones(len(distinct), np.bool_)
+    for place, text in enumerate(distinct.to_pylist()):
+        trimmed = text.strip()
+        if matcher.index(trimmed) < 0:
+            moment = parse_instant(trimmed, format_)
+            if moment is not None:
+                seconds[place] = moment
+                absent[place] = False
+    return seconds, absent
 
 
 def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
     """Return `parse_instant` without a format, for many texts at once."""
     parts = pc.extract_regex(texts, _ISO)
-    unmatched = parts.is_null().to_numpy(zero_copy_only=False)
+    unmatched = to_numpy(parts.is_null())
     year, month, day, hour, minute, second = (_number_at(parts, place) for place in range(6))
     years = np.clip(year, 1, 9999) - 1970
-    months = years * 12 + np.clip(month, 1, 12) - 1
+    months_of_year = np.clip(month, 1, 12) - 1
+    months = years * 12 + months_of_year
     first_day = _first_day(months)
     days_of_month = _first_day(months + 1) - first_day
     wrong = (year < 1) | (month < 1) | (month > 12)
     wrong |= (day < 1) | (day > days_of_month)
     wrong |= (hour > 23) | (minute > 59) | (second > 59)
-    seconds = (first_day + day - 1) * DAY + hour * 3600 + minute * 60 + second
+    days = first_day + day - 1
+    second_of_day = hour * 3600 + minute * 60 + second
+    seconds = days * DAY + second_of_day
     offsets, is_no_zone = _zone_offsets(parts.field("zone"))
     in_utc = seconds - offsets
     wrong |= (in_utc < _FIRST_SECOND) | (in_utc > _LAST_SECOND) | is_no_zone
@@ -256,18 +292,24 @@ def _zone_offsets(zones: pa.Array) -> tuple[Integers, Flags]:
             offset = None
         is_no_zone.append(offset is None)
         offsets.append(0 if offset is None else int(offset.total_seconds()))
-    positions = encoded.indices.to_numpy(zero_copy_only=False)
-    return np.array(offsets, np.int64)[positions], np.array(is_no_zone, np.bool_)[positions]
+    positions = to_numpy(encoded.indices)
+    offset_of_text = np.array(offsets, np.int64)
+    no_zone_of_text = np.array(is_no_zone, np.bool_)
+    return offset_of_text[positions], no_zone_of_text[positions]
 
 
 def _first_day(months: Integers) -> Integers:
     """Return days from 1970-01-01 of the first day of a month, from its number of months from 1970-01."""
-    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    months_since_1970 = months.astype("datetime64[M]")
+    days_since_1970 = months_since_1970.astype("datetime64[D]")
+    return days_since_1970.astype(np.int64)
 
 
 def _number_at(parts: pa.StructArray, place: int) -> Integers:
+    """Return the number in one group of the pattern, 0 where it is empty or nothing matched."""
     digits = parts.field(place)
-    digits = pc.if_else(pc.equal(digits, ""), "0", digits)
+    is_empty = pc.equal(digits, "")
+    digits = pc.if_else(is_empty, "0", digits)
     filled = pc.fill_null(pc.cast(digits, pa.int64()), 0)
-    numbers: Integers = filled.to_numpy(zero_copy_only=False)
+    numbers: Integers = to_numpy(filled)
     return numbers

@@ -49,19 +49,25 @@ def draw_inside(
         uniform: Source of the samples.
     """
     if shape == "midpoint":
-        return np.floor((first + last) / 2)[codes]
+        middle = np.floor((first + last) / 2)
+        return middle[codes]
     shares = uniform(len(codes))
     length = last - first + 1
-    even: Floats = first[codes] + np.floor(shares * length[codes])
+    steps = np.floor(shares * length[codes])
+    even: Floats = first[codes] + steps
     if not isinstance(shape, BelowCurve):
         return even
-    # F(first), F(last + 1) and F^-1, by linear interpolation
+    # U on [F(first), F(last + 1)), by linear interpolation of F
     low = np.interp(first, shape.edges, shape.below)
     high = np.interp(last + 1, shape.edges, shape.below)
-    aim = low[codes] + shares * (high - low)[codes]
-    samples = np.floor(np.interp(aim, shape.below, shape.edges))
+    mass = high - low
+    aim = low[codes] + shares * mass[codes]
+    # F^-1(U)
+    points = np.interp(aim, shape.below, shape.edges)
+    samples = np.floor(points)
     inside = np.clip(samples, first[codes], last[codes])
-    return np.where((high > low)[codes], inside, even)
+    has_mass = high > low
+    return np.where(has_mass[codes], inside, even)
 
 
 def draw_among(
@@ -85,25 +91,31 @@ def draw_among(
         uniform: Source of the samples.
     """
     owner, first, last = np.array(sorted(runs), np.int64).T
+    # the runs of bin b are start[b] … stop[b] - 1
     start = np.searchsorted(owner, np.arange(len(middle)))
+    stop = np.append(start[1:], len(owner))
     first = first.astype(np.float64)
     last = last.astype(np.float64)
     if shape == "midpoint":
-        nearest = np.clip(middle[owner], first, last)
-        distance = np.abs(nearest - middle[owner])
+        middle_of_bin = middle[owner]
+        nearest = np.clip(middle_of_bin, first, last)
+        distance = np.abs(nearest - middle_of_bin)
         order = np.lexsort((distance, owner))
-        point: Floats = nearest[order[start]][codes]
-        return point
+        closest_run = order[start]
+        point: Floats = nearest[closest_run]
+        return point[codes]
     weight = last - first + 1
     if isinstance(shape, BelowCurve):
         below_first = np.interp(first, shape.edges, shape.below)
-        mass = np.interp(last + 1, shape.edges, shape.below) - below_first
-        has_mass = np.add.reduceat(mass, start) > 0
+        below_end = np.interp(last + 1, shape.edges, shape.below)
+        mass = below_end - below_first
+        mass_of_bin = np.add.reduceat(mass, start)
+        has_mass = mass_of_bin > 0
         weight = np.where(has_mass[owner], mass, weight)
-    stop = np.append(start[1:], len(owner))
+    # a run in proportion to its weight: where a uniform point of the bin's total weight falls
     below = np.concatenate([[0.0], np.cumsum(weight)])
-    mass_of_bin = below[stop] - below[start]
-    aim = below[start][codes] + uniform(len(codes)) * mass_of_bin[codes]
+    weight_of_bin = below[stop] - below[start]
+    aim = below[start][codes] + uniform(len(codes)) * weight_of_bin[codes]
     place = np.searchsorted(below, aim, side="right") - 1
     run = np.clip(place, start[codes], stop[codes] - 1)
     return draw_inside(first, last, run, shape, uniform)

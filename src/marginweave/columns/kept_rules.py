@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Flags
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.columns.base import distinct_texts
 from marginweave.configuration.columns.base import Rule
 
@@ -16,13 +17,17 @@ from marginweave.configuration.columns.base import Rule
 def keeps(rule: Rule, values: pa.Array) -> bool:
     """Return whether every cell keeps the rule; a null cell does. Private, as the cells are."""
     if rule.labels is not None:
-        return tuple(values.dictionary.to_pylist()) == rule.labels
+        labels = values.dictionary.to_pylist()
+        return tuple(labels) == rule.labels
     if rule.limits is not None or rule.values is not None:
-        is_kept = pc.or_(values.is_null(), _is_value(rule, values))
-        return bool(pc.all(is_kept, min_count=0).as_py())
+        is_value = _is_value(rule, values)
+        is_kept = pc.or_(values.is_null(), is_value)
+        all_kept = pc.all(is_kept, min_count=0)
+        return bool(all_kept.as_py())
     texts, _ = distinct_texts(values.drop_null())
     trimmed = [text.strip() for text in texts.to_pylist()]
-    return bool(kept_texts(rule, trimmed).all())
+    is_kept = kept_texts(rule, trimmed)
+    return bool(is_kept.all())
 
 
 def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
@@ -32,19 +37,24 @@ def kept_texts(rule: Rule, texts: Sequence[str]) -> Flags:
         passes = [rule.test(text) for text in texts]
         return np.array(passes, np.bool_)
     cells = pc.split_pattern(pa.array(texts, pa.string()), rule.separator)
-    lengths = cells.value_lengths().to_numpy(zero_copy_only=False)
+    lengths = to_numpy(cells.value_lengths())
+    # the text, and the distinct part, of every part
     owners = np.repeat(np.arange(len(texts)), lengths)
     encoded = cells.flatten().dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    parts = [part.strip() for part in encoded.dictionary.to_pylist()]
-    is_filled = np.array([part != "" for part in parts], np.bool_)
-    number = np.bincount(owners[is_filled[codes]], minlength=len(texts))
+    codes = to_numpy(encoded.indices)
+    is_filled = np.ones(len(encoded.dictionary), np.bool_)
+    is_refused = np.zeros(len(encoded.dictionary), np.bool_)
+    for code, part in enumerate(encoded.dictionary.to_pylist()):
+        trimmed = part.strip()
+        is_filled[code] = trimmed != ""
+        if trimmed and rule.test is not None:
+            is_refused[code] = not rule.test(trimmed)
+    owners_of_filled = owners[is_filled[codes]]
+    filled_parts = np.bincount(owners_of_filled, minlength=len(texts))
     at_most = np.inf if rule.at_most is None else rule.at_most
-    is_kept = (number >= rule.at_least) & (number <= at_most)
-    if rule.test is not None:
-        is_refused = [part != "" and not rule.test(part) for part in parts]
-        refused = np.array(is_refused, np.bool_)
-        is_kept[owners[refused[codes]]] = False
+    is_kept = (filled_parts >= rule.at_least) & (filled_parts <= at_most)
+    owners_of_refused = owners[is_refused[codes]]
+    is_kept[owners_of_refused] = False
     return is_kept
 
 
@@ -52,12 +62,14 @@ def _is_value(rule: Rule, values: pa.Array) -> pa.Array:
     """Return which cells are within the limits, or are one of the values; for a null cell true, false or null."""
     if pa.types.is_integer(values.type):  # limits have decimals
         values = values.cast(pa.float64(), safe=False)
-    among = None
+    is_listed = None
     if rule.values is not None:
-        among = pc.is_in(values, value_set=pa.array(rule.values, values.type))
+        listed_values = pa.array(rule.values, values.type)
+        is_listed = pc.is_in(values, value_set=listed_values)
     if rule.limits is None:
-        return among
-    low, high = (pa.scalar(limit, values.type) for limit in rule.limits)
-    is_above_low = pc.greater_equal(values, low)
-    inside = pc.and_(is_above_low, pc.less_equal(values, high))
-    return inside if among is None else pc.or_(inside, among)
+        return is_listed
+    low, high = rule.limits
+    reaches_low = pc.greater_equal(values, pa.scalar(low, values.type))
+    within_high = pc.less_equal(values, pa.scalar(high, values.type))
+    is_inside = pc.and_(reaches_low, within_high)
+    return is_inside if is_listed is None else pc.or_(is_inside, is_listed)

@@ -71,7 +71,8 @@ def smooth(
     """
     from scipy.interpolate import PchipInterpolator
 
-    scale = min(abs(edge) for edge in edges if edge) if is_log else 0.0
+    lengths = [abs(edge) for edge in edges if edge]
+    scale = min(lengths) if is_log else 0.0
     below = np.concatenate([[0.0], np.cumsum(counts)])
 
     def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
@@ -106,8 +107,10 @@ def log_uniform(
         one_sign = low * high > 0
         divisor = np.where(one_sign, low, 1.0)
         ratio = np.where(one_sign, high / divisor, 1.0)
+        # the inverse of ln(x / low) / ln(high / low), and of (x - low) / (high - low)
+        logarithmic = low * ratio**share
         even = low + (high - low) * share
-        x = np.where(one_sign, low * ratio**share, even)
+        x = np.where(one_sign, logarithmic, even)
         return np.append(x.ravel(), place[-1]), y
 
     below = np.arange(len(edges), dtype=np.float64)
@@ -129,8 +132,8 @@ def _joined(
     if zero is None:
         x, y = _curve_of(curve, place, below)
     else:
-        point = np.array([0.0, min(unit, place[zero + 1])])
         cut = zero + 1
+        point = np.array([0.0, min(unit, place[cut])])
         left_x, left_y = _curve_of(curve, place[:cut], below[:cut])
         right_x, right_y = _curve_of(curve, place[cut:], below[cut:])
         x = np.concatenate([left_x, point, right_x])
@@ -144,12 +147,14 @@ def _curve_of(
     place: Floats,
     below: Floats,
 ) -> tuple[Floats, Floats]:
+    """Return the curve of these edges; a single edge is the curve itself."""
     return curve(place, below) if len(place) > 1 else (place, below)
 
 
 def _pieces(values: Floats) -> Floats:
     """Return the values, with points at equal distances between each two of them."""
-    number = max(1, min(_PIECES, _ALL_PIECES // len(values)))
+    most = min(_PIECES, _ALL_PIECES // len(values))
+    number = max(1, most)
     fractions = np.arange(number) / number
     steps = np.diff(values)[:, None]
     inner = values[:-1, None] + steps * fractions

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from marginweave.base.arrays import Integers
 from marginweave.configuration.attributes import Attribute
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 # No level has fewer bins than half of this number: fewer bins say little about a number.
 _MANY_BINS = 5
@@ -90,9 +90,7 @@ class BinLevels:
             chosen[widest] = coarser_levels[places[widest]].pop(0)
         return tuple(sorted(chosen))
 
-    def codes(
-        self, merged: Sequence[NDArray[np.int64]]
-    ) -> tuple[tuple[int, NDArray[np.int64]], ...]:
+    def codes(self, merged: Sequence[Integers]) -> tuple[tuple[int, Integers], ...]:
         """Return for each level its attribute, and the code at the level of each merged code of that attribute.
 
         `merged[place][code]` is the code into which a code of the attribute was merged. A merged code whose values have

@@ -19,14 +19,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Flags, Integers
 from marginweave.base.errors import StageError
 from marginweave.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.domain.combinations import Level
 
-Mask = NDArray[np.bool_]
 Columns = tuple[int, ...]
 
 MOST_COUNTED = 1 << 26
@@ -128,7 +126,7 @@ class CandidateSet:
         """Return the number of values of each column, the missing one included."""
         return tuple(self.sizes[j] + 1 for j in columns)
 
-    def mask(self, columns: Columns) -> Mask:
+    def mask(self, columns: Columns) -> Flags:
         """Return the candidates of one set of columns as a dense array of `shape`, C-ordered.
 
         Raises:
@@ -142,7 +140,7 @@ class CandidateSet:
             mask[cells] = True
         return mask.reshape(shape)
 
-    def contains(self, columns: Columns, values: Integers) -> Mask:
+    def contains(self, columns: Columns, values: Integers) -> Flags:
         """Return whether each combination of `values` is a candidate; values of shape (n, k), result (n,)."""
         if self.length == 1:
             return values[:, 0] < self.sizes[columns[0]]
@@ -162,7 +160,7 @@ class CandidateSet:
         middle = math.prod(shape[1:-1])
         return Universe.join(first_keys, last_keys, middle=middle, radix=shape[-1])
 
-    def allowed(self, columns: Columns, flat: Integers) -> Mask:
+    def allowed(self, columns: Columns, flat: Integers) -> Flags:
         """Return which members of the superset, by flat key, are candidates; shape of `flat`."""
         inner = range(1, self.length - 1)
         allowed = ~_member(flat, self.forbidden.get(columns, _NONE))
@@ -215,7 +213,7 @@ class CandidateSet:
         columns: Columns,
         values: Integers,
         left_out: Iterable[int],
-    ) -> Mask:
+    ) -> Flags:
         """Return whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
         contained = np.ones(len(values), np.bool_)
         for position in left_out:
@@ -285,10 +283,10 @@ def check_keys(sizes: Sequence[int], length: int) -> None:
         )
 
 
-def _member(keys: Integers, members: Integers) -> Mask:
+def _member(keys: Integers, members: Integers) -> Flags:
     """Return which of `keys` are among the sorted `members`; shape of `keys`."""
     if not len(members):
         return np.zeros(len(keys), np.bool_)
     place = np.minimum(np.searchsorted(members, keys), len(members) - 1)
-    is_member: Mask = members[place] == keys
+    is_member: Flags = members[place] == keys
     return is_member

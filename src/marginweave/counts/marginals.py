@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError, StageError
 from marginweave.domain.masks import Clique
 
@@ -48,7 +49,7 @@ def count_marginals(
     blocks: Iterable[Sequence[AnyCodes]],
     sizes: Sequence[int],
     cliques: Sequence[Clique],
-) -> list[NDArray[np.int64]]:
+) -> list[Integers]:
     """Return exact counts of the combinations of each clique in all blocks of rows, by one pass; private.
 
     Rows are numbered by mixed radix, code = ((a_1 s_2 + a_2) s_3 + a_3) …, and counted. Raises StageError for a code
@@ -59,7 +60,7 @@ def count_marginals(
     attributes = sorted({attribute for clique in cliques for attribute in clique})
     place = {attribute: i for i, attribute in enumerate(attributes)}
     shapes: list[tuple[int, ...]] = []
-    layouts: list[NDArray[np.int64]] = []
+    layouts: list[Integers] = []
     for clique in cliques:
         shapes.append(tuple(sizes[a] for a in clique))
         layout = np.array([[place[a], sizes[a]] for a in clique], np.int64)

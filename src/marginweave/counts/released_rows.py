@@ -6,19 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.domain.combinations import Level
 from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, code_type
 
 Labels = Sequence[Sequence[str]]
 
 
-def count_values(
-    blocks: Iterable[EncodedTable], columns: Sequence[int]
-) -> dict[int, NDArray[np.int64]]:
+def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, Integers]:
     """Count the records with each value of the attributes `columns`, by attribute; private."""
-    counts: dict[int, NDArray[np.int64]] = {}
+    counts: dict[int, Integers] = {}
     for table in blocks:
         for j in columns:
             size = table.sizes[j]

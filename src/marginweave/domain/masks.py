@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Flags, Integers
 from marginweave.base.errors import InputError
 
 Clique = tuple[int, ...]
@@ -23,8 +24,8 @@ class Mask:
     """
 
     attributes: Clique
-    allowed: NDArray[np.bool_]
-    kinds: tuple[NDArray[np.int64], ...] = ()
+    allowed: Flags
+    kinds: tuple[Integers, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -38,14 +39,14 @@ class Mask:
         pairs = zip(self.kinds, codes, strict=True)
         return tuple(kind_of_code[code] for kind_of_code, code in pairs)
 
-    def kinds_along(self, attribute: int) -> NDArray[np.int64]:
+    def kinds_along(self, attribute: int) -> Integers:
         """Return the kind of each code of an attribute."""
         axis = self.attributes.index(attribute)
         if self.kinds:
             return self.kinds[axis]
         return np.arange(self.allowed.shape[axis])
 
-    def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> NDArray[np.bool_]:
+    def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> Flags:
         """Return what is allowed over these codes of each attribute, one axis each; over all without them."""
         chosen = [np.arange(size) for size in self.sizes] if codes is None else codes
         return self.allowed[np.ix_(*self.kinds_of(chosen))]
@@ -56,11 +57,11 @@ class Mask:
         columns = [attribute_codes[place].tolist() for attribute_codes, place in places]
         return zip(*columns, strict=True)
 
-    def allow(self, codes: Sequence[Any]) -> NDArray[np.bool_]:
+    def allow(self, codes: Sequence[Any]) -> Flags:
         """Return whether a record may have these codes, an array of each attribute or one code for all."""
         return np.asarray(self.allowed[self.kinds_of(codes)])
 
-    def project(self, attributes: Clique) -> NDArray[np.bool_]:
+    def project(self, attributes: Clique) -> Flags:
         """Return which kinds of codes of some attributes it allows with some kinds of its other attributes."""
         omitted = tuple(axis for axis, a in enumerate(self.attributes) if a not in attributes)
         return np.asarray(self.allowed.any(axis=omitted))
@@ -92,7 +93,7 @@ class NeverTogether:
     codes: tuple[int, ...]
     sizes: tuple[int, ...]
 
-    def table(self) -> NDArray[np.bool_]:
+    def table(self) -> Flags:
         """Return what is allowed over all codes of each attribute, one axis each."""
         allowed = np.ones(self.sizes, np.bool_)
         allowed[self.codes] = False
@@ -104,20 +105,20 @@ class NeverTogether:
         if all(never in attribute_codes for never, attribute_codes in pairs):
             yield self.codes
 
-    def allow(self, codes: Sequence[Any]) -> NDArray[np.bool_]:
+    def allow(self, codes: Sequence[Any]) -> Flags:
         """Return whether a record may have these codes, as `Mask.allow` does."""
         allowed = np.zeros((), np.bool_)
         for code, never in zip(codes, self.codes, strict=True):
             allowed = allowed | (code != never)
         return np.asarray(allowed)
 
-    def kinds_along(self, attribute: int) -> NDArray[np.int64]:
+    def kinds_along(self, attribute: int) -> Integers:
         """Return the kind of each code of an attribute: 1 for its forbidden code, else 0."""
         axis = self.attributes.index(attribute)
         codes = np.arange(self.sizes[axis])
         return (codes == self.codes[axis]).astype(np.int64)
 
-    def project(self, attributes: Clique) -> NDArray[np.bool_]:
+    def project(self, attributes: Clique) -> Flags:
         """Return which kinds of codes of some attributes it allows, as `Mask.project` does."""
         allowed = np.ones((2,) * len(attributes), np.bool_)
         forbidden = (1,) * len(attributes)
@@ -156,7 +157,7 @@ def allowed_cells(
     attributes: Clique,
     shape: Sequence[int],
     masks: Sequence[StructuralZeros],
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Return the cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
     allowed = np.ones(shape, np.bool_)
     for mask in masks:
@@ -171,7 +172,7 @@ def alike(
     attribute: int,
     size: int,
     masks: Sequence[StructuralZeros],
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return a number for each code of an attribute, the same for codes that no mask tells apart; shape (size,)."""
     patterns = [mask.patterns(attribute) for mask in masks if attribute in mask.attributes]
     numbers: dict[tuple[bytes, ...], int] = {}

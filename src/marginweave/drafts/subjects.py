@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 
 _PEOPLE = (
     "person|pat|patient(?:in|en)?|subject|respondent|participant|household|member|customer|client|user|student|employee|pupil|"
@@ -41,7 +42,7 @@ def subject_of(table: pa.Table) -> Subject | None:
             continue
         ids = table.column(name).drop_null()
         counted = pc.value_counts(ids).field("counts")
-        counts = counted.to_numpy(zero_copy_only=False)
+        counts = to_numpy(counted)
         if are_subjects(len(counts), int(counts.sum())):
             most = on_grid(float(np.quantile(counts, 0.95)))
             return Subject(column=name, mean=float(counts.mean()), most=most)

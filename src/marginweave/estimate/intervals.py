@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import lambertw, log_ndtr, ndtri
 
 from marginweave.base.arrays import Flags, Integers
@@ -313,7 +312,7 @@ def marginal_intervals(
     return tuple(intervals)
 
 
-def project(measurement: Observation, columns: Clique) -> tuple[NDArray[np.int64], int]:
+def project(measurement: Observation, columns: Clique) -> tuple[Integers, int]:
     """Return noisy counts of some attributes of a marginal, and how many of its cells each one sums. DP: post-processing."""
     summed_axes = tuple(axis for axis, a in enumerate(measurement.attributes) if a not in columns)
     sums = measurement.counts.sum(axis=summed_axes)

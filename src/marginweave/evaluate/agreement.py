@@ -13,13 +13,12 @@ from itertools import combinations
 
 import numpy as np
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.estimate.marginals import Spread
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.evaluate.cells import (
     Cells,
     Comparison,
-    FloatArray,
     Records,
     Released,
     counted_sets,
@@ -118,7 +117,7 @@ def length_metrics(
     )
 
 
-def bucket_sums(cells: Cells) -> FloatArray:
+def bucket_sums(cells: Cells) -> Floats:
     """Return sums for each bin of the synthetic count, shape (5, bins).
 
     They are the number of combinations, and the sums of their counts, lengths, preservations and proportional errors.
@@ -137,7 +136,7 @@ def bucket_sums(cells: Cells) -> FloatArray:
     return np.stack(rows, dtype=np.float64)
 
 
-def count_buckets(sums: Iterable[FloatArray]) -> tuple[CountBucket, ...]:
+def count_buckets(sums: Iterable[Floats]) -> tuple[CountBucket, ...]:
     """Return SDS's preservation by count, up to the bin of the largest synthetic count. DP: as private as the sums."""
     total = np.sum(list(sums), axis=0)
     last = int(np.flatnonzero(total[0]).max(initial=0))
@@ -213,9 +212,7 @@ def known_distance(cells: Cells, reference_records: int, records: int) -> float 
     return shares_apart(p, q) if len(p) else None
 
 
-def known_shares(
-    cells: Cells, reference_records: int, records: int
-) -> tuple[FloatArray, FloatArray]:
+def known_shares(cells: Cells, reference_records: int, records: int) -> tuple[Floats, Floats]:
     """Return S / N and Y / n of the cells {S > 0} without missing values, in order.
 
     N and n are the numbers of records, or the sum of the counts where that is more: because of noise, or because records with
@@ -229,7 +226,7 @@ def known_shares(
     return p, q
 
 
-def shares_apart(p: FloatArray, q: FloatArray) -> float:
+def shares_apart(p: Floats, q: Floats) -> float:
     """Return the total variation distance of shares of the same cells, with the remainder of 1 as one more cell."""
     cells = np.abs(p - q).sum()
     remainder = abs(p.sum() - q.sum())
@@ -251,7 +248,7 @@ def expected_shares(
     spread: Spread | None,
     attributes: Attributes,
     codes: Sequence[Integers],
-) -> FloatArray:
+) -> Floats:
     """Return the share of all records that a model expects with each combination of values of the released domain.
 
     Args:
@@ -270,7 +267,7 @@ def expected_shares(
     for a, code in zip(attributes, codes, strict=True):
         merged.append(spread.codes[a][code])
         parts.append(spread.shares[a][code])
-    shares: FloatArray = model.probabilities(attributes, merged) * np.prod(parts, axis=0)
+    shares: Floats = model.probabilities(attributes, merged) * np.prod(parts, axis=0)
     return shares
 
 

@@ -8,11 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.evaluate.association_noise import CHANCE, dependence
-from marginweave.evaluate.cells import Cells, Comparison, FloatArray
+from marginweave.evaluate.cells import Cells, Comparison
 from marginweave.evaluate.tallies import Attributes
 from marginweave.released.evaluation import Association, Matrix, Measure
 
@@ -138,7 +137,7 @@ def _pair_association(
     )
 
 
-def cramers_v(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
+def cramers_v(rows: Integers, columns: Integers, counts: Floats) -> float | None:
     """Return sqrt(sum (p - e)^2 / e / (min(r, c) - 1)) with e = p_row p_column, in [0, 1]; 0 where an attribute is constant.
 
     H. Cramér, Mathematical Methods of Statistics (1946), without bias correction; r and c count the values that occur.
@@ -168,7 +167,7 @@ def cramers_v(rows: Integers, columns: Integers, counts: FloatArray) -> float | 
 
 
 def normalized_mutual_information(
-    rows: Integers, columns: Integers, counts: FloatArray
+    rows: Integers, columns: Integers, counts: Floats
 ) -> float | None:
     """Return I(X; Y) / sqrt(H(X) H(Y)), in [0, 1]; 0 where an attribute is constant, None for an empty table.
 
@@ -185,7 +184,7 @@ def normalized_mutual_information(
 
 
 def distance_from_independence(
-    rows: Integers, columns: Integers, counts: FloatArray
+    rows: Integers, columns: Integers, counts: Floats
 ) -> float | None:
     """Return sum |p - p_row p_column| / 2, in [0, 1): the distance (TVD) of a pair from independent columns with its shares.
 
@@ -200,7 +199,7 @@ def distance_from_independence(
     return (float(np.abs(p - independent).sum()) + empty_cells) / 2
 
 
-def spearman(rows: Integers, columns: Integers, counts: FloatArray) -> float | None:
+def spearman(rows: Integers, columns: Integers, counts: Floats) -> float | None:
     """Return Pearson's correlation of average ranks, in [-1, 1], of attributes with ordered codes; None for a constant one.
 
     C. Spearman (1904), with ties at their mean rank: of value v it is #{x < v} + (#{x = v} + 1) / 2.
@@ -217,8 +216,8 @@ def spearman(rows: Integers, columns: Integers, counts: FloatArray) -> float | N
 
 
 def _occupied(
-    codes: Sequence[Integers], counts: FloatArray, compared: NDArray[np.bool_]
-) -> tuple[Integers, Integers, FloatArray]:
+    codes: Sequence[Integers], counts: Floats, compared: Flags
+) -> tuple[Integers, Integers, Floats]:
     """Return the codes of both attributes, and the counts, of the compared cells that occur."""
     rows, columns = codes
     occupied = compared & (counts > 0)
@@ -226,26 +225,26 @@ def _occupied(
 
 
 def _probabilities(
-    rows: Integers, columns: Integers, counts: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+    rows: Integers, columns: Integers, counts: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Return the shares of the cells, of the values of the rows, and of those of the columns."""
-    p: FloatArray = counts / counts.sum()
+    p: Floats = counts / counts.sum()
     row_shares = np.bincount(rows, weights=p).astype(np.float64)
     column_shares = np.bincount(columns, weights=p).astype(np.float64)
     return p, row_shares, column_shares
 
 
-def _entropy(p: FloatArray) -> float:
+def _entropy(p: Floats) -> float:
     positive = p[p > 0]
     return max(0.0, -float((positive * np.log(positive)).sum()))
 
 
-def _centered_ranks(codes: Integers, counts: FloatArray) -> FloatArray:
+def _centered_ranks(codes: Integers, counts: Floats) -> Floats:
     """Return the mean rank of each cell's value, less the mean of all ranks, (n + 1) / 2."""
     numbers = np.bincount(codes, weights=counts)
     mean_ranks = np.cumsum(numbers) - numbers + (numbers + 1) / 2
     mean_of_all = (numbers.sum() + 1) / 2
-    ranks: FloatArray = mean_ranks[codes] - mean_of_all
+    ranks: Floats = mean_ranks[codes] - mean_of_all
     return ranks
 
 

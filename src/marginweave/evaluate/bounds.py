@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.configuration.release import Configuration
@@ -219,11 +220,9 @@ def _suppressed_records(
     return min(lacking, (released.candidates - len(counts)) * float(noise.threshold))
 
 
-def _combined(
-    holders: Sequence[Observation], attributes: Clique
-) -> tuple[NDArray[np.float64], float]:
+def _combined(holders: Sequence[Observation], attributes: Clique) -> tuple[Floats, float]:
     """Return the inverse-variance mean of the counts of some attributes in several marginals, and its s."""
-    tables: list[NDArray[np.int64]] = []
+    tables: list[Integers] = []
     precisions: list[float] = []
     for holder in holders:
         table, summed_cells = project(holder, attributes)
@@ -258,7 +257,7 @@ def _count_cells(
     tally: Tally,
     merged_codes: Sequence[NDArray[np.integer]],
     shape: Sequence[int],
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[Integers, int]:
     """Return the records in each cell of some attributes, flat, and the number of records that are in no cell.
 
     Value v of attribute i is the value `merged_codes[i][v]`. Records that stay incomplete (`relax: false`) may lack a value

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.execution import Execution
@@ -26,7 +26,6 @@ from marginweave.evaluate.tallies import Attributes, Codes, Numbering, SetCounte
 from marginweave.observations.combinations import Aggregates
 from marginweave.prepare.codes import code_type, value_slots
 
-FloatArray = NDArray[np.float64]
 T = TypeVar("T")
 # A set is counted in an array where its cells are few, or of the order of the records; else the records' keys are sorted.
 FEW_CELLS = 65536
@@ -244,9 +243,9 @@ class Cells:
 
     numbering: Numbering
     keys: Integers
-    reference: FloatArray
-    synthetic: FloatArray
-    complete: NDArray[np.bool_]
+    reference: Floats
+    synthetic: Floats
+    complete: Flags
     one_cell_per_record: bool
 
 

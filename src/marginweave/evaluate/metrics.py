@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from marginweave.base.arrays import Floats
 from marginweave.domain.labels import Domain
 from marginweave.evaluate import agreement
 from marginweave.evaluate.association import association
 from marginweave.evaluate.cells import (
     Cells,
     Comparison,
-    FloatArray,
     Records,
     Released,
     counted_sets,
@@ -40,7 +40,7 @@ class _Measured(NamedTuple):
     """Sums and distances of the cells of one attribute set."""
 
     sums: dict[str, float]
-    buckets: FloatArray
+    buckets: Floats
     complete: float | None
     with_missing: float | None
     released: int

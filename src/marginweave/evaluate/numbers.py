@@ -11,6 +11,7 @@ import pyarrow as pa
 from scipy.special import ndtri
 
 from marginweave.base.arrays import Codes, Floats, Integers
+from marginweave.base.arrow import to_numpy
 from marginweave.columns import values_of
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.release import Configuration
@@ -199,7 +200,7 @@ def _released(column: NumberColumn, missing: tuple[str, ...], counts: Floats) ->
 
     kind = values_of(column, missing, counts)
     codes = np.repeat(np.arange(len(counts)), per_bin)
-    values = kind.decode(codes, column.labels, spread).to_numpy(zero_copy_only=False)
+    values = to_numpy(kind.decode(codes, column.labels, spread))
     weights = np.repeat(counts / per_bin, per_bin)
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order])

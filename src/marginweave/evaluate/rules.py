@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from marginweave.base.arrays import Flags
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.columns import values_of
 from marginweave.columns.computed import computed_values
 from marginweave.configuration.attributes import Forbidden
@@ -21,9 +23,8 @@ from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import column_codes
 from marginweave.released.evaluation import BrokenRule
 
-Broken = NDArray[np.bool_]
 BrokenRules = tuple[BrokenRule, ...]
-NamedRule = tuple[str, str, Broken]
+NamedRule = tuple[str, str, Flags]
 """The key of a rule, its columns, and which records break it."""
 
 
@@ -80,7 +81,7 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[NamedRule
     for name in configuration.names:
         if not configuration.can_be_missing(name):
             missing = clean.column(name).combine_chunks().is_null()
-            yield "never missing", name, missing.to_numpy(zero_copy_only=False)
+            yield "never missing", name, to_numpy(missing)
 
 
 def _between_columns(
@@ -99,7 +100,7 @@ def _between_columns(
 
 def _excluded(
     clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]
-) -> Broken:
+) -> Flags:
     """Return which records have one of the forbidden combinations."""
     attributes = configuration.attributes
     labels: list[tuple[str, ...]] = [()] * len(attributes)
@@ -112,7 +113,7 @@ def _excluded(
     return broken_records(codes, rule_masks(forbidden, attributes, labels))
 
 
-def _out_of_order(clean: pa.Table, rules: Structure) -> Broken:
+def _out_of_order(clean: pa.Table, rules: Structure) -> Flags:
     """Return which records have a later value that is too small; by the values themselves, whatever their bins are."""
     broken = np.zeros(clean.num_rows, np.bool_)
     for (low_name, high_name), is_strict in rules.orders.items():
@@ -120,7 +121,7 @@ def _out_of_order(clean: pa.Table, rules: Structure) -> Broken:
         high = _numbers(clean, high_name)
         is_wrong = pc.greater_equal if is_strict else pc.greater
         wrong = pc.fill_null(is_wrong(low, high), False)
-        broken |= wrong.to_numpy(zero_copy_only=False)
+        broken |= to_numpy(wrong)
     return broken
 
 
@@ -143,7 +144,7 @@ def _differs(
     clean: pa.Table,
     configuration: Configuration,
     rule: ComputedColumn,
-) -> Broken:
+) -> Flags:
     """Return which records have another value than the rule gives; a difference or sum needs all of its values."""
     name = rule.computed
     missing_texts = configuration.missing_texts(name)
@@ -155,5 +156,5 @@ def _differs(
     if isinstance(rule, DeterminedColumn):
         is_one_missing = pc.xor(wanted.is_null(), values.is_null())
         unlike = pc.or_(unlike, is_one_missing)
-    broken: Broken = unlike.to_numpy(zero_copy_only=False)
+    broken: Flags = to_numpy(unlike)
     return broken

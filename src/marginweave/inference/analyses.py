@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Floats
 from marginweave.base.errors import must_be
 
 if TYPE_CHECKING:
     from marginweave.answers.least_squares import Estimates
     from marginweave.inference.independence_tests import Independence
     from marginweave.inference.normal_regression import Kind
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,10 +35,10 @@ class Coefficients:
     """
 
     names: tuple[str, ...]
-    estimate: Numbers
-    covariance: Numbers
-    low: Numbers
-    high: Numbers
+    estimate: Floats
+    covariance: Floats
+    low: Floats
+    high: Floats
     level: float
 
     @property
@@ -206,7 +204,7 @@ def analyse(
 def _coefficients(
     names: tuple[str, ...],
     estimates: Estimates,
-    half_widths: Numbers,
+    half_widths: Floats,
     level: float,
 ) -> Coefficients:
     return Coefficients(

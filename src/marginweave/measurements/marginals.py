@@ -7,9 +7,8 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Counts
+from marginweave.base.arrays import Counts, Floats
 from marginweave.counts.marginals import cells
 from marginweave.domain.masks import Clique
 from marginweave.mechanisms.base import CountNoise
@@ -25,7 +24,7 @@ def budget_shares(
     sizes: Sequence[int],
     split: Split,
     power: float = 2 / 3,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return each marginal's share of the budget: 1/m, or proportional to a power of its cells: that of least error.
 
     Gaussian, of mu^2 or of rho: rho_i = rho c_i^(2/3) / sum_j c_j^(2/3) minimizes the expected L1 error
@@ -35,7 +34,7 @@ def budget_shares(
     """
     exponent = power if split == "cells" else 0.0
     weights = np.array([float(cells(clique, sizes)) ** exponent for clique in cliques])
-    shares: NDArray[np.float64] = weights / weights.sum()
+    shares: Floats = weights / weights.sum()
     return shares
 
 

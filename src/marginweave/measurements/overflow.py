@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Floats
 from marginweave.counts.candidates import CandidateSet
 from marginweave.domain.combinations import Level
 from marginweave.measurements.levels import LevelMechanism
@@ -30,7 +30,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 class Expectation:
     """Guessed counts of candidates, each of which represents `weight` members of a superset of `superset` ones."""
 
-    guesses: NDArray[np.float64]
+    guesses: Floats
     weight: float
     superset: int
 

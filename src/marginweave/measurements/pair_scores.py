@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import Stability
 from marginweave.base.digests import counts_digest
 from marginweave.base.errors import InputError, StageError
@@ -86,7 +86,7 @@ def plan_indif(
     return IndifNoise(steps=steps, sigma=sigma)
 
 
-def indif_score(table: NDArray[np.int64], steps: int) -> int:
+def indif_score(table: Integers, steps: int) -> int:
     """Return InDif of one pair, || M_ab - M_a x M_b / n ||_1 in records, rounded to a multiple of 1/steps; exact integers.
 
     `table` is the pair's exact marginal. n InDif = sum |n M_ab - M_a M_b| is an integer of at most 2 n^2. An empty table
@@ -108,7 +108,7 @@ def indif_scores(
     sizes: Sequence[int],
     pairs: Sequence[Clique],
     steps: int,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return InDif of every pair as a multiple of 1/steps, by few passes over the blocks; shape (pairs,). Private.
 
     Raises as `indif_score`.
@@ -122,16 +122,16 @@ def indif_scores(
 
 
 def measure_indif(
-    scores: NDArray[np.int64],
+    scores: Integers,
     noise: IndifNoise,
     bits: DrawBits,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
 
     `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`
     times the root of their number. DP: 1/multiplier^2 in mu^2 for the multiplier of `plan_indif`.
     """
-    noisy: NDArray[np.float64] = add_noise(scores, noise.sigma, bits) / noise.steps
+    noisy: Floats = add_noise(scores, noise.sigma, bits) / noise.steps
     return noisy
 
 
@@ -139,7 +139,7 @@ def measure_indif(
 class ScoreCounts:
     """The exact scores of all pairs, in steps of a grid, and the noise on it. Private."""
 
-    scores: NDArray[np.int64]
+    scores: Integers
     noise: IndifNoise
 
 

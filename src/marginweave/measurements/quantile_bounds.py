@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Integers
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.base.digests import counts_digest
 from marginweave.checkpoints.codecs import pack_number, unpack_number
 from marginweave.configuration.columns import NumberColumn
@@ -143,7 +144,7 @@ def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> Inte
     clamped to it. Values above the last candidate count in it. Nulls are left out. F(i), the sum up to entry i, is the number
     of values at most candidate i exactly. A row is in one entry at most. Private.
     """
-    numbers = values.drop_null().to_numpy(zero_copy_only=False)
+    numbers = to_numpy(values.drop_null())
     index = np.searchsorted(np.asarray(candidates), numbers, side="left")
     index = np.minimum(index, len(candidates) - 1)
     return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)

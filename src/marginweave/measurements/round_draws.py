@@ -12,9 +12,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.digests import counts_digest, text_digest
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.release import Configuration
@@ -319,7 +318,7 @@ class Rounds:
     def _misfit_of(self, numbers: Iterable[int]) -> float:
         """Return the misfit of the first of these rounds: as many as hold a quarter of all sets, at least one."""
         least = math.ceil(sum(len(finished.picks) for finished in self.finished) / 4)
-        chosen = list[tuple[Observation, NDArray[np.float64]]]()
+        chosen = list[tuple[Observation, Floats]]()
         for number in numbers:
             if len(chosen) >= least:
                 break

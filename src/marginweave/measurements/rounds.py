@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import Stability
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.values import MAX_CELLS
@@ -130,11 +130,11 @@ def score_sensitivity(
 
 
 def candidate_scores(
-    tables: Iterable[tuple[Clique, NDArray[np.int64]]],
-    expected: Callable[[Clique], NDArray[np.float64]],
+    tables: Iterable[tuple[Clique, Integers]],
+    expected: Callable[[Clique], Floats],
     settings: AdaptiveCliques,
     sigma: float,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return the score of every candidate, in steps, shape (candidates,). Private.
 
     Args:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
@@ -21,7 +21,7 @@ _SHARED = 2
 
 def select_marginals(
     cell_counts: Sequence[int],
-    scores: NDArray[np.float64],
+    scores: Floats,
     cell_error: float,
     power: float = 2 / 3,
 ) -> tuple[int, ...]:
@@ -139,7 +139,7 @@ def declared_cliques(
 def selected_cliques(
     settings: MarginalSettings,
     sizes: Sequence[int],
-    scores: NDArray[np.float64],
+    scores: Floats,
     noise: CountNoise,
     parameter: float,
 ) -> tuple[Clique, ...]:

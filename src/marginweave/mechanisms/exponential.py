@@ -27,7 +27,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Integers, Words
 from marginweave.base.budget import Cost, amount
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.base import DrawMechanism
@@ -35,7 +35,7 @@ from marginweave.mechanisms.noise_table import exponential, uniform_numbers
 from marginweave.mechanisms.normal import log_ndtr
 from marginweave.mechanisms.randomness import DrawBits, WordStream
 
-Distances = NDArray[np.uint64]
+Distances = Words
 
 _PRECISION = 128
 # Products of rounded factors lose less than 2^24 units, so that 32 bits more than F leave one unit of 2^-F (`_power_tables`).

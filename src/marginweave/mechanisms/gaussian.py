@@ -11,7 +11,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marginweave.base.arrays import Integers
 from marginweave.base.budget import Cost, Stability, amount
@@ -96,8 +95,8 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
 
 
 def add_noise(
-    counts: NDArray[np.int64], sigma: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
-) -> NDArray[np.int64]:
+    counts: Integers, sigma: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
+) -> Integers:
     """Return counts plus independent rounded Gaussian noise of standard deviation `sigma`: a function of `bits` and the cell.
 
     Theorem: f + N(0, sigma^2 I) is S/sigma-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 sigma^2)-zCDP (Bun
@@ -134,7 +133,7 @@ def add_noise(
 
 
 def select_percentile(
-    histogram: NDArray[np.int64],
+    histogram: Integers,
     percentile: float,
     epsilon: float,
     stability: Stability,
@@ -165,9 +164,7 @@ def select_percentile(
     return 1 + select_candidate(scores, score_sensitivity(percentile, stability), epsilon, bits)
 
 
-def select_candidate(
-    scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits
-) -> int:
+def select_candidate(scores: Integers, sensitivity: int, epsilon: float, bits: DrawBits) -> int:
     """Choose the place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
 
     Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and

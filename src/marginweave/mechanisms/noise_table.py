@@ -21,9 +21,8 @@ from threading import Lock
 
 import numpy as np
 from cachetools import LRUCache, cached
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers, Words
+from marginweave.base.arrays import Flags, Integers, Words
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.randomness import REST_BITS, DrawBits, WordStream
 
@@ -285,7 +284,7 @@ def uniform_numbers(count: int, size: int, stream: WordStream) -> Integers:
 
 
 @lru_cache(maxsize=16)
-def _guide(table: CumulativeTable) -> tuple[Integers, NDArray[np.bool_]]:
+def _guide(table: CumulativeTable) -> tuple[Integers, Flags]:
     """Return for the top 16 bits of a draw how many entries are below all such draws, and whether none is among them."""
     edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(
         _FIRST_BITS - _GUIDE_BITS

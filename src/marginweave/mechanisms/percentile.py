@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError
 
@@ -25,7 +25,7 @@ def percentile_fraction(percentile: float) -> Fraction:
     return fraction
 
 
-def rank_scores(histogram: NDArray[np.int64], percentile: float) -> NDArray[np.int64]:
+def rank_scores(histogram: Integers, percentile: float) -> Integers:
     """Return scores of the candidates 1 … cap: minus the distance of the wanted rank from the ranks that a candidate covers.
 
     With q = a/b the percentile, F(c) the number of records with at most c, N = F(cap): the rank q N is compared with

@@ -14,9 +14,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Words
+from marginweave.base.arrays import Integers, Words
 from marginweave.base.errors import InputError
 
 NOISE_FORMAT = "marginweave/noise/1"
@@ -63,7 +62,7 @@ class NumberedWords(Protocol):
 class CellWords(Protocol):
     """A secret family of uniform 64-bit words, one for every record and every slot of it."""
 
-    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
+    def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:
         """Return the word of each record and slot, shape (records,); a pair always has the same word, words are independent."""
         ...
 
@@ -199,7 +198,7 @@ class KeyedBits:
         """Return words number `start` to `start + count - 1`, shape (count,), uint64: the same in any chunking."""
         return _keystream(self._cipher_key, self._first_block, start, count)
 
-    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
+    def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:
         """Return the word of each record and slot, whatever other words are read; shape (records,), uint64.
 
         AES-256 of first block xor (record, slot): one block of the cipher each, of which half is used. A purpose serves either
@@ -221,8 +220,8 @@ class RecordWords:
     """Words of the given records, each a function of the record's own number: the same in whatever block the record is."""
 
     words: CellWords
-    records: NDArray[np.int64]
+    records: Integers
 
-    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
+    def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:
         """Return the word of each slot of the records at the places `records` of these."""
         return self.words.words_of(self.records[records], slots)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.domain.masks import StructuralZeros, alike
@@ -28,8 +28,8 @@ def released_compression(
 class Compression:
     """For each attribute the new code of every code, and the noisy counts that distinguish the merged codes."""
 
-    codes: tuple[NDArray[np.int64], ...]
-    counts: tuple[NDArray[np.float64], ...]
+    codes: tuple[Integers, ...]
+    counts: tuple[Floats, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ def compress_mask(mask: StructuralZeros, compression: Compression) -> Structural
     return mask.over(first_codes)
 
 
-def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+def _merge(rare: Flags, kinds: Integers) -> Integers:
     """Return new codes: values that are not merged, in order, then one code for each kind of two and more rare values."""
     is_merged = rare & (np.bincount(kinds, weights=rare)[kinds] > 1)
     unmerged = int((~is_merged).sum())

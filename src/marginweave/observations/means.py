@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.domain.masks import Clique
 from marginweave.observations.tables import Observation
@@ -57,7 +57,7 @@ def _mean(group: Sequence[Observation]) -> Observation:
     return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
 
 
-def beyond_noise(m: Observation, expected: NDArray[np.float64]) -> float:
+def beyond_noise(m: Observation, expected: Floats) -> float:
     """Return how far a set was from what a model `expected`, beyond the noise of measuring it, in records (L1).
 
     For a distance D and the expected norm N of the noise it is what `candidate_scores` compares, D - N, and at least 0. The
@@ -69,7 +69,7 @@ def beyond_noise(m: Observation, expected: NDArray[np.float64]) -> float:
     return max(distance - noise, 0.0)
 
 
-def chosen_misfit(chosen: Sequence[tuple[Observation, NDArray[np.float64]]]) -> float:
+def chosen_misfit(chosen: Sequence[tuple[Observation, Floats]]) -> float:
     """Return how far chosen sets were from the model that chose them, beyond their noise: a TVD, the mean of the sets.
 
     `chosen` has for each set its measurement and the model's marginal. DP: post-processing.

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Counts, Floats
+from marginweave.base.arrays import Counts, Floats, Integers
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain, UndeclaredCells
@@ -19,7 +18,7 @@ from marginweave.observations.tables import ChosenMisfit, Marginals, Observation
 from marginweave.observations.uncounted import unpack_uncounted
 
 Labels = Mapping[int, tuple[str, ...]]
-Table = NDArray[np.int64]
+Table = Integers
 _HEAD_BYTES = 1 << 14
 _MARGINAL_BYTES = 1 << 10
 _LEVEL_PARTS = ("columns", "values", "counts")

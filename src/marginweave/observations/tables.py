@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.budget import NoiseName
 from marginweave.base.errors import InputError
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique, check_attributes
 
-Counts = NDArray[np.int64] | NDArray[np.float64]
-Levels = tuple[NDArray[np.int64] | None, ...]
+Counts = Integers | Floats
+Levels = tuple[Integers | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,13 +48,13 @@ class Observation:
             )
 
     @property
-    def coarser(self) -> dict[int, NDArray[np.int64]]:
+    def coarser(self) -> dict[int, Integers]:
         """Coarser code of every code, for each attribute that is counted by coarser codes."""
         levels = zip(self.attributes, self.levels, strict=True) if self.levels else ()
         return {attribute: level for attribute, level in levels if level is not None}
 
     @property
-    def codes(self) -> tuple[NDArray[np.int64], ...]:
+    def codes(self) -> tuple[Integers, ...]:
         """Code by which every code is counted, coarser or not, for each attribute."""
         levels = self.levels or (None,) * self.counts.ndim
         sizes = zip(levels, self.counts.shape, strict=True)
@@ -86,9 +86,9 @@ class Observation:
                 levels[axis] = level[:-1] - (level[:-1] > last)
         return replace(self, counts=counts, levels=tuple(levels))
 
-    def unmerged(self, codes: Sequence[NDArray[np.int64]]) -> Observation:
+    def unmerged(self, codes: Sequence[Integers]) -> Observation:
         """Return the marginal by the codes before merging; `codes` has the merged code of every code, of all attributes."""
-        levels: list[NDArray[np.int64] | None] = []
+        levels: list[Integers | None] = []
         for attribute, counted, size in zip(
             self.attributes, self.codes, self.counts.shape, strict=True
         ):
@@ -121,8 +121,8 @@ class CensoredObservation(Observation):
     In the shape of `counts`: `released` cells have their count, `hidden` ones a count below `cut`, others were never counted.
     """
 
-    released: NDArray[np.bool_]
-    hidden: NDArray[np.bool_]
+    released: Flags
+    hidden: Flags
     cut: float
 
 

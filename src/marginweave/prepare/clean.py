@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Integers
 from marginweave.checkpoints.codecs import pack_table, unpack_table
 from marginweave.columns import values_of
 from marginweave.columns.computed import difference_values
@@ -59,8 +58,8 @@ class CleanBlock:
     """
 
     table: pa.Table
-    numbers: NDArray[np.int64]
-    rows_of_unit: NDArray[np.int64] | None = None
+    numbers: Integers
+    rows_of_unit: Integers | None = None
 
 
 @dataclass(frozen=True)

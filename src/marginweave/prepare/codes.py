@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
 from marginweave.columns import values_of
 from marginweave.columns.category import ColumnWords, SetValues
@@ -240,7 +241,7 @@ def _with_dictionary(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
     cells = values.combine_chunks()
     if not pa.types.is_list(cells.type):
         return _replace_dictionary(cells, labels)
-    lengths = cells.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    lengths = to_numpy(cells.value_lengths().fill_null(0))
     ends = np.cumsum(lengths)
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     flat = _replace_dictionary(cells.flatten(), labels)

@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from marginweave.base.arrays import Integers, Words
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.configuration.preparation import (
@@ -27,10 +27,9 @@ from marginweave.prepare.codes import Codes, EncodedTable, code_type
 from marginweave.prepare.repair import Repair
 
 _WORD = 1 << 64
-Numbers = NDArray[np.int64]
 
 
-Streams = Callable[[str, Numbers], CellWords]
+Streams = Callable[[str, Integers], CellWords]
 """Returns the secret words of a purpose for the records of these numbers; words of different purposes are independent."""
 
 
@@ -44,17 +43,17 @@ def encode_blocks(
     DP: stable as `configuration.stability` says.
     """
 
-    def streams(purpose: str, numbers: Numbers) -> RecordWords:
+    def streams(purpose: str, numbers: Integers) -> RecordWords:
         return RecordWords(words=KeyedBits(key=key, purpose=purpose), records=numbers)
 
-    def encoded(block: CleanBlock) -> tuple[EncodedTable, Numbers]:
+    def encoded(block: CleanBlock) -> tuple[EncodedTable, Integers]:
         table = coding.with_labels(block.table, labels)
         codes = coding.encode_table(table, configuration, streams("encode", block.numbers))
         return coding.with_indicators(codes, table, configuration), block.numbers
 
     labels = coding.encoded_labels((block.table for block in clean), configuration)
 
-    def numbers() -> list[Numbers]:
+    def numbers() -> list[Integers]:
         return [block.numbers for block in clean]
 
     return complete_blocks(map(encoded, clean), numbers, configuration, streams)
@@ -85,7 +84,7 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
     return column.uniform_weights(labels)
 
 
-def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+def imputed_codes(weights: tuple[float, ...], words: Words) -> Integers:
     """Return one code for each word, with probabilities proportional to `weights`, each exact to 2^-64; shape (words,).
 
     A word w selects the first code whose cumulative share of 2^64 is above it.
@@ -106,7 +105,7 @@ def sampled_rows(
     rows: int,
     settings: ResizeSettings,
     words: CellWords,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return row numbers of the records that remain, each up to c times, at most n of them, in increasing order; private.
 
     docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Every copy stays with
@@ -133,8 +132,8 @@ def sampled_rows(
 
 
 def complete_blocks(
-    blocks: Iterable[tuple[EncodedTable, Numbers]],
-    numbers: Callable[[], Sequence[Numbers]],
+    blocks: Iterable[tuple[EncodedTable, Integers]],
+    numbers: Callable[[], Sequence[Integers]],
     configuration: Configuration,
     streams: Streams,
 ) -> Iterator[EncodedTable]:
@@ -161,7 +160,7 @@ def complete_blocks(
 
 
 def _repaired(
-    blocks: Iterable[tuple[EncodedTable, Numbers]],
+    blocks: Iterable[tuple[EncodedTable, Integers]],
     configuration: Configuration,
     streams: Streams,
 ) -> Iterator[EncodedTable]:
@@ -193,7 +192,7 @@ def _weights(
 
 def _imputed(
     table: EncodedTable,
-    numbers: Numbers,
+    numbers: Integers,
     configuration: Configuration,
     streams: Streams,
 ) -> EncodedTable:
@@ -213,7 +212,7 @@ def _imputed(
 
 def _resized(
     tables: Iterable[EncodedTable],
-    numbers: Sequence[Numbers],
+    numbers: Sequence[Integers],
     configuration: Configuration,
     streams: Streams,
 ) -> Iterator[EncodedTable]:
@@ -239,7 +238,7 @@ def _resized(
 
 def _added(
     table: EncodedTable,
-    added: Numbers,
+    added: Integers,
     configuration: Configuration,
     streams: Streams,
 ) -> EncodedTable:

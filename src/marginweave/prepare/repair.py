@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Flags, Integers
+from marginweave.base.arrays import Flags, Integers, Words
 from marginweave.base.errors import InputError
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
@@ -287,7 +286,7 @@ class Repair:
         j: int,
         codes: Integers,
         allowed: Flags,
-        words: NDArray[np.uint64],
+        words: Words,
     ) -> Integers:
         """Return an allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
         size = self._sizes[j]
@@ -311,7 +310,7 @@ class Repair:
         return np.asarray(chosen)
 
 
-def _code_by_chance(allowed: Flags, words: NDArray[np.uint64]) -> Integers:
+def _code_by_chance(allowed: Flags, words: Words) -> Integers:
     """Return one of the allowed codes of each record, each with the same probability."""
     number = np.maximum(allowed.sum(axis=1), 1)
     place = (words.astype(np.float64) / 2.0**64 * number).astype(np.int64)

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from marginweave.base.arrays import Flags, Integers, Words
 from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import to_numpy
 from marginweave.checkpoints.codecs import compact_table, pack_table, plain_table, unpack_table
 from marginweave.checkpoints.spill import Spill
 from marginweave.columns.base import distinct_texts
@@ -75,7 +76,7 @@ def prepare_blocks(
             yield CleanBlock(clean, rows, rows_of_unit=rows_of_unit)
 
 
-def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
+def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[Integers, pa.Table]]:
     """Yield every block with the numbers of its rows in the source."""
     start = 0
     for table in raw:
@@ -127,7 +128,7 @@ def _scatter(
 
 def _partitions(
     configuration: Configuration, scattered: Spill
-) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+) -> Iterator[tuple[pa.Table, Integers]]:
     """Yield the rows of each partition, small partitions combined, and the subject of each row as a number.
 
     Rows of a partition, and so of a subject, are in the order of the source.
@@ -210,8 +211,8 @@ def subject_digests(
     unit: SubjectUnit,
     missing: tuple[str, ...],
     key: bytes,
-    numbers: NDArray[np.int64],
-) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    numbers: Integers,
+) -> tuple[Words, Flags]:
     """Return a keyed digest of the subject of every row, shape (rows, 2), and which rows have a subject. Private.
 
     BLAKE2b, 128 bits, under the run's key: no id is written to disk, and two subjects share a digest with a
@@ -239,10 +240,10 @@ def subject_digests(
 
 
 def kept_rows(
-    subjects: NDArray[np.int64],
+    subjects: Integers,
     most: int,
     words: CellWords,
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Return which rows are counted: all rows of a subject with at most `most`, else a uniformly chosen `most` of its rows.
 
     The rows of a subject with the smallest words are kept; words are one a row, so that no row's word depends on another
@@ -261,7 +262,7 @@ def kept_rows(
     return is_counted
 
 
-def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
+def join_subjects(clean: pa.Table, subjects: Integers) -> pa.Table:
     """Return one record for each subject, in the order of the subjects' numbers (SDS's joiner).
 
     A set becomes the union of the subject's sets. Any other column has the value in which all rows of the subject that have
@@ -283,13 +284,13 @@ def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
 
 def _agreed(
     values: pa.Array,
-    owners: NDArray[np.int64],
+    owners: Integers,
     records: int,
 ) -> pa.Array:
     """Return the only value of each owner; null for none and for several."""
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    present = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
-    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    present = to_numpy(encoded.indices.is_valid())
+    indices = to_numpy(encoded.indices.fill_null(0))
     codes = indices[present].astype(np.int64)
     # -1 remains where an owner has no value; lowest and highest code differ where there are several
     lowest = np.full(records, len(encoded.dictionary), np.int64)
@@ -304,12 +305,12 @@ def _agreed(
 
 def _united(
     values: pa.ListArray,
-    owners: NDArray[np.int64],
+    owners: Integers,
     records: int,
 ) -> pa.ListArray:
     """Return all values of each owner, once each, in the order of the labels."""
     flat = values.flatten()
     labels = flat.dictionary.to_pylist()
-    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-    codes = flat.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = to_numpy(pc.fill_null(pc.list_value_length(values), 0))
+    codes = to_numpy(flat.indices).astype(np.int64)
     return distinct_sets(np.repeat(owners, lengths), codes, records, labels)

@@ -20,6 +20,7 @@ from marginweave.answers.cells import CellTable, cell_tables
 from marginweave.answers.codes import Codes
 from marginweave.answers.intervals import Reach
 from marginweave.answers.tables import PartTables, released_tables
+from marginweave.base.arrays import Integers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.columns.category import ValuedColumn
@@ -225,7 +226,7 @@ class ShownRecords:
     """
 
     records: int
-    values: tuple[NDArray[np.int64], ...]
+    values: tuple[Integers, ...]
     empty: dict[str, int]
     sample: RecordCodes
 
@@ -272,7 +273,7 @@ def show_records(
     return ShownRecords(records=records, values=tuple(values), empty=empty, sample=sample)
 
 
-def _sampled_rows(records: int, seed: int) -> NDArray[np.int64]:
+def _sampled_rows(records: int, seed: int) -> Integers:
     """Return the rows that are shown, in order: all of them, or `MOST_RECORDS` drawn with the release's public seed."""
     rng = np.random.default_rng(seed)  # post-processing
     if records > MOST_RECORDS:

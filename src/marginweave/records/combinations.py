@@ -16,7 +16,7 @@ from marginweave.domain.combinations import Level
 from marginweave.estimate.normalize import combination_keys, find_rows, part, part_rows
 from marginweave.observations.combinations import Aggregates
 
-Numbers = NDArray[np.int32] | NDArray[np.int64]
+Numbers = NDArray[np.int32] | Integers
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
 
 # Most pairs of a node and an attribute for which all of them have a place in a table: 256 MB. Public sizes and counts.

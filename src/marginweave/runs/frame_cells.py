@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from marginweave.base.arrow import cell_type, is_text
+from marginweave.base.arrow import cell_type, is_text, to_numpy
 from marginweave.base.arrow import compute as pc
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ def _block_bytes(block: pa.Array | pa.ChunkedArray) -> Iterator[bytes]:
     """Yield the bytes of a block of rows: first which rows have a value, then the values."""
     is_chunked = isinstance(block, pa.ChunkedArray)
     array = pa.concat_arrays(map(_plain, block.chunks)) if is_chunked else _plain(block)
-    present = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    present = to_numpy(pc.is_valid(array))
     yield np.packbits(present).tobytes()
     types = pa.types
     kind = array.type
     if types.is_large_binary(kind):
         yield from _text_bytes(array)
     elif types.is_boolean(kind):
-        flags = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+        flags = to_numpy(pc.fill_null(array, False))
         yield np.packbits(flags).tobytes()
     elif types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
         yield _fixed_bytes(array, present)

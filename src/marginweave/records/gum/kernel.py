@@ -8,12 +8,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from marginweave.base.arrays import Flags, Integers, Records
+from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.domain.masks import Mask, StructuralZeros
-
-Array = NDArray[np.float64]
 
 _BISECTIONS = 40
 
@@ -45,7 +42,7 @@ class Zeros(NamedTuple):
     firsts: Integers  # where the codes of each of `attributes` begin in `steps`
     steps: Integers  # how far on each code's kind lies in its mask
     offsets: Integers  # where the cells of each mask begin in `allowed`
-    allowed: NDArray[np.bool_]
+    allowed: Flags
 
     @classmethod
     def of(cls, masks: Sequence[StructuralZeros]) -> Self:
@@ -147,7 +144,7 @@ def update(
 
 
 @njit(cache=True)
-def _cap(excess: Array, counts: Integers, moved: int) -> None:
+def _cap(excess: Floats, counts: Integers, moved: int) -> None:
     """Replace the excess e of a cell of n records by min(e, beta n), beta by bisection so that they add up to `moved`."""
     low = 0.0
     high = 1.0
@@ -165,7 +162,7 @@ def _cap(excess: Array, counts: Integers, moved: int) -> None:
 
 @njit(cache=True)
 def _rounded(
-    amounts: Array,
+    amounts: Floats,
     total: int,
     most: Integers,
     generator: np.random.Generator,
