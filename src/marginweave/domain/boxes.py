@@ -28,11 +28,14 @@ def allowed_boxes(
     codes are treated in the fewest ways, and left out where nothing is allowed. No box for masks that contradict each other.
     DP: arithmetic on public masks.
     """
-    tied = sorted({a for mask in masks for a in mask.attributes})
-    kinds = {a: alike(a, sizes[a], masks) for a in tied}
+    tied: set[int] = set()
+    for mask in masks:
+        tied.update(mask.attributes)
+    kinds: dict[int, Integers] = {}
     first: dict[int, Integers] = {}
     everything: dict[int, Integers] = {}
-    for a in tied:
+    for a in sorted(tied):
+        kinds[a] = alike(a, sizes[a], masks)
         _, first[a] = np.unique(kinds[a], return_index=True)
         everything[a] = np.arange(len(first[a]))
     waiting: list[Box] = [everything]
@@ -44,7 +47,8 @@ def allowed_boxes(
         else:
             codes = zip(mask.attributes, mask.codes, strict=True)
             never = {a: int(kinds[a][code]) for a, code in codes}
-            waiting = [part for box in waiting for part in _without(box, never)]
+            parts = [_without(box, never) for box in waiting]
+            waiting = list(itertools.chain(*parts))
     boxes: list[Box] = []
     while waiting:
         box = _shrunk(waiting.pop(), tables)
@@ -70,8 +74,9 @@ def _flags(
     flags = np.ones((len(boxes), offsets[-1]), np.bool_)
     for row, box in zip(flags, boxes, strict=True):
         for a, codes in kinds.items():
-            columns = slice(offsets[a], offsets[a + 1])
-            row[columns] = np.isin(codes, box[a])
+            start = offsets[a]
+            stop = offsets[a + 1]
+            row[start:stop] = np.isin(codes, box[a])
     return flags
 
 
@@ -79,15 +84,17 @@ def _without(box: Box, never: Mapping[int, int]) -> Iterator[Box]:
     """Yield the box without records of these kinds of all attributes, in parts: by the first that has another kind."""
     remaining = dict(box)
     for a, kind in never.items():
-        allowed = remaining[a][remaining[a] != kind]
+        kinds = remaining[a]
+        allowed = kinds[kinds != kind]
         if len(allowed):
             yield {**remaining, a: allowed}
-        if len(allowed) == len(remaining[a]):
+        if len(allowed) == len(kinds):
             return
         remaining[a] = np.array([kind])
 
 
 def _tables_inside(box: Box, tables: Sequence[Table]) -> list[Table]:
+    """Return what masks allow over the kinds of codes in a box."""
     return [(clique, _table_inside(box, clique, table)) for clique, table in tables]
 
 
@@ -96,7 +103,9 @@ def _table_inside(
     clique: Clique,
     table: Flags,
 ) -> Flags:
-    return table[np.ix_(*(box[a] for a in clique))]
+    """Return what a mask allows over the kinds of codes in a box, one axis for each attribute of the clique."""
+    kinds = [box[a] for a in clique]
+    return table[np.ix_(*kinds)]
 
 
 def _shrunk(box: Box, tables: Sequence[Table]) -> Box | None:
@@ -106,8 +115,10 @@ def _shrunk(box: Box, tables: Sequence[Table]) -> Box | None:
         before = {a: len(codes) for a, codes in shrunk.items()}
         for clique, table in tables:
             for axis, a in enumerate(clique):
-                cells = np.moveaxis(_table_inside(shrunk, clique, table), axis, 0)
-                is_allowed = cells.reshape(len(cells), -1).any(axis=1)
+                inside = _table_inside(shrunk, clique, table)
+                cells = np.moveaxis(inside, axis, 0)
+                rows = cells.reshape(len(cells), -1)
+                is_allowed = rows.any(axis=1)
                 shrunk[a] = shrunk[a][is_allowed]
                 if not len(shrunk[a]):
                     return None
@@ -118,8 +129,11 @@ def _shrunk(box: Box, tables: Sequence[Table]) -> Box | None:
 
 def _split(box: Box, divided: Sequence[Table]) -> list[Box]:
     """Return the box in parts, by an attribute of the masks `divided`: in each part, they treat its codes alike."""
+    attributes: set[int] = set()
+    for clique, _ in divided:
+        attributes.update(clique)
     ways: dict[int, Integers] = {}
-    for a in sorted({a for clique, _ in divided for a in clique}):
+    for a in sorted(attributes):
         rows = []
         for clique, table in divided:
             if a in clique:
@@ -134,10 +148,12 @@ def _split(box: Box, divided: Sequence[Table]) -> list[Box]:
         return ways[a].max(), -masks, a
 
     best = min(several, key=preference)
+    way_of_code = ways[best]
+    last_way = int(way_of_code.max())
     parts = []
-    for way in range(int(ways[best].max()) + 1):
-        codes = box[best][ways[best] == way]
-        parts.append({**box, best: codes})
+    for way in range(last_way + 1):
+        is_in_part = way_of_code == way
+        parts.append({**box, best: box[best][is_in_part]})
     return parts
 
 
@@ -160,16 +176,20 @@ def implied_pairs(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> tup
             continue
         inside: dict[int, NDArray[np.float32]] = {}
         for a in part:
-            flags = boxes[:, offsets[a] : offsets[a + 1]]
-            inside[a] = flags.astype(np.float32)
+            start = offsets[a]
+            stop = offsets[a + 1]
+            inside[a] = boxes[:, start:stop].astype(np.float32)
         mask_of_clique = {mask.attributes: mask for mask in masks_of_part}
         for pair in itertools.combinations(sorted(part), 2):
-            if sizes[pair[0]] * sizes[pair[1]] > _MOST_CELLS:
+            first, second = pair
+            if sizes[first] * sizes[second] > _MOST_CELLS:
                 continue
-            allowed = inside[pair[0]].T @ inside[pair[1]] > 0
-            by_rules = (
-                mask_of_clique[pair].table() if pair in mask_of_clique else np.ones_like(allowed)
-            )
+            # number of boxes that have both codes
+            boxes_of_cell = inside[first].T @ inside[second]
+            allowed = boxes_of_cell > 0
+            by_rules = np.ones_like(allowed)
+            if pair in mask_of_clique:
+                by_rules = mask_of_clique[pair].table()
             if not np.array_equal(allowed, by_rules):
                 implied.append(Mask(attributes=pair, allowed=allowed))
     return tuple(implied)

@@ -48,18 +48,24 @@ class Mask:
 
     def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> Flags:
         """Return what is allowed over these codes of each attribute, one axis each; over all without them."""
-        chosen = [np.arange(size) for size in self.sizes] if codes is None else codes
-        return self.allowed[np.ix_(*self.kinds_of(chosen))]
+        if codes is None:
+            codes = [np.arange(size) for size in self.sizes]
+        kinds = self.kinds_of(codes)
+        return self.allowed[np.ix_(*kinds)]
 
     def forbidden(self, codes: Sequence[NDArray[np.integer]]) -> Iterator[tuple[int, ...]]:
         """Return the combinations of these codes of each attribute that no record has."""
-        places = zip(codes, np.nonzero(~self.table(codes)), strict=True)
-        columns = [attribute_codes[place].tolist() for attribute_codes, place in places]
+        is_forbidden = ~self.table(codes)
+        columns = []
+        for attribute_codes, places in zip(codes, np.nonzero(is_forbidden), strict=True):
+            forbidden_codes = attribute_codes[places]
+            columns.append(forbidden_codes.tolist())
         return zip(*columns, strict=True)
 
     def allow(self, codes: Sequence[Any]) -> Flags:
         """Return whether a record may have these codes, an array of each attribute or one code for all."""
-        return np.asarray(self.allowed[self.kinds_of(codes)])
+        kinds = self.kinds_of(codes)
+        return np.asarray(self.allowed[kinds])
 
     def project(self, attributes: Clique) -> Flags:
         """Return which kinds of codes of some attributes it allows with some kinds of its other attributes."""
@@ -69,8 +75,10 @@ class Mask:
     def patterns(self, attribute: int) -> list[bytes]:
         """Return what it allows with each code of an attribute: equal bytes for codes that it does not tell apart."""
         axis = self.attributes.index(attribute)
-        rows = [row.tobytes() for row in np.moveaxis(self.allowed, axis, 0)]
-        return [rows[kind] for kind in self.kinds_along(attribute).tolist()]
+        rows_of_kinds = np.moveaxis(self.allowed, axis, 0)
+        pattern_of_kind = [row.tobytes() for row in rows_of_kinds]
+        kinds = self.kinds_along(attribute)
+        return [pattern_of_kind[kind] for kind in kinds.tolist()]
 
     def over(self, codes: Sequence[NDArray[np.integer]]) -> Mask:
         """Return the mask over some codes of each attribute, one for each new code."""
@@ -109,34 +117,40 @@ class NeverTogether:
         """Return whether a record may have these codes, as `Mask.allow` does."""
         allowed = np.zeros((), np.bool_)
         for code, never in zip(codes, self.codes, strict=True):
-            allowed = allowed | (code != never)
+            is_other = code != never
+            allowed = allowed | is_other
         return np.asarray(allowed)
 
     def kinds_along(self, attribute: int) -> Integers:
         """Return the kind of each code of an attribute: 1 for its forbidden code, else 0."""
         axis = self.attributes.index(attribute)
         codes = np.arange(self.sizes[axis])
-        return (codes == self.codes[axis]).astype(np.int64)
+        is_forbidden = codes == self.codes[axis]
+        return is_forbidden.astype(np.int64)
 
     def project(self, attributes: Clique) -> Flags:
         """Return which kinds of codes of some attributes it allows, as `Mask.project` does."""
-        allowed = np.ones((2,) * len(attributes), np.bool_)
-        forbidden = (1,) * len(attributes)
-        allowed[forbidden] = len(attributes) < len(self.attributes)
+        kinds = len(attributes) * (2,)
+        forbidden_kinds = len(attributes) * (1,)
+        has_others = len(attributes) < len(self.attributes)
+        allowed = np.ones(kinds, np.bool_)
+        allowed[forbidden_kinds] = has_others
         return allowed
 
     def patterns(self, attribute: int) -> list[bytes]:
         """Return what it allows with each code of an attribute, as `Mask.patterns` does."""
-        return [kind.tobytes() for kind in self.kinds_along(attribute)]
+        kinds = self.kinds_along(attribute)
+        return [kind.tobytes() for kind in kinds]
 
     def over(self, codes: Sequence[NDArray[np.integer]]) -> NeverTogether:
         """Return it over some codes of each attribute, as `Mask.over` does; its codes must be among them."""
-        places = zip(codes, self.codes, strict=True)
         new_codes = []
-        for old, never in places:
-            place = np.flatnonzero(old == never)[0]
-            new_codes.append(int(place))
-        return replace(self, codes=tuple(new_codes), sizes=tuple(map(len, codes)))
+        sizes = []
+        for attribute_codes, never in zip(codes, self.codes, strict=True):
+            places = np.flatnonzero(attribute_codes == never)
+            new_codes.append(int(places[0]))
+            sizes.append(len(attribute_codes))
+        return replace(self, codes=tuple(new_codes), sizes=tuple(sizes))
 
 
 StructuralZeros = Mask | NeverTogether
@@ -145,7 +159,8 @@ StructuralZeros = Mask | NeverTogether
 def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
     """Raise InputError unless `attributes` increase and are as many as the axes of `shape`."""
     increasing = sorted(set(attributes))
-    if list(attributes) != increasing or min(attributes, default=0) < 0:
+    least = min(attributes, default=0)
+    if list(attributes) != increasing or least < 0:
         raise InputError(f"attributes {attributes} must be increasing column numbers")
     if len(shape) != len(attributes):
         raise InputError(
@@ -161,10 +176,12 @@ def allowed_cells(
     """Return the cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
     allowed = np.ones(shape, np.bool_)
     for mask in masks:
-        if set(mask.attributes) <= set(attributes):
+        is_inside = set(mask.attributes) <= set(attributes)
+        if is_inside:
             axes = zip(attributes, shape, strict=True)
             mask_shape = [size if a in mask.attributes else 1 for a, size in axes]
-            allowed &= mask.table().reshape(mask_shape)
+            table = mask.table()
+            allowed &= table.reshape(mask_shape)
     return allowed
 
 

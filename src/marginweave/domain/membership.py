@@ -30,24 +30,27 @@ def check_levels(
 
 def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
     """Return every broken rule of a level's combinations, with the column (column_1 …, value_1 …, count) or `table`."""
-    is_column = (level.columns >= 0) & (level.columns < len(sizes))
-    columns = np.where(is_column, level.columns, -1)
-    size_of_column = np.asarray([*sizes, 0])[columns]
-    keys = np.concatenate([level.columns, level.values], axis=1)
+    columns = level.columns
+    values = level.values
+    is_column = (columns >= 0) & (columns < len(sizes))
+    # a number that is no column's has no values
+    size_of_column = np.asarray([*sizes, 0])
+    sizes_of_values = size_of_column[np.where(is_column, columns, -1)]
+    keys = np.concatenate([columns, values], axis=1)
     order = np.lexsort(keys.T[::-1])
     in_order = (np.diff(order) > 0).all()
     differs = (keys[1:] != keys[:-1]).any(axis=1)
     each_once = differs.all()
-    increases = level.columns[:, :-1] < level.columns[:, 1:]
+    increases = columns[:, :-1] < columns[:, 1:]
     rules = {
         ("count", RULE_COUNTS): level.counts >= 1,
-        ("table", RULE_CODES): level.values < size_of_column,
+        ("table", RULE_CODES): values < sizes_of_values,
         ("table", RULE_COLUMNS): increases,
         ("table", RULE_ORDER): in_order and each_once,
     }
     for i in range(level.length):
         rules[f"column_{i + 1}", RULE_DECLARED] = is_column[:, i]
-        rules[f"value_{i + 1}", RULE_CODES] = level.values[:, i] >= 0
+        rules[f"value_{i + 1}", RULE_CODES] = values[:, i] >= 0
     return {rule for rule, holds in rules.items() if not np.all(holds)}
 
 
@@ -64,14 +67,16 @@ def check_codes(
     Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `refuse_broken`.
     """
     broken: set[tuple[str, str]] = set()
-    if len(set(map(len, codes))) > 1:
+    numbers_of_records = {len(values) for values in codes}
+    if len(numbers_of_records) > 1:
         broken.add(("table", RULE_CODES))
     for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
             broken.add((attribute.name, RULE_LABELS))
-        largest = size + max(len(attribute.gaps), not complete) - 1
-        slots = [values] if values.ndim == 1 else values.T
-        are_codes = all(((slot >= 0) & (slot <= largest)).all() for slot in slots)
-        if len(slots) != attribute.width or not are_codes:
+        gaps = max(len(attribute.gaps), not complete)
+        largest = size + gaps - 1
+        width = 1 if values.ndim == 1 else values.shape[1]
+        are_codes = np.all(values >= 0) and np.all(values <= largest)
+        if width != attribute.width or not are_codes:
             broken.add((attribute.name, RULE_CODES))
     refuse_broken(stage, broken)

@@ -41,10 +41,11 @@ def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, 
 
     In a private domain a value that was not released is missing as well. DP: arithmetic on public or released labels.
     """
-    return tuple(
-        len(values) + max(len(attribute.gaps), attribute.private)
-        for attribute, values in zip(attributes, labels, strict=True)
-    )
+    sizes = []
+    for attribute, values in zip(attributes, labels, strict=True):
+        gaps = max(len(attribute.gaps), attribute.private)
+        sizes.append(len(values) + gaps)
+    return tuple(sizes)
 
 
 def one_way_sizes(configuration: Configuration, labels: Labels) -> tuple[int, ...]:
@@ -53,8 +54,9 @@ def one_way_sizes(configuration: Configuration, labels: Labels) -> tuple[int, ..
     DP: arithmetic on public or released labels.
     """
     indicators = configuration.indicators
+    attributes = (*configuration.attributes, *indicators)
     labels_of_indicators = [indicator.labels for indicator in indicators]
-    return domain_sizes((*configuration.attributes, *indicators), (*labels, *labels_of_indicators))
+    return domain_sizes(attributes, (*labels, *labels_of_indicators))
 
 
 def structural_masks(configuration: Configuration, labels: Labels) -> tuple[StructuralZeros, ...]:
@@ -65,7 +67,8 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Stru
     """
     sizes = domain_sizes(configuration.attributes, labels)
     masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
-    never_missing = _never_missing(_with_gaps(configuration.attributes, labels, masks), labels)
+    attributes = _with_gaps(configuration.attributes, labels, masks)
+    never_missing = _never_missing(attributes, labels)
     return (*masks, *implied_pairs(sizes, masks), *never_missing)
 
 
@@ -74,8 +77,10 @@ def counted_masks(configuration: Configuration, labels: Labels) -> tuple[Structu
 
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
     """
-    masks = rule_masks(enforced_rules(configuration), configuration.attributes, labels)
-    return (*masks, *implied_pairs(domain_sizes(configuration.attributes, labels), masks))
+    attributes = configuration.attributes
+    sizes = domain_sizes(attributes, labels)
+    masks = rule_masks(enforced_rules(configuration), attributes, labels)
+    return (*masks, *implied_pairs(sizes, masks))
 
 
 def enforced_rules(configuration: Configuration) -> tuple[Forbidden, ...]:
@@ -85,11 +90,12 @@ def enforced_rules(configuration: Configuration) -> tuple[Forbidden, ...]:
     """
     attributes = enumerate(configuration.attributes)
     exempt = {j for j, attribute in attributes if attribute.private or attribute.is_set}
-    return tuple(box for box in configuration.forbidden if exempt.isdisjoint(_attributes_of(box)))
+    return tuple(rule for rule in configuration.forbidden if exempt.isdisjoint(_named(rule)))
 
 
-def _attributes_of(box: Forbidden) -> list[int]:
-    return [attribute for attribute, _ in box]
+def _named(rule: Forbidden) -> list[int]:
+    """Return the attributes that a rule names."""
+    return [attribute for attribute, _ in rule]
 
 
 def rows_are_changed(configuration: Configuration) -> bool:
@@ -99,13 +105,18 @@ def rows_are_changed(configuration: Configuration) -> bool:
         return False
     rules = configuration.excluded_by(structure)
     enforced = enforced_rules(configuration)
-    return not rules or any(box in enforced for box in rules)
+    return not rules or any(rule in enforced for rule in rules)
 
 
 def unenforced_columns(configuration: Configuration) -> tuple[str, ...]:
     """Return the columns because of which some rules change no row: private domains, and sets of k-tuples."""
-    enforced = {j for box in enforced_rules(configuration) for j, _ in box}
-    unenforced = {j for box in configuration.forbidden for j, _ in box} - enforced
+    enforced: set[int] = set()
+    for rule in enforced_rules(configuration):
+        enforced.update(_named(rule))
+    unenforced: set[int] = set()
+    for rule in configuration.forbidden:
+        unenforced.update(_named(rule))
+    unenforced -= enforced
     attributes = [configuration.attributes[j] for j in sorted(unenforced)]
     return tuple(a.name for a in attributes if a.private or a.is_set)
 
@@ -117,24 +128,27 @@ def synthetic_only(configuration: Configuration, labels: Labels) -> frozenset[Cl
     """
     attributes = configuration.attributes
     enforced = enforced_rules(configuration)
-    unenforced = [box for box in configuration.forbidden if box not in enforced]
+    unenforced = [rule for rule in configuration.forbidden if rule not in enforced]
     cliques: set[Clique] = set()
     for box in forbidden_codes(unenforced, labels):
-        cliques.add(tuple(sorted(a for a, _ in box)))
+        named = sorted(a for a, _ in box)
+        cliques.add(tuple(named))
     if cliques:
         sizes = domain_sizes(attributes, labels)
-        by_all_rules = _tables_of_pairs(
-            sizes, rule_masks(configuration.forbidden, attributes, labels)
-        )
-        by_enforced = _tables_of_pairs(sizes, rule_masks(enforced, attributes, labels))
+        all_masks = rule_masks(configuration.forbidden, attributes, labels)
+        enforced_masks = rule_masks(enforced, attributes, labels)
+        by_all_rules = _tables_of_pairs(sizes, all_masks)
+        by_enforced = _tables_of_pairs(sizes, enforced_masks)
         for pair, table in by_all_rules.items():
-            if pair not in by_enforced or (table != by_enforced[pair]).any():
+            if pair not in by_enforced or not np.array_equal(table, by_enforced[pair]):
                 cliques.add(pair)
     never_missing = _never_missing(released_attributes(configuration, labels), labels)
-    return frozenset(cliques | {mask.attributes for mask in never_missing})
+    cliques.update(mask.attributes for mask in never_missing)
+    return frozenset(cliques)
 
 
 def _tables_of_pairs(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> dict[Clique, Flags]:
+    """Return what masks allow of each pair of attributes that they imply something about."""
     return {mask.attributes: mask.table() for mask in implied_pairs(sizes, masks)}
 
 
@@ -162,8 +176,9 @@ def uncounted_codes(configuration: Configuration, labels: Labels) -> tuple[Forbi
 
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
     """
-    counted = {*never_counted(configuration, labels)}
-    return tuple(sorted({*excluded_codes(configuration, labels)} - counted))
+    excluded = set(excluded_codes(configuration, labels))
+    uncounted = excluded.difference(never_counted(configuration, labels))
+    return tuple(sorted(uncounted))
 
 
 def _listed(
@@ -172,9 +187,11 @@ def _listed(
     rules: Sequence[Forbidden],
 ) -> tuple[ForbiddenCodes, ...]:
     """Return the combinations of these rules and of the pairs that they imply."""
-    masks = rule_masks(rules, counted.attributes, labels)
+    attributes = counted.attributes
+    sizes = domain_sizes(attributes, labels)
+    masks = rule_masks(rules, attributes, labels)
     listed = [*forbidden_codes(rules, labels)]
-    for mask in implied_pairs(domain_sizes(counted.attributes, labels), masks):
+    for mask in implied_pairs(sizes, masks):
         first, second = mask.attributes
         for code, allowed in enumerate(mask.table()):
             if not allowed.all():
@@ -190,37 +207,45 @@ def released_attributes(configuration: Configuration, labels: Labels) -> tuple[A
     rules allow some value of a column in no record that has values of all of them. Values that were not released were in
     these records. DP: arithmetic on public or released labels.
     """
-    masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
-    return _with_gaps(configuration.attributes, labels, masks)
+    attributes = configuration.attributes
+    masks = rule_masks(configuration.forbidden, attributes, labels)
+    return _with_gaps(attributes, labels, masks)
 
 
 def _with_gaps(
     attributes: Sequence[Attribute], labels: Labels, masks: Sequence[StructuralZeros]
 ) -> tuple[Attribute, ...]:
-    completed = tuple(
-        replace(attribute, optional=True) if attribute.private and not values else attribute
-        for attribute, values in zip(attributes, labels, strict=True)
-    )
-    named = {a for mask in masks for a in mask.attributes}
+    """Return the attributes as `released_attributes` does, by the masks of the rules."""
+    completed = []
+    for attribute, values in zip(attributes, labels, strict=True):
+        has_no_value = attribute.private and not values
+        completed.append(replace(attribute, optional=True) if has_no_value else attribute)
+    named: set[int] = set()
+    for mask in masks:
+        named.update(mask.attributes)
     always_present = _never_missing(completed, labels)
     tied = [mask for mask in always_present if named.issuperset(mask.attributes)]
     if not tied:
-        return completed
+        return tuple(completed)
     sizes = domain_sizes(attributes, labels)
     by_rules = allowed_boxes(sizes, masks, _MOST_BOXES)
     never_missing = allowed_boxes(sizes, [*masks, *tied], _MOST_BOXES)
     if by_rules is None or never_missing is None:
-        return completed
+        return tuple(completed)
     # codes that rules allow, but not in records without missing values
+    allowed_by_rules = by_rules.any(axis=0)
+    allowed_if_present = never_missing.any(axis=0)
+    is_lost = allowed_by_rules & ~allowed_if_present
+    # the missing codes are lost in any case
     ends = np.cumsum(sizes)
-    unreleased = [ends[mask.attributes[0]] - 1 for mask in tied]
-    is_lost = by_rules.any(axis=0) & ~never_missing.any(axis=0)
-    lost = np.delete(is_lost, unreleased)
+    missing_codes = [ends[mask.attributes[0]] - 1 for mask in tied]
+    lost = np.delete(is_lost, missing_codes)
     if not lost.any():
-        return completed
+        return tuple(completed)
     attributes_with_gaps = []
     for j, attribute in enumerate(completed):
-        optional = attribute.optional or (attribute.private and j in named)
+        is_named = attribute.private and j in named
+        optional = attribute.optional or is_named
         attributes_with_gaps.append(replace(attribute, optional=optional))
     return tuple(attributes_with_gaps)
 
@@ -231,7 +256,8 @@ def _never_missing(attributes: Sequence[Attribute], labels: Labels) -> list[Mask
     for j, attribute in enumerate(attributes):
         if attribute.private and not attribute.optional:
             missing = len(labels[j])
-            allowed = np.arange(missing + 1) < missing
+            allowed = np.ones(missing + 1, np.bool_)
+            allowed[missing] = False
             masks.append(Mask(attributes=(j,), allowed=allowed))
     return masks
 
@@ -257,9 +283,13 @@ def rule_masks(
         else:
             boxes_of_clique[clique].append([codes for _, codes in box])
     for clique, boxes in boxes_of_clique.items():
-        lists_of_attributes = zip(clique, zip(*boxes, strict=True), strict=True)
-        kinds = tuple(_kinds(sizes[a], lists) for a, lists in lists_of_attributes)
-        shape = [int(attribute_kinds.max()) + 1 for attribute_kinds in kinds]
+        codes_of_attributes = zip(*boxes, strict=True)
+        kinds = []
+        shape = []
+        for a, codes_of_boxes in zip(clique, codes_of_attributes, strict=True):
+            kind_of_code = _kinds(sizes[a], codes_of_boxes)
+            kinds.append(kind_of_code)
+            shape.append(int(kind_of_code.max()) + 1)
         if math.prod(shape) > MAX_CELLS:
             names = ", ".join(attributes[a].name for a in clique)
             raise InputError(
@@ -269,7 +299,7 @@ def rule_masks(
         mask = Mask(
             attributes=clique,
             allowed=np.ones(shape, np.bool_),
-            kinds=kinds,
+            kinds=tuple(kinds),
         )
         for codes in boxes:
             code_arrays = [np.array(attribute_codes) for attribute_codes in codes]
@@ -285,9 +315,11 @@ def _kinds(size: int, boxes: Iterable[Sequence[int]]) -> Integers:
     for number, codes in enumerate(boxes):
         for code in codes:
             inside[code].append(number)
-    numbers: dict[tuple[int, ...], int] = {}
-    kinds = [numbers.setdefault(tuple(lists), len(numbers)) for lists in inside]
-    return np.array(kinds, np.int64)
+    kind_of_lists: dict[tuple[int, ...], int] = {}
+    kinds = np.zeros(size, np.int64)
+    for code, lists in enumerate(inside):
+        kinds[code] = kind_of_lists.setdefault(tuple(lists), len(kind_of_lists))
+    return kinds
 
 
 def broken_records(codes: Sequence[Codes], masks: Sequence[StructuralZeros]) -> Flags:
@@ -297,15 +329,15 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[StructuralZeros]) -> 
     """
     broken = np.zeros(len(codes[0]), np.bool_)
     for mask in masks:
-        last = [size - 1 for size in mask.sizes]
         slots_of_attribute = [np.atleast_2d(codes[a].T) for a in mask.attributes]
         for slots in itertools.product(*slots_of_attribute):
             is_inside = np.ones(len(broken), np.bool_)
             places = []
-            for slot, end in zip(slots, last, strict=True):
-                is_inside &= slot <= end
-                places.append(np.minimum(slot, end))
-            broken |= is_inside & ~mask.allow(places)
+            for slot, size in zip(slots, mask.sizes, strict=True):
+                is_inside &= slot < size
+                places.append(np.minimum(slot, size - 1))
+            is_forbidden = ~mask.allow(places)
+            broken |= is_inside & is_forbidden
     return broken
 
 
@@ -323,8 +355,9 @@ def with_undeclared_code(
     for j, attribute in enumerate(configuration.attributes):
         if len(attribute.gaps) > 1:
             missing = len(labels[j])
-            wanted = broken_records(codes, [mask for mask in masks if j in mask.attributes])
-            is_undeclared = wanted & (codes[j] == missing)
+            masks_of_attribute = [mask for mask in masks if j in mask.attributes]
+            is_wanted = broken_records(codes, masks_of_attribute)
+            is_undeclared = is_wanted & (codes[j] == missing)
             changed[j] = np.where(is_undeclared, missing + 1, codes[j])
     return tuple(changed)
 
@@ -339,16 +372,14 @@ class PossibleCells:
     @classmethod
     def of_records(cls, configuration: Configuration, labels: Labels) -> Self:
         """Return the cells that a synthetic record may be in."""
-        return cls(
-            masks=structural_masks(configuration.with_undeclared(configuration.undeclared), labels)
-        )
+        counted = configuration.with_undeclared(configuration.undeclared)
+        return cls(masks=structural_masks(counted, labels))
 
     @classmethod
     def of(cls, configuration: Configuration, labels: Labels) -> Self:
         """Return the cells of drawn tables, in which a cell that is not as declared has a code."""
-        return cls(
-            masks=counted_masks(configuration.with_undeclared(configuration.undeclared), labels)
-        )
+        counted = configuration.with_undeclared(configuration.undeclared)
+        return cls(masks=counted_masks(counted, labels))
 
     def contain(
         self,
@@ -373,7 +404,8 @@ class PossibleCells:
                     kinds = mask.kinds_along(attribute)
                     blocks_of_codes = blocks.get(attribute, np.arange(len(kinds)))
                     allowed = _merge_kinds(allowed, position, kinds, blocks_of_codes)
-                possible &= allowed[tuple(cells[attribute] for attribute in shared)]
+                codes_of_cells = tuple(cells[attribute] for attribute in shared)
+                possible &= allowed[codes_of_cells]
         return possible
 
     def _projected(self, number: int, shared: Clique) -> Flags:
@@ -395,5 +427,7 @@ def _merge_kinds(
     members[blocks, kinds] = 1.0
     rows = np.moveaxis(allowed, position, 0)
     table = rows.reshape(len(rows), -1).astype(np.float32)
-    merged = (members @ table > 0).reshape(-1, *rows.shape[1:])
+    # number of kinds of a block that are allowed
+    allowed_kinds = members @ table
+    merged = (allowed_kinds > 0).reshape(-1, *rows.shape[1:])
     return np.moveaxis(merged, 0, position)

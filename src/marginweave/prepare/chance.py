@@ -6,7 +6,7 @@ cells that break a rule, and which values or combinations of a record are left o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from marginweave.configuration.release import Configuration
@@ -52,20 +52,29 @@ def chance_before_counting(
     """Return what chance decides before a table is counted; `bounds` are those of combinations of k-tuples by their length."""
     counted = configuration.with_undeclared(configuration.undeclared)
     attributes = counted.attributes
-    imputed = {j for j, attribute in enumerate(attributes) if attribute.imputed}
-    cut = {
-        j for j, attribute in enumerate(attributes) if attribute.column in configuration.cut_sets
-    }
-    repaired = Repair(counted, labels).drawn(imputed | cut)
+    imputed: set[int] = set()
+    cut: set[int] = set()
+    for j, attribute in enumerate(attributes):
+        if attribute.imputed:
+            imputed.add(j)
+        if attribute.column in configuration.cut_sets:
+            cut.add(j)
+    by_chance = Repair(counted, labels).drawn(imputed | cut)
     is_cut = configuration.is_cut
     lengths = frozenset(length for length, bound in bounds.items() if is_cut(length, bound))
-    rows = None if configuration.privacy.joins else configuration.privacy.counted_words
+    privacy = configuration.privacy
+    rows = None if privacy.joins else privacy.counted_words
+
+    def columns(numbers: Collection[int]) -> tuple[str, ...]:
+        names = {attributes[j].column for j in numbers}
+        return tuple(sorted(names))
+
     return Chance(
-        attributes=frozenset(range(len(attributes))) if rows else repaired,
+        attributes=frozenset(range(len(attributes))) if rows else by_chance,
         lengths=lengths,
         rows=rows,
-        imputed=tuple(sorted({attributes[j].column for j in imputed})),
+        imputed=columns(imputed),
         cut_sets=tuple(configuration.cut_sets.values()),
-        repaired=tuple(sorted({attributes[j].column for j in repaired - imputed - cut})),
+        repaired=columns(by_chance - imputed - cut),
         resized=configuration.resize is not None,
     )

@@ -17,7 +17,7 @@ from marginweave.base.arrow import compute as pc
 from marginweave.base.arrow import to_numpy
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
 from marginweave.columns import values_of
-from marginweave.columns.category import ColumnWords, SetValues
+from marginweave.columns.category import ColumnWords, SetValues, list_offsets
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.release import Configuration
@@ -64,7 +64,7 @@ class EncodedBlocks:
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
-        last = self.payloads[len(self.payloads) - 1]
+        last = self.payloads[len(self)]
         shared: dict[str, Any] = json.loads(last)
         return shared
 
@@ -97,7 +97,8 @@ class EncodedBlocks:
 
     def table(self, block: int) -> EncodedTable:
         """Return the records of one block."""
-        return EncodedTable(codes=unpack_codes(self.payloads[block]), labels=self.labels)
+        codes = unpack_codes(self.payloads[block])
+        return EncodedTable(codes=codes, labels=self.labels)
 
     def __iter__(self) -> Iterator[EncodedTable]:
         return map(self.table, range(len(self)))
@@ -146,16 +147,18 @@ def encode_table(
     """
     codes: list[Codes] = []
     labels: list[tuple[str, ...]] = []
-    columns = {
-        name: column_codes(clean, configuration, name, words) for name in configuration.names
-    }
+    columns = {}
+    for name in configuration.names:
+        columns[name] = column_codes(clean, configuration, name, words)
     for attribute in configuration.attributes:
-        code, names = columns[attribute.column]
+        column, names = columns[attribute.column]
         if attribute.of_set:  # 1, the missing code, where a set lacks the value
-            is_other = code != names.index(attribute.labels[0])
-            code = is_other.all(axis=1).astype(np.uint8)
+            value = names.index(attribute.labels[0])
+            is_lacking = (column != value).all(axis=1)
+            column = is_lacking.astype(np.uint8)
             names = attribute.labels
-        codes.append(code.astype(code_type(len(names)), copy=False))
+        kind = code_type(len(names))
+        codes.append(column.astype(kind, copy=False))
         labels.append(names)
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
 
@@ -176,8 +179,9 @@ def with_indicators(
         cells = clean.column(name).combine_chunks()
         undeclared = SetValues(column, ()).undeclared(cells)
         indicators.append(undeclared.astype(code_type(len(INDICATOR))))
-    labels = (*table.labels, *([INDICATOR] * len(indicators)))
-    return EncodedTable(codes=(*table.codes, *indicators), labels=labels)
+    codes = (*table.codes, *indicators)
+    labels_of_indicators = [INDICATOR] * len(indicators)
+    return EncodedTable(codes=codes, labels=(*table.labels, *labels_of_indicators))
 
 
 def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
@@ -207,7 +211,10 @@ def column_codes(
     """Return codes and labels of one column of a cleaned table, for `encode_table`. DP: 1-stable preprocessing."""
     kind = values_of(configuration.columns[name], ())
     values = clean.column(name).combine_chunks()
-    column_words = None if words is None else ColumnWords(words, configuration.names.index(name))
+    column_words = None
+    if words is not None:
+        number = configuration.names.index(name)
+        column_words = ColumnWords(words, number)
     return kind.encode(values, column_words), kind.labels(values)
 
 
@@ -219,7 +226,8 @@ def encoded_labels(tables: Iterable[pa.Table], configuration: Configuration) -> 
     labels: dict[str, set[str]] = {}
     for name in configuration.private_columns:
         impute = getattr(configuration.columns[name], "impute", None)
-        labels[name] = set(impute.weights) if isinstance(impute, WeightedImputation) else set()
+        has_weights = isinstance(impute, WeightedImputation)
+        labels[name] = set(impute.weights) if has_weights else set()
     if labels:
         for table in tables:
             for name, values in labels.items():
@@ -238,16 +246,18 @@ def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:
 
 
 def _with_dictionary(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
+    """Return the same labels, or sets of labels, over another dictionary."""
     cells = values.combine_chunks()
     if not pa.types.is_list(cells.type):
         return _replace_dictionary(cells, labels)
     lengths = to_numpy(cells.value_lengths().fill_null(0))
-    ends = np.cumsum(lengths)
-    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    offsets = list_offsets(lengths)
     flat = _replace_dictionary(cells.flatten(), labels)
-    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=cells.is_null())
+    return pa.ListArray.from_arrays(offsets, flat, mask=cells.is_null())
 
 
 def _replace_dictionary(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
+    """Return the same labels over another dictionary."""
     places = pc.index_in(values.dictionary, value_set=labels)
-    return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)
+    indices = places.take(values.indices)
+    return pa.DictionaryArray.from_arrays(indices, labels)

@@ -48,7 +48,8 @@ def encode_blocks(
 
     def encoded(block: CleanBlock) -> tuple[EncodedTable, Integers]:
         table = coding.with_labels(block.table, labels)
-        codes = coding.encode_table(table, configuration, streams("encode", block.numbers))
+        words = streams("encode", block.numbers)
+        codes = coding.encode_table(table, configuration, words)
         return coding.with_indicators(codes, table, configuration), block.numbers
 
     labels = coding.encoded_labels((block.table for block in clean), configuration)
@@ -77,10 +78,14 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
         return tuple(weights[label] for label in labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
         # Phi at the edges of the bins, 0 and 1 at the outermost
-        inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
-        below = [0.0, *(float(ndtr(z)) for z in inner), 1.0]
+        below = [0.0]
+        for edge in column.edges[1:-1]:
+            z = (edge - impute.mean) / impute.deviation
+            below.append(float(ndtr(z)))
+        below.append(1.0)
         shares = [float(high - low) for low, high in pairwise(below)]
-        return (*shares, *(0.0 for _ in column.special))
+        no_special = [0.0] * len(column.special)
+        return (*shares, *no_special)
     return column.uniform_weights(labels)
 
 
@@ -95,10 +100,12 @@ def imputed_codes(weights: tuple[float, ...], words: Words) -> Integers:
     edges = []
     for weight in weights:
         running += Fraction(weight)
-        edges.append(math.floor(running / total * _WORD))
+        share = running / total
+        edges.append(math.floor(share * _WORD))
     # an edge of 2^64, the last one at least, is reached by no word
     reached = np.array([edge for edge in edges if edge < _WORD], np.uint64)
-    return np.searchsorted(reached, words, side="right").astype(np.int64)
+    codes = np.searchsorted(reached, words, side="right")
+    return codes.astype(np.int64)
 
 
 def sampled_rows(
@@ -122,13 +129,17 @@ def sampled_rows(
         settings: n and p, with c = ceil(p) copies and the rate s = p/c.
         words: secret randomness; each copy of a row has a slot.
     """
-    words_of_copies = [words.words_of(np.arange(rows), copy) for copy in range(settings.copies)]
+    all_rows = np.arange(rows)
+    words_of_copies = [words.words_of(all_rows, copy) for copy in range(settings.copies)]
     word = np.concatenate(words_of_copies)
     limit = math.floor(settings.rate * _WORD)
     sample = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
     if len(sample) > settings.records:
-        sample = sample[np.argsort(word[sample], kind="stable")[: settings.records]]
-    return np.sort(sample % max(rows, 1)).astype(np.int64)
+        by_word = np.argsort(word[sample], kind="stable")
+        sample = sample[by_word[: settings.records]]
+    # copy c of row r has the number c rows + r
+    sampled = sample % max(rows, 1)
+    return np.sort(sampled).astype(np.int64)
 
 
 def complete_blocks(
@@ -164,10 +175,20 @@ def _repaired(
     configuration: Configuration,
     streams: Streams,
 ) -> Iterator[EncodedTable]:
+    """Yield the blocks imputed, with records that keep the rules."""
     repair: Repair | None = None
     for table, numbers in blocks:
-        repair = repair or Repair(configuration, table.labels[: len(configuration.attributes)])
-        yield repair(_imputed(table, numbers, configuration, streams), streams("rules", numbers))
+        if repair is None:
+            repair = _repair(configuration, table)
+        imputed = _imputed(table, numbers, configuration, streams)
+        words = streams("rules", numbers)
+        yield repair(imputed, words)
+
+
+def _repair(configuration: Configuration, table: EncodedTable) -> Repair:
+    """Return the map of records over the domain of a table, which may have indicators after the attributes."""
+    attributes = len(configuration.attributes)
+    return Repair(configuration, table.labels[:attributes])
 
 
 def _weights(
@@ -183,9 +204,9 @@ def _weights(
     weights = {}
     for j, attribute in enumerate(configuration.attributes):
         column = configuration.columns[attribute.column]
-        if not attribute.imputed and not (added and attribute.name in configuration.undeclared):
-            continue
-        if isinstance(column, MeasuredColumn):
+        needs_value = added and attribute.name in configuration.undeclared
+        is_drawn = attribute.imputed or needs_value
+        if is_drawn and isinstance(column, MeasuredColumn):
             weights[j] = imputation_weights(column, labels[j])
     return weights
 
@@ -201,9 +222,11 @@ def _imputed(
     Every record has one word, so that its sample does not depend on which other records lack a value.
     """
     codes = list(table.codes)
+    rows = np.arange(table.records)
     for j, weights in _weights(configuration, table.labels).items():
-        words = streams(f"impute {configuration.attributes[j].name}", numbers)
-        drawn = imputed_codes(weights, words.words_of(np.arange(table.records)))
+        name = configuration.attributes[j].name
+        words = streams(f"impute {name}", numbers).words_of(rows)
+        drawn = imputed_codes(weights, words)
         is_missing = codes[j] == table.sizes[j]
         complete = np.where(is_missing, drawn, codes[j])
         codes[j] = complete.astype(codes[j].dtype)
@@ -250,12 +273,15 @@ def _added(
         if j not in weights:  # only sets have no imputation
             shape = (len(added), *table.codes[j].shape[1:])
             return np.full(shape, table.sizes[j], kind)
-        words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
-        return imputed_codes(weights[j], words).astype(kind)
+        rows = np.arange(len(added))
+        words = streams(f"augment {attribute.name}", added).words_of(rows)
+        sampled = imputed_codes(weights[j], words)
+        return sampled.astype(kind)
 
     attributes = enumerate(configuration.attributes)
-    sampled = tuple(codes(j, attribute) for j, attribute in attributes)
-    indicators = (np.zeros(len(added), np.uint8) for _ in configuration.indicated_sets)
-    records = replace(table, codes=(*sampled, *indicators))
-    repair = Repair(configuration, table.labels[: len(configuration.attributes)])
+    codes_of_attributes = [codes(j, attribute) for j, attribute in attributes]
+    none_undeclared = np.zeros(len(added), np.uint8)
+    indicators = [none_undeclared for _ in configuration.indicated_sets]
+    records = replace(table, codes=(*codes_of_attributes, *indicators))
+    repair = _repair(configuration, table)
     return repair(records, streams("augmented rules", added))

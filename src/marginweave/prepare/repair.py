@@ -31,7 +31,8 @@ from marginweave.prepare.codes import EncodedTable, code_type
 # The most boxes for columns that rules tie together.
 _MOST_BOXES = 4096
 _ROWS = 4096  # rows that are repaired at a time
-_EXTREMES = (np.uint64(0), np.uint64(2**64 - 1))  # least and largest random word
+_LEAST_WORD = np.uint64(0)
+_LARGEST_WORD = np.uint64(2**64 - 1)
 Labels = Sequence[Sequence[str]]
 
 
@@ -132,14 +133,17 @@ class Repair:
     def _ways(self, j: int) -> list[Flags]:
         """Return the codes of an attribute by how rules treat the cell: values, a missing one, not as declared."""
         codes = np.arange(self._sizes[j])
-        last = self._sizes[j] - 1
         if j not in self._undeclared:
-            return [codes >= 0]
+            every_code = codes >= 0
+            return [every_code]
+        is_undeclared = codes == self._sizes[j] - 1
         becomes_undeclared = self._may_become_undeclared(j, codes)
-        ways = [codes == last, (codes != last) & ~becomes_undeclared]
+        remains = ~(is_undeclared | becomes_undeclared)
+        ways = [is_undeclared, remains]
         return [*ways, becomes_undeclared] if j in self._has_both_gaps else ways
 
     def _draws_from(self, part: _Part, codes: Sequence[Flags]) -> bool:
+        """Return whether some record with these codes, flags for each attribute of the part, gets one by chance."""
         assert part.boxes is not None
         first = np.ones(len(part.boxes), np.bool_)
         for j, codes_of_attribute in zip(part.attributes, codes, strict=True):
@@ -157,6 +161,7 @@ class Repair:
                 if self._is_by_chance(j, dead, allowed):
                     return True
                 possible = allowed if len(dead) else allowed & codes_of_attribute
+                # codes that are in the same boxes are one kind
                 kinds = np.unique(codes_of_boxes[:, possible], axis=1)
                 following += [alive & kind for kind in kinds.T]
             reached = [*np.unique(following, axis=0)] if following else []
@@ -172,9 +177,10 @@ class Repair:
     ) -> bool:
         """Return whether the code in place of one of these depends on random words."""
         rows = np.tile(allowed, (len(codes), 1))
-        low_word, high_word = (np.full(len(codes), word) for word in _EXTREMES)
-        low = self._chosen(j, codes, rows, low_word)
-        high = self._chosen(j, codes, rows, high_word)
+        least_words = np.full(len(codes), _LEAST_WORD)
+        largest_words = np.full(len(codes), _LARGEST_WORD)
+        low = self._chosen(j, codes, rows, least_words)
+        high = self._chosen(j, codes, rows, largest_words)
         return not np.array_equal(low, high)
 
     def _repaired(
@@ -195,15 +201,19 @@ class Repair:
                 if j in self._undeclared:
                     has_code = self._codes_of_boxes(part, j)
                     last = self._sizes[j] - 1
+                    is_undeclared = column == last
                     remains = np.where(
-                        (column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1)
+                        is_undeclared[:, None], has_code[:, last], has_code[:, :last].any(axis=1)
                     )
-                    alive &= remains | self._may_become_undeclared(j, column)[:, None]
+                    becomes_undeclared = self._may_become_undeclared(j, column)
+                    alive &= remains | becomes_undeclared[:, None]
             for column, j in zip(block.T, part.attributes, strict=True):
                 has_code = self._codes_of_boxes(part, j)
-                has_box = (alive & has_code[:, column].T).any(axis=1)
+                alive_with_code = alive & has_code[:, column].T
+                has_box = alive_with_code.any(axis=1)
                 dead = np.flatnonzero(~has_box)
                 if len(dead):
+                    # number of boxes of each record that have each code
                     boxes_with_code = alive[dead].astype(np.float32) @ has_code.astype(np.float32)
                     allowed = np.asarray(boxes_with_code > 0)
                     words_of_dead = words.words_of(block_rows[dead], j)
@@ -214,8 +224,9 @@ class Repair:
     def _codes_of_boxes(self, part: _Part, j: int) -> Flags:
         """Return which codes of an attribute each box has; shape (boxes, codes)."""
         assert part.boxes is not None
-        columns = slice(self._offsets[j], self._offsets[j + 1])
-        flags: Flags = part.boxes[:, columns]
+        start = self._offsets[j]
+        stop = self._offsets[j + 1]
+        flags: Flags = part.boxes[:, start:stop]
         return flags
 
     def _put_in_order(
@@ -239,17 +250,16 @@ class Repair:
             block = repaired[start : start + _ROWS]
             block_rows = rows[start : start + _ROWS]
             for place, j in enumerate(part.attributes):
+                column = block[:, place]
                 allowed = np.repeat(possible[j][None], len(block), axis=0)
                 for i, earlier in zip(part.attributes[:place], block.T, strict=False):
                     if (i, j) in tables:
                         allowed &= tables[i, j][earlier]
-                is_allowed = allowed[np.arange(len(block)), block[:, place]]
+                is_allowed = allowed[np.arange(len(block)), column]
                 dead = np.flatnonzero(~is_allowed)
                 if len(dead):
                     words_of_dead = words.words_of(block_rows[dead], j)
-                    block[dead, place] = self._chosen(
-                        j, block[dead, place], allowed[dead], words_of_dead
-                    )
+                    column[dead] = self._chosen(j, column[dead], allowed[dead], words_of_dead)
         return repaired
 
     def _possible_codes(
@@ -258,7 +268,8 @@ class Repair:
         """Return the codes of each attribute of a part that are allowed with some code of every other one."""
         possible: dict[int, Flags] = {}
         for j in part.attributes:
-            possible[j] = np.arange(self._sizes[j]) < self._values(j)
+            codes = np.arange(self._sizes[j])
+            possible[j] = codes < self._values(j)
 
         def count() -> int:
             return sum(int(codes.sum()) for codes in possible.values())
@@ -267,7 +278,8 @@ class Repair:
         while number != count():
             number = count()
             for (a, b), table in tables.items():
-                possible[a] &= table[:, possible[b]].any(axis=1)
+                has_partner = table[:, possible[b]].any(axis=1)
+                possible[a] &= has_partner
         for j in self._undeclared.intersection(part.attributes):
             possible[j][-1] = True
         return possible
@@ -291,19 +303,23 @@ class Repair:
         """Return an allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
         size = self._sizes[j]
         all_codes = np.arange(size)
-        allowed = allowed & (all_codes < self._values(j))
+        can_be_given = all_codes < self._values(j)
+        allowed = allowed & can_be_given
         missing = self._missing[j]
         chosen = _code_by_chance(allowed, words)
         if self._optional[j]:
             chosen = np.where(allowed[:, missing], missing, chosen)
         if j in self._ordered:
+            # distances of values are at most size - 1
+            too_far = 2 * size
             distance = np.abs(all_codes - codes[:, None])
-            distance = np.where(allowed, distance, 2 * size)
+            distance = np.where(allowed, distance, too_far)
             if self._optional[j]:
-                distance[:, missing] += 2 * size
+                distance[:, missing] += too_far
             is_value = (codes != missing) | (not self._optional[j])
-            has_closest = is_value & (distance.min(axis=1) <= size - 1)
-            chosen = np.where(has_closest, distance.argmin(axis=1), chosen)
+            is_reached = distance.min(axis=1) <= size - 1
+            closest = distance.argmin(axis=1)
+            chosen = np.where(is_value & is_reached, closest, chosen)
         chosen = np.where(self._may_become_undeclared(j, codes), size - 1, chosen)
         for code in self._codes_elsewhere.get(j, ()):
             chosen = np.where(allowed[:, code], code, chosen)
@@ -313,7 +329,8 @@ class Repair:
 def _code_by_chance(allowed: Flags, words: Words) -> Integers:
     """Return one of the allowed codes of each record, each with the same probability."""
     number = np.maximum(allowed.sum(axis=1), 1)
-    place = (words.astype(np.float64) / 2.0**64 * number).astype(np.int64)
+    shares = words.astype(np.float64) / 2.0**64
+    place = (shares * number).astype(np.int64)
     place = np.minimum(place, number - 1)
     # the first code at which more than `place` codes are allowed
     is_beyond = np.cumsum(allowed, axis=1) > place[:, None]
@@ -323,15 +340,18 @@ def _code_by_chance(allowed: Flags, words: Words) -> Integers:
 def _is_only_ordered(configuration: Configuration, part: Collection[int]) -> bool:
     """Return whether the columns of some attributes are ordered numbers or dates, and in no other rule."""
     structure = configuration.structure
-    names = {configuration.attributes[j].name for j in part}
     assert structure is not None
-    in_other_rules = {name for entry in structure.forbidden for name in entry}
+    names = {configuration.attributes[j].name for j in part}
+    in_other_rules: set[str] = set()
+    for entry in structure.forbidden:
+        in_other_rules.update(entry)
     for applies in structure.applies or ():
         in_other_rules.update(applies.where, applies.columns)
     for difference in structure.difference or ():
         in_other_rules.update((difference.since, difference.column))
-    ranges = all(isinstance(configuration.columns.get(name), BinnedColumn) for name in names)
-    return ranges and names.isdisjoint(in_other_rules)
+    columns = [configuration.columns.get(name) for name in names]
+    are_binned = all(isinstance(column, BinnedColumn) for column in columns)
+    return are_binned and names.isdisjoint(in_other_rules)
 
 
 def _order(configuration: Configuration) -> list[int]:
@@ -365,11 +385,10 @@ def _codes_elsewhere(configuration: Configuration) -> dict[int, list[int]]:
     for rule in rules or ():
         for name in rule.columns:
             j = attribute_of[name]
-            code = (
-                -1
-                if rule.otherwise is None
-                else configuration.columns[name].code_of(rule.otherwise)
-            )
-            missing = len(configuration.attributes[j].labels)
-            codes.setdefault(j, []).append(code if code >= 0 else missing)
+            code = -1
+            if rule.otherwise is not None:
+                code = configuration.columns[name].code_of(rule.otherwise)
+            if code < 0:
+                code = len(configuration.attributes[j].labels)  # that of a missing value
+            codes.setdefault(j, []).append(code)
     return codes

@@ -70,9 +70,10 @@ def prepare_blocks(
         for block, (_, table) in enumerate(_numbered(raw)):
             numbers_and_rows = b"".join(remaining.pieces(block))
             pairs = np.frombuffer(numbers_and_rows, np.int64).reshape(-1, 2)
-            rows, rows_of_unit = pairs[np.argsort(pairs[:, 0])].T
-            taken = table.take(pa.array(rows - starts[block]))
-            clean = clean_table(taken, configuration)
+            order = np.argsort(pairs[:, 0])
+            rows, rows_of_unit = pairs[order].T
+            places = pa.array(rows - starts[block])
+            clean = clean_table(table.take(places), configuration)
             yield CleanBlock(clean, rows, rows_of_unit=rows_of_unit)
 
 
@@ -80,8 +81,9 @@ def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[Integers, pa.Table]]:
     """Yield every block with the numbers of its rows in the source."""
     start = 0
     for table in raw:
-        yield np.arange(start, start + table.num_rows), table
-        start += table.num_rows
+        end = start + table.num_rows
+        yield np.arange(start, end), table
+        start = end
 
 
 def _scatter(
@@ -113,15 +115,17 @@ def _scatter(
         cells = cells.append_column(_SUBJECT, owners)
         # so that the piece of a partition is a slice, without a separate dictionary
         cells = plain_table(cells)
-        partition_of_digest = digests[:, 0] % np.uint64(configuration.partitions)
-        partition = np.where(has_subject, partition_of_digest, configuration.partitions)
+        partitions = configuration.partitions
+        partition_of_digest = digests[:, 0] % np.uint64(partitions)
+        # rows without a subject come after the last partition
+        partition = np.where(has_subject, partition_of_digest, partitions)
         order = np.argsort(partition, kind="stable")
-        partitions = np.arange(configuration.partitions + 1)
-        edges = np.searchsorted(partition[order], partitions)
+        edges = np.searchsorted(partition[order], np.arange(partitions + 1))
         cells = cells.take(pa.array(order))
-        for shelf, (first, last) in enumerate(pairwise(edges.tolist())):
-            if last > first:
-                shelves.put(shelf, pack_table(cells.slice(first, last - first)))
+        for shelf, (first, end) in enumerate(pairwise(edges.tolist())):
+            if end > first:
+                piece = cells.slice(first, end - first)
+                shelves.put(shelf, pack_table(piece))
         starts.append(starts[-1] + table.num_rows)
     return starts
 
@@ -142,7 +146,8 @@ def _partitions(
             continue
         table = compact_table(pa.concat_tables(pieces))
         pieces.clear()
-        subjects = table.column(_SUBJECT).combine_chunks().dictionary_encode().indices
+        digests = table.column(_SUBJECT).combine_chunks()
+        subjects = digests.dictionary_encode().indices
         yield table, subjects.to_numpy().astype(np.int64)
 
 
@@ -154,16 +159,18 @@ def _bound(
     remaining: Spill,
 ) -> None:
     """Write the numbers of the rows that remain, by block, and with each how many rows its subject has."""
-    key_words = KeyedBits(key=key, purpose="subjects")
+    bits = KeyedBits(key=key, purpose="subjects")
+    most = configuration.privacy.stability.records
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
-        words = RecordWords(words=key_words, records=numbers)
-        is_counted = kept_rows(subjects, configuration.privacy.stability.records, words)
+        words = RecordWords(words=bits, records=numbers)
+        is_counted = kept_rows(subjects, most, words)
         rows_of_subject = np.bincount(subjects)[subjects]
-        rows = np.stack([numbers, rows_of_subject], axis=1)[is_counted]
-        rows = rows[np.argsort(rows[:, 0])]
-        ends = np.searchsorted(rows[:, 0], starts[1:-1])
-        for block, part in enumerate(np.split(rows, ends)):
+        rows = np.stack([numbers, rows_of_subject], axis=1)
+        counted = rows[is_counted]
+        counted = counted[np.argsort(counted[:, 0])]
+        ends = np.searchsorted(counted[:, 0], starts[1:-1])
+        for block, part in enumerate(np.split(counted, ends)):
             if len(part):
                 remaining.put(block, part.tobytes())
 
@@ -177,7 +184,8 @@ def _join(
     """Write the joined records, by the block that has the first row of each."""
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
-        joined = join_subjects(clean_table(table, configuration), subjects)
+        clean = clean_table(table, configuration)
+        joined = join_subjects(clean, subjects)
         first = np.full(joined.num_rows, np.iinfo(np.int64).max)
         np.minimum.at(first, subjects, numbers)
         joined = joined.append_column(_ROW, pa.array(first))
@@ -257,7 +265,8 @@ def kept_rows(
     """
     word = words.words_of(np.arange(len(subjects)))
     is_counted = np.ones(len(subjects), np.bool_)
-    over = np.flatnonzero(np.bincount(subjects)[subjects] > most)
+    rows_of_subject = np.bincount(subjects)[subjects]
+    over = np.flatnonzero(rows_of_subject > most)
     is_counted[over] = lowest_words(subjects[over], word[over], most)
     return is_counted
 
@@ -273,7 +282,7 @@ def join_subjects(clean: pa.Table, subjects: Integers) -> pa.Table:
         clean: a clean table, with a row for each row of the source; sets not yet capped.
         subjects: the number of each row's subject, every number from 0 on at least once; shape (rows,).
     """
-    records = int(subjects.max()) + 1 if len(subjects) else 0
+    records = int(subjects.max(initial=-1)) + 1
     columns = {}
     for name in clean.column_names:
         values = clean.column(name).combine_chunks()
@@ -297,7 +306,8 @@ def _agreed(
     highest = np.full(records, -1, np.int64)
     np.minimum.at(lowest, owners[present], codes)
     np.maximum.at(highest, owners[present], codes)
-    chosen = pa.array(lowest.astype(np.int32), mask=lowest != highest)
+    disagree = lowest != highest
+    chosen = pa.array(lowest.astype(np.int32), mask=disagree)
     if pa.types.is_dictionary(values.type):
         return pa.DictionaryArray.from_arrays(chosen, encoded.dictionary)
     return encoded.dictionary.take(chosen)
@@ -313,4 +323,5 @@ def _united(
     labels = flat.dictionary.to_pylist()
     lengths = to_numpy(pc.fill_null(pc.list_value_length(values), 0))
     codes = to_numpy(flat.indices).astype(np.int64)
-    return distinct_sets(np.repeat(owners, lengths), codes, records, labels)
+    owners_of_values = np.repeat(owners, lengths)
+    return distinct_sets(owners_of_values, codes, records, labels)

@@ -105,8 +105,8 @@ FAULTS = (
     Fault(
         name="values that a rule tells apart are one kind",
         file="src/marginweave/domain/zeros.py",
-        text="numbers.setdefault(tuple(lists), len(numbers)) for lists in inside",
-        instead="numbers.setdefault(tuple(lists[:1]), len(numbers)) for lists in inside",
+        text="kind_of_lists.setdefault(tuple(lists), len(kind_of_lists))",
+        instead="kind_of_lists.setdefault(tuple(lists[:1]), len(kind_of_lists))",
         killed_by=(
             "tests/laws/test_rules_between_columns.py::test_values_that_only_some_rules_tell_apart_are_told_apart",
         ),

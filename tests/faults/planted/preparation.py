@@ -56,7 +56,7 @@ FAULTS = (
     Fault(
         name="a resized table has max(m, n) records, not min(m, n)",
         file="src/marginweave/prepare/encode.py",
-        text='sample = sample[np.argsort(word[sample], kind="stable")[: settings.records]]',
+        text="sample = sample[by_word[: settings.records]]",
         instead="sample = np.arange(max(len(sample), settings.records)) % len(word)",
         killed_by=(_RESIZED,),
     ),
@@ -125,7 +125,7 @@ FAULTS = (
     Fault(
         name="a cell that is not as declared becomes a value where its record breaks a rule",
         file="src/marginweave/prepare/repair.py",
-        text="(column == last)[:, None], has_code[:, last], has_code[:, :last].any(axis=1)",
+        text="is_undeclared[:, None], has_code[:, last], has_code[:, :last].any(axis=1)",
         instead="True, has_code[:, :last].any(axis=1), False",
         killed_by=(f"{_UNDECLARED}::{_STAYS}",),
     ),

@@ -12,8 +12,8 @@ FAULTS = (
     Fault(
         name="what a record that breaks a rule becomes depends on the others that break one",
         file="src/marginweave/prepare/repair.py",
-        text="words.words_of(block_rows[dead], j)\n                    column[dead]",
-        instead="words.words_of(np.arange(len(dead)), j)\n                    column[dead]",
+        text="boxes_with_code > 0)\n                    words_of_dead = words.words_of(block_rows[dead], j)",
+        instead="boxes_with_code > 0)\n                    words_of_dead = words.words_of(np.arange(len(dead)), j)",
         killed_by=(_ITSELF, _NEIGHBOR),
     ),
     Fault(
@@ -65,8 +65,8 @@ FAULTS = (
     Fault(
         name="a private domain of which nothing was released must have a value",
         file="src/marginweave/domain/zeros.py",
-        text="if attribute.private and not values else attribute",
-        instead="if attribute.private and values is None else attribute",
+        text="has_no_value = attribute.private and not values",
+        instead="has_no_value = attribute.private and values is None",
         killed_by=(
             "tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",
         ),
