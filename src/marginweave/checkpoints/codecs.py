@@ -43,10 +43,10 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Json]) ->
         head = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         archive.writestr(zipfile.ZipInfo(_META, _EPOCH), head)
         for index, name in enumerate(names):
-            with archive.open(
-                zipfile.ZipInfo(f"{index}.npy", _EPOCH), "w", force_zip64=True
-            ) as member:
-                np.lib.format.write_array(member, np.asanyarray(arrays[name]), allow_pickle=False)
+            array = np.asanyarray(arrays[name])
+            entry = zipfile.ZipInfo(f"{index}.npy", _EPOCH)
+            with archive.open(entry, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
     return buffer.getvalue()
 
 
@@ -64,7 +64,8 @@ def unpack_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
             start = content.find(b"\n") + 1
             with _PARSING:
                 shape, by_columns, dtype = _header(content[:start])
-            flat = np.frombuffer(bytearray(memoryview(content)[start:]), dtype)
+            cells = bytearray(memoryview(content)[start:])
+            flat = np.frombuffer(cells, dtype)
             arrays[name] = flat.reshape(shape, order="F" if by_columns else "C")
     return arrays, head["meta"]
 
@@ -91,17 +92,20 @@ def pack_number(value: int) -> bytes:
 
 def unpack_number(payload: bytes) -> int:
     """Return the integer that `pack_number` packed."""
-    return int(unpack_arrays(payload)[0]["value"][0])
+    arrays, _ = unpack_arrays(payload)
+    (value,) = arrays["value"]
+    return int(value)
 
 
 def pack_codes(codes: Sequence[NDArray[np.integer]]) -> bytes:
     """Return the bytes of codes of records, one array an attribute."""
-    return pack_arrays({f"{j:05d}": values for j, values in enumerate(codes)}, {})
+    arrays = {f"{j:05d}": values for j, values in enumerate(codes)}
+    return pack_arrays(arrays, {})
 
 
 def unpack_codes(payload: bytes) -> tuple[NDArray[Any], ...]:
     """Return the codes that `pack_codes` packed."""
-    arrays = unpack_arrays(payload)[0]
+    arrays, _ = unpack_arrays(payload)
     return tuple(arrays[name] for name in sorted(arrays))
 
 
@@ -119,15 +123,17 @@ class Unpacked(Generic[T]):
 def pack_table(table: pa.Table) -> bytes:
     """Return an Arrow table as an IPC stream, one record batch a chunk after the chunks are combined."""
     combined = table.combine_chunks()
-    measured = pa.MockOutputStream()
-    _write_stream(combined, measured)
+    sink_of_sizes = pa.MockOutputStream()
+    _write_stream(combined, sink_of_sizes)
     # A sink that grows would take twice the memory and leave holes in the heap.
-    packed = bytearray(measured.size())
-    _write_stream(combined, pa.FixedSizeBufferWriter(pa.py_buffer(packed)))
+    packed = bytearray(sink_of_sizes.size())
+    sink = pa.FixedSizeBufferWriter(pa.py_buffer(packed))
+    _write_stream(combined, sink)
     return bytes(packed)
 
 
 def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    """Write a table to a sink as an IPC stream."""
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
 
@@ -154,13 +160,15 @@ def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, Integers, Flags]:
     else:
         indices = values.indices.to_numpy()
         indices_of_values = indices
-    size = len(values.dictionary)
-    occurs = np.bincount(indices_of_values, minlength=size) > 0
+    cells_of_entry = np.bincount(indices_of_values, minlength=len(values.dictionary))
+    occurs = cells_of_entry > 0
     if occurs.all():
         return values.dictionary, indices, null
-    places = np.cumsum(occurs) - 1
-    positions = np.maximum(places[indices], 0) if size else np.zeros(len(values), np.int64)
-    return values.dictionary.filter(pa.array(occurs)), positions, null
+    used = values.dictionary.filter(pa.array(occurs))
+    place_of_entry = np.cumsum(occurs) - 1
+    # a null cell may have an entry before those that occur, whose place is -1
+    positions = np.maximum(place_of_entry[indices], 0)
+    return used, positions, null
 
 
 def compact_table(table: pa.Table) -> pa.Table:
@@ -192,6 +200,7 @@ def in_blocks(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def _compact(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one chunk, texts behind a dictionary of those that occur."""
     values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if pa.types.is_string(values.type):
         values = values.dictionary_encode()

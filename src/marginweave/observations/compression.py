@@ -73,8 +73,10 @@ def plan_compression(
     counts = tuple(m.counts.astype(np.float64) for m in one_way)
     codes = []
     for attribute, marginal in enumerate(one_way):
-        is_rare = counts[attribute] < multiple * marginal.deviation
-        kinds = alike(attribute, len(counts[attribute]), masks)
+        counts_of_attribute = counts[attribute]
+        least = multiple * marginal.deviation
+        is_rare = counts_of_attribute < least
+        kinds = alike(attribute, len(counts_of_attribute), masks)
         codes.append(_merge(is_rare, kinds))
     return Compression(codes=tuple(codes), counts=counts)
 
@@ -82,9 +84,10 @@ def plan_compression(
 def compress_codes(codes: Sequence[Codes], compression: Compression) -> tuple[Codes, ...]:
     """Return the rows in the new codes, one array of shape (rows,) for each attribute. Private: 1-stable, row by row."""
     compressed = []
-    for new, old in zip(compression.codes, codes, strict=True):
-        kind = code_type(len(new))
-        compressed.append(new.astype(kind)[old])
+    for new_code, codes_of_rows in zip(compression.codes, codes, strict=True):
+        kind = code_type(len(new_code))
+        new_code_in_kind = new_code.astype(kind)
+        compressed.append(new_code_in_kind[codes_of_rows])
     return tuple(compressed)
 
 
@@ -109,9 +112,11 @@ def compress_mask(mask: StructuralZeros, compression: Compression) -> Structural
 
 def _merge(rare: Flags, kinds: Integers) -> Integers:
     """Return new codes: values that are not merged, in order, then one code for each kind of two and more rare values."""
-    is_merged = rare & (np.bincount(kinds, weights=rare)[kinds] > 1)
+    rare_of_kind = np.bincount(kinds, weights=rare)
+    is_merged = rare & (rare_of_kind[kinds] > 1)
     unmerged = int((~is_merged).sum())
     new = np.empty(len(rare), np.int64)
     new[~is_merged] = np.arange(unmerged)
-    new[is_merged] = unmerged + np.unique(kinds[is_merged], return_inverse=True)[1]
+    _, number_of_kind = np.unique(kinds[is_merged], return_inverse=True)
+    new[is_merged] = unmerged + number_of_kind
     return new

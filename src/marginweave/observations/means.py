@@ -26,14 +26,17 @@ def estimate_total(measurements: Sequence[Observation]) -> float:
     if not measurements:
         raise InputError("measurements (0) must be at least 1")
     used = [m for m in measurements if m.complete] or list(measurements)
-    weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
+    variances = np.array([m.counts.size * m.deviation**2 for m in used])
     totals = np.array([m.total for m in used])
-    return max(0.0, float(weights @ totals / weights.sum()))
+    weights = 1 / variances
+    mean = weights @ totals / weights.sum()
+    return max(0.0, float(mean))
 
 
 def expected_noise(sigma: float, cells: int) -> float:
     """Return the mean L1 norm of Gaussian noise on `cells` cells: sqrt(2/pi) sigma cells. DP: arithmetic on public numbers."""
-    return math.sqrt(2 / math.pi) * sigma * cells
+    norm_of_cell = math.sqrt(2 / math.pi) * sigma
+    return norm_of_cell * cells
 
 
 def merge_observations(measurements: Sequence[Observation]) -> tuple[Observation, ...]:
@@ -45,16 +48,23 @@ def merge_observations(measurements: Sequence[Observation]) -> tuple[Observation
     """
     groups: dict[Clique, list[Observation]] = {}
     for measurement in measurements:
-        groups.setdefault(measurement.attributes, []).append(measurement)
-    return tuple(group[0] if len(group) == 1 else _mean(group) for group in groups.values())
+        group = groups.setdefault(measurement.attributes, [])
+        group.append(measurement)
+    return tuple(_mean(group) for group in groups.values())
 
 
 def _mean(group: Sequence[Observation]) -> Observation:
-    weights = np.array([1 / (m.deviation**2 + _ROUNDING) for m in group])
+    """Return the mean of measurements of the same attributes, as `merge_observations` says; a single one as it is."""
+    if len(group) == 1:
+        return group[0]
+    variances = np.array([m.deviation**2 + _ROUNDING for m in group])
     tables = np.stack([m.counts for m in group])
+    weights = 1 / variances
     summed = np.tensordot(weights, tables, axes=1)
-    counts = np.rint(summed / weights.sum()).astype(np.int64)
-    return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
+    mean = np.rint(summed / weights.sum())
+    # V^(1/2), for V = 1 / sum 1/v_i
+    deviation = float(weights.sum() ** -0.5)
+    return replace(group[0], counts=mean.astype(np.int64), deviation=deviation)
 
 
 def beyond_noise(m: Observation, expected: Floats) -> float:
@@ -65,7 +75,9 @@ def beyond_noise(m: Observation, expected: Floats) -> float:
     """
     measured = float(np.abs(m.counts - expected).sum())
     noise = expected_noise(m.deviation, m.counts.size)
-    distance = math.sqrt(max(measured**2 - noise**2, 0.0))
+    # D^2 = measured^2 - N^2
+    squared_distance = max(measured**2 - noise**2, 0.0)
+    distance = math.sqrt(squared_distance)
     return max(distance - noise, 0.0)
 
 
@@ -77,5 +89,7 @@ def chosen_misfit(chosen: Sequence[tuple[Observation, Floats]]) -> float:
     distances = []
     for observation, expected in chosen:
         records = float(expected.sum())
-        distances.append(beyond_noise(observation, expected) / (2 * records))
+        distance = beyond_noise(observation, expected)
+        # a TVD is half of the L1 distance, divided by the number of records
+        distances.append(distance / (2 * records))
     return float(np.mean(distances))

@@ -99,7 +99,11 @@ def unpack_observations(payload: bytes) -> tuple[Observation, ...]:
 
 def observation_bytes(tables: Sequence[Counts | Floats]) -> int:
     """Return at least as many bytes as `pack_observations` returns for marginals of these shapes."""
-    return _HEAD_BYTES + sum(_MARGINAL_BYTES + 8 * (table.size + table.ndim) for table in tables)
+    most = _HEAD_BYTES
+    for table in tables:
+        numbers = table.size + table.ndim
+        most += _MARGINAL_BYTES + 8 * numbers
+    return most
 
 
 def pack_labels(labels: Labels) -> bytes:
@@ -118,24 +122,30 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
 def pack_marginals(marginals: Marginals) -> bytes:
     """Return the bytes of a set of marginals."""
     groups = {name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS}
-    arrays, meta = _arrays_and_fields(groups)
-    return pack_arrays(arrays, {**meta, **asdict(marginals.domain), "misfit": marginals.misfit})
+    arrays, fields = _arrays_and_fields(groups)
+    meta = {**fields, **asdict(marginals.domain), "misfit": marginals.misfit}
+    return pack_arrays(arrays, meta)
 
 
 def unpack_marginals(payload: bytes) -> Marginals:
     """Return the marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
-    parts = {name: _observations(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
+    parts = {}
+    for name in _MARGINAL_PARTS:
+        parts[name] = _observations(arrays, meta, name.replace("_", "-"))
     misfit = meta["misfit"] and ChosenMisfit(*meta["misfit"])
     return Marginals(domain=_domain(meta), misfit=misfit, **parts)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:
+    """Return the domain among the packed fields."""
+    uncounted = meta["uncounted"]
+    undeclared = [UndeclaredCells(**cells) for cells in meta["undeclared"]]
     return Domain(
         names=tuple(meta["names"]),
         labels=tuple(tuple(values) for values in meta["labels"]),
-        undeclared=tuple(UndeclaredCells(**cells) for cells in meta["undeclared"]),
-        uncounted=None if meta["uncounted"] is None else unpack_uncounted(meta["uncounted"]),
+        undeclared=tuple(undeclared),
+        uncounted=None if uncounted is None else unpack_uncounted(uncounted),
     )
 
 
@@ -165,17 +175,19 @@ def _observations(
     meta: Mapping[str, Any],
     name: str,
 ) -> tuple[Observation, ...]:
+    """Return the marginals of one group, from arrays and fields as `_arrays_and_fields` returns them."""
     observations = []
     for i, (attributes, deviation, complete, noise) in enumerate(meta[name]):
         key = f"{name}-{i:06d}"
         coarsenings = tuple(arrays.get(f"{key}-level-{a}") for a in attributes)
+        has_levels = any(coarsening is not None for coarsening in coarsenings)
         observation = Observation(
             attributes=tuple(attributes),
             counts=arrays[key],
             deviation=deviation,
             complete=complete,
             noise=noise,
-            levels=coarsenings if any(coarsening is not None for coarsening in coarsenings) else (),
+            levels=coarsenings if has_levels else (),
         )
         observations.append(observation)
     return tuple(observations)

@@ -41,16 +41,20 @@ class Observation:
         check_attributes(self.attributes, self.counts.shape)
         if not 0 < self.deviation < math.inf:
             raise InputError(f"deviation ({self.deviation}) must be positive")
-        levels = zip(self.levels, self.counts.shape, strict=True) if self.levels else ()
-        if any(level is not None and int(level.max()) + 1 != size for level, size in levels):
-            raise InputError(
-                f"levels of attributes {self.attributes} must have the sizes of the counts"
-            )
+        if not self.levels:
+            return
+        for level, size in zip(self.levels, self.counts.shape, strict=True):
+            if level is not None and int(level.max()) + 1 != size:
+                raise InputError(
+                    f"levels of attributes {self.attributes} must have the sizes of the counts"
+                )
 
     @property
     def coarser(self) -> dict[int, Integers]:
         """Coarser code of every code, for each attribute that is counted by coarser codes."""
-        levels = zip(self.attributes, self.levels, strict=True) if self.levels else ()
+        if not self.levels:
+            return {}
+        levels = zip(self.attributes, self.levels, strict=True)
         return {attribute: level for attribute, level in levels if level is not None}
 
     @property
@@ -83,7 +87,8 @@ class Observation:
             last = counts.shape[axis] - 1 if level is None else int(level[-1])
             counts = np.delete(counts, last, axis)
             if level is not None:
-                levels[axis] = level[:-1] - (level[:-1] > last)
+                shortened = level[:-1]
+                levels[axis] = shortened - (shortened > last)
         return replace(self, counts=counts, levels=tuple(levels))
 
     def unmerged(self, codes: Sequence[Integers]) -> Observation:
@@ -100,11 +105,14 @@ class Observation:
     def renumbered(self, attributes: Sequence[int]) -> Observation:
         """Return the marginal with these numbers of its attributes, in their order."""
         order = sorted(range(len(attributes)), key=attributes.__getitem__)
+        levels: Levels = ()
+        if self.levels:
+            levels = tuple(self.levels[axis] for axis in order)
         return replace(
             self,
             attributes=tuple(attributes[axis] for axis in order),
             counts=self.counts.transpose(order),
-            levels=tuple(self.levels[axis] for axis in order) if self.levels else (),
+            levels=levels,
         )
 
     def scale(self, total: float) -> float:

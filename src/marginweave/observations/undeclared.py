@@ -88,15 +88,19 @@ def measured_undeclared(
 def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
     """Return how many records have the last code of an attribute, by all tables with it; the first is its own marginal."""
     one_way, *larger = tables
-    cells_of_larger = [table.counts.take(-1, table.attributes.index(place)) for table in larger]
-    last_cells = [one_way.counts[-1:], *cells_of_larger]
-    variances = [
-        cells.size * table.deviation**2 for cells, table in zip(last_cells, tables, strict=True)
-    ]
-    precision = np.array([1 / variance for variance in variances])
-    sums = np.array([float(cells.sum()) for cells in last_cells])
+    last_cells = [one_way.counts[-1:]]
+    for table in larger:
+        axis = table.attributes.index(place)
+        last_cells.append(table.counts.take(-1, axis))
+    precision = np.zeros(len(tables))
+    sums = np.zeros(len(tables))
+    for i, (cells, table) in enumerate(zip(last_cells, tables, strict=True)):
+        variance = cells.size * table.deviation**2
+        precision[i] = 1 / variance
+        sums[i] = float(cells.sum())
+    mean = sums @ precision / precision.sum()
     return _NoisyCount(
-        count=round(float(sums @ precision / precision.sum())),
+        count=round(float(mean)),
         sigma=float(precision.sum() ** -0.5),
         noise=one_way.noise,
     )
@@ -120,15 +124,17 @@ def counted_undeclared(
     counts = {}
     for name in configuration.undeclared:
         place = places[name]
-        released = first_level.counts[rows.get((place,), slice(0, 0))]
+        rows_of_column = rows.get((place,), slice(0, 0))
+        released = first_level.counts[rows_of_column]
         values = aggregates.domain.sizes[place]
-        records, variance = _applicable(configuration, aggregates, name)
-        sigma = float(np.sqrt(values * noise.deviation**2 + variance))
-        below = (values - len(released)) * noise.threshold
+        records, variance_of_records = _applicable(configuration, aggregates, name)
+        variance_of_values = values * noise.deviation**2
+        sigma = np.sqrt(variance_of_values + variance_of_records)
+        values_below = values - len(released)
         counts[name] = _NoisyCount(
             count=records - int(released.sum()),
-            sigma=sigma,
-            explained=below + cut,
+            sigma=float(sigma),
+            explained=values_below * noise.threshold + cut,
         )
     return _decided(configuration, counts)
 
@@ -155,8 +161,10 @@ def _applicable(
     values = level.values[rows]
     applies = [np.isin(values[:, i], codes[place]) for i, place in enumerate(places)]
     is_met = np.logical_and.reduce(applies)
-    records = int(level.counts[rows][is_met].sum())
-    return records, float(is_met.sum()) * noise.deviation**2
+    counts = level.counts[rows]
+    records = int(counts[is_met].sum())
+    combinations = float(is_met.sum())
+    return records, combinations * noise.deviation**2
 
 
 def declared_compression(
@@ -191,9 +199,9 @@ def _decided(
     configuration: Configuration, counts: Mapping[str, _NoisyCount]
 ) -> tuple[UndeclaredCells, ...]:
     """Return the decision on each column; neither a set nor a column of known counts has such a code."""
-    known_columns = {
-        configuration.attributes[a].name for table in configuration.totals for a in table.attributes
-    }
+    known_columns: set[str] = set()
+    for table in configuration.totals:
+        known_columns.update(configuration.attributes[a].name for a in table.attributes)
     decided = []
     for name, count in counts.items():
         cells = count.cells(name, len(counts))

@@ -38,32 +38,39 @@ def model_table(
     names = counts.domain.names
     texts = _texts(counts, configuration)
     longest = max(len(block.attributes) for block in model.blocks)
-    pieces = [with_combinations({"shares": _lists(model.weights[None, :])}, [], longest)]
-    for block, shares in zip(model.blocks, model.shares, strict=True):
+    weights = _lists(model.weights[None, :])
+    pieces = [with_combinations({"shares": weights}, [], longest)]
+    for block, block_shares in zip(model.blocks, model.shares, strict=True):
         pairs = []
         for a, codes in zip(block.attributes, block.cells.T, strict=True):
             columns = pa.repeat(names[a], len(block.cells))
-            pairs.append((columns, pa.array(texts[a][codes], pa.string())))
-        pieces.append(with_combinations({"shares": _lists(shares.T)}, pairs, longest))
-    return pa.concat_tables(pieces).combine_chunks()
+            values = pa.array(texts[a][codes], pa.string())
+            pairs.append((columns, values))
+        shares = _lists(block_shares.T)
+        pieces.append(with_combinations({"shares": shares}, pairs, longest))
+    table = pa.concat_tables(pieces)
+    return table.combine_chunks()
 
 
 def _texts(
     counts: Aggregates | Marginals, configuration: Configuration
 ) -> list[NDArray[np.object_]]:
     """Return the text of each code of each attribute of a model, shape (codes,) each."""
-    if isinstance(counts, Marginals):
-        texts = [list(map(one_text, groups)) for groups in measured_together(counts, configuration)]
-    else:
-        texts = [[*labels, None] for labels in counts.domain.labels]
-    return [np.array(labels, object) for labels in texts]
+    if not isinstance(counts, Marginals):
+        return [np.array([*labels, None], object) for labels in counts.domain.labels]
+    texts = []
+    for groups in measured_together(counts, configuration):
+        texts_of_codes = [one_text(labels) for labels in groups]
+        texts.append(np.array(texts_of_codes, object))
+    return texts
 
 
 def _lists(rows: Floats) -> pa.Array:
     """Return each row of a matrix as a list."""
-    flat = pa.array(np.ascontiguousarray(rows, np.float64).ravel())
-    offsets = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), flat)
+    number, length = rows.shape
+    values = np.ascontiguousarray(rows, np.float64)
+    offsets = np.arange(number + 1, dtype=np.int32) * length
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
 
 
 def read_model(table: pa.Table, fitted_to: EstimationInput, settings: MixtureSynthesis) -> Mixture:
@@ -76,7 +83,8 @@ def read_model(table: pa.Table, fitted_to: EstimationInput, settings: MixtureSyn
 
     total = max(fitted_to.total, 1.0)
     empty = Mixture.of(np.ones(0), (), fitted_to.sizes, total, fitted_to.masks)
-    ends = np.cumsum([1, *(len(block.cells) for block in empty.blocks)])
+    cells = [len(block.cells) for block in empty.blocks]
+    ends = np.cumsum([1, *cells])
     lists = table.column("shares").combine_chunks()
     flat = np.asarray(lists.flatten().to_numpy(), np.float64)
     has_all_rows = len(lists) == ends[-1]
@@ -85,8 +93,9 @@ def read_model(table: pa.Table, fitted_to: EstimationInput, settings: MixtureSyn
             f"{MODEL} must have a row of weights and one for each combination of values"
         )
     rows = flat.reshape(len(lists), -1)
+    weights = rows[0].copy()
     _, *parts = np.split(rows, ends[:-1])
     shares = [np.ascontiguousarray(part.T) for part in parts]
     measurements, _ = fitted_to.measured()
-    fits = settled(settings, measurements, len(fitted_to.sizes), total).fits
-    return replace(empty, weights=rows[0].copy(), shares=tuple(shares), fits=fits)
+    settings_of_fit = settled(settings, measurements, len(fitted_to.sizes), total)
+    return replace(empty, weights=weights, shares=tuple(shares), fits=settings_of_fit.fits)

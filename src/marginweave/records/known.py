@@ -35,18 +35,24 @@ class ExactCounts:
         DP: post-processing.
         """
         total = round(part.tables[0].total)
-        counts = np.bincount(cells_of(part, codes), minlength=int(np.prod(part.sizes)))
-        scale = total / max(len(codes[0]), 1)
+        cells = cells_of(part, codes)
+        counts = np.bincount(cells, minlength=int(np.prod(part.sizes)))
+        scale = total / max(len(cells), 1)
         scaled_to_total = np.asarray(counts * scale, np.float64)
+        known_counts = part.counts(scaled_to_total)
         # round(sum * records / total) of each running sum, in Python's integers: products go beyond 64 bits
-        sums = [int(sum_) for sum_ in np.cumsum(part.counts(scaled_to_total))]
-        scaled_sums = [(2 * sum_ * records + total) // (2 * total) for sum_ in sums]
-        differences = np.diff(np.array([0, *scaled_sums]))
+        scaled_sums = [0]
+        for running_sum in np.cumsum(known_counts):
+            twice_scaled = 2 * int(running_sum) * records + total
+            scaled_sums.append(twice_scaled // (2 * total))
+        differences = np.diff(np.array(scaled_sums))
         return cls(part=part, counts=np.asarray(differences, np.int64))
 
     def in_shard(self, shard: int, shards: int) -> Integers:
         """Return the counts of a shard: records are dealt to the shards in turn, so each shard and all of them add up."""
-        return np.diff((np.cumsum(self.counts) + shard) // shards, prepend=0)
+        running_sums = np.cumsum(self.counts)
+        dealt = (running_sums + shard) // shards
+        return np.diff(dealt, prepend=0)
 
     def hold(
         self,
@@ -66,17 +72,24 @@ class ExactCounts:
         Raises:
             StageError: structural zeros that leave no record of a combination, or none that is found.
         """
+        sizes = self.part.sizes
         cells = cells_of(self.part, codes)
         excess = np.bincount(cells, minlength=len(wanted)) - wanted
+        surplus = np.maximum(excess, 0)
+        lacking = np.maximum(-excess, 0)
+        # the first records of a combination move, in an order by chance
         order = _grouped(cells, generator.permutation(len(cells)))
-        is_moved = _ranks(cells[order]) < np.maximum(excess, 0)[cells[order]]
+        ordered_cells = cells[order]
+        is_moved = _ranks(ordered_cells) < surplus[ordered_cells]
         movers = order[is_moved]
-        places = np.repeat(np.arange(len(wanted)), np.maximum(-excess, 0))
-        cells[movers] = _paired(cells[movers], places, self.part.sizes)
-        new_codes = np.unravel_index(cells[movers], self.part.sizes)
+        places = np.repeat(np.arange(len(wanted)), lacking)
+        new_cells = _paired(cells[movers], places, sizes)
+        cells[movers] = new_cells
+        new_codes = np.unravel_index(new_cells, sizes)
         for a, new_column in zip(self.part.attributes, new_codes, strict=True):
             codes[a][movers] = new_column
-        broken = movers[~is_allowed([code[movers] for code in codes])]
+        codes_of_movers = [column[movers] for column in codes]
+        broken = movers[~is_allowed(codes_of_movers)]
         self._mend(codes, cells, broken, generator)
 
     def _mend(
@@ -90,20 +103,25 @@ class ExactCounts:
         is_sound = np.ones(len(cells), np.bool_)
         is_sound[broken] = False
         sound = _grouped(cells, np.flatnonzero(is_sound))
+        # the sound records of a broken one's combination are sound[first] … sound[stop - 1]
         first = np.searchsorted(cells[sound], cells[broken], "left")
-        last = np.searchsorted(cells[sound], cells[broken], "right")
-        points = generator.random(len(broken)) * (last - first)
-        drawn = first + np.floor(points).astype(np.int64)
-        has_sound = last > first
+        stop = np.searchsorted(cells[sound], cells[broken], "right")
+        steps = np.floor(generator.random(len(broken)) * (stop - first))
+        drawn = first + steps.astype(np.int64)
+        has_sound = stop > first
+        copies = broken[has_sound]
+        originals = sound[drawn[has_sound]]
         for a in self.part.tied:
-            codes[a][broken[has_sound]] = codes[a][sound[drawn[has_sound]]]
-        for cell in np.unique(cells[broken[~has_sound]]).tolist():
+            codes[a][copies] = codes[a][originals]
+        without_original = broken[~has_sound]
+        cells_of_these = cells[without_original]
+        for cell in np.unique(cells_of_these).tolist():
             witness = self.part.witness(cell)
             if not witness:
                 raise StageError(
                     "synthesize: structural zeros leave no record of a known combination"
                 )
-            rows = broken[~has_sound & (cells[broken] == cell)]
+            rows = without_original[cells_of_these == cell]
             for a, code in witness.items():
                 codes[a][rows] = code
 
@@ -116,12 +134,14 @@ def cells_of(part: ExactPart, codes: Sequence[Codes]) -> Integers:
 
 def _grouped(cells: Integers, records: Integers) -> Integers:
     """Return records in the order of their cells; those of a cell keep their order."""
-    return records[np.argsort(cells[records], kind="stable")]
+    order = np.argsort(cells[records], kind="stable")
+    return records[order]
 
 
 def _ranks(ordered: Integers) -> Integers:
     """Return for each entry of an ascending array the number of equal ones before it."""
-    return np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    first_equal = np.searchsorted(ordered, ordered)
+    return np.arange(len(ordered)) - first_equal
 
 
 def _paired(cells: Integers, places: Integers, sizes: Sequence[int]) -> Integers:
@@ -167,5 +187,6 @@ def _ordered_keys(
     for axis in axes:
         group = group * sizes[axis] + codes[axis, waiting]
     order = np.lexsort((cells[waiting], group))
-    keys = group[order] * base + _ranks(group[order])
+    ordered_groups = group[order]
+    keys = ordered_groups * base + _ranks(ordered_groups)
     return waiting[order], keys

@@ -41,20 +41,31 @@ def keep_order(
     for (low, high), steps in orders.items():
         if isinstance(columns[low], BinnedColumn):
             gaps[low, high] = steps * float(columns[low].step)
-    names = list(TopologicalSorter(_columns_before(gaps)).static_order())
-    values = {name: points_of(drawn[name]) for name in names}
-    cells = {name: _cells(columns[name], codes[name], values[name]) for name in names}
+    sorter = TopologicalSorter(_columns_before(gaps))
+    names = list(sorter.static_order())
+    values: dict[str, Floats] = {}
+    cells: dict[str, Cells] = {}
+    most: dict[str, Floats] = {}
+    for name in names:
+        values[name] = points_of(drawn[name])
+        cells[name] = _cells(columns[name], codes[name], values[name])
+        _, largest_of_cell = cells[name]
+        most[name] = largest_of_cell.copy()
     for low, high in gaps:
         _exchange(values, cells, low, high)
-    most = {name: cells[name][1].copy() for name in names}
-    for low, high in sorted(gaps, key=lambda pair: -names.index(pair[1])):
-        most[low] = np.fmin(most[low], most[high] - gaps[low, high])
+    # a value is at most what leaves room for all later ones: from the last column to the first
+    from_last = sorted(gaps, key=lambda pair: -names.index(pair[1]))
+    for low, high in from_last:
+        most_before_high = most[high] - gaps[low, high]
+        most[low] = np.fmin(most[low], most_before_high)
     for name in names:
-        values[name] = np.where(values[name] > most[name], most[name], values[name])
+        is_too_large = values[name] > most[name]
+        values[name] = np.where(is_too_large, most[name], values[name])
         for (low, high), gap in gaps.items():
             if high == name:
                 least = values[low] + gap
-                values[name] = np.where(values[name] < least, least, values[name])
+                is_too_small = values[name] < least
+                values[name] = np.where(is_too_small, least, values[name])
     ordered = {name: values_like(values[name], drawn[name]) for name in names}
     return {**drawn, **ordered}
 
@@ -71,13 +82,11 @@ def _columns_before(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _cells(column: Column, codes: Codes, values: Floats) -> Cells:
     """Return the ends of the bin of each value."""
     unknown = (np.nan, np.nan)
-    ends_of_codes = [
-        (float(ends[0]), float(ends[1])) if ends else unknown for ends in column.label_limits
-    ]
-    low, high = np.array([*ends_of_codes, unknown]).T
-    none = np.isnan(values)
-    least = np.where(none, np.nan, low[codes])
-    most = np.where(none, np.nan, high[codes])
+    limits_of_codes = [limits or unknown for limits in column.label_limits]
+    low, high = np.array([*limits_of_codes, unknown], np.float64).T
+    is_missing = np.isnan(values)
+    least = np.where(is_missing, np.nan, low[codes])
+    most = np.where(is_missing, np.nan, high[codes])
     return least, most
 
 
@@ -90,10 +99,12 @@ def _exchange(
     """Exchange two values of a record in the wrong order, where each lies in the other's bin."""
     low_values = values[low]
     high_values = values[high]
-    fits = _contain(cells[low], high_values) & _contain(cells[high], low_values)
-    wrong = (low_values > high_values) & fits
-    values[low] = np.where(wrong, high_values, low_values)
-    values[high] = np.where(wrong, low_values, high_values)
+    fits_low = _contain(cells[low], high_values)
+    fits_high = _contain(cells[high], low_values)
+    is_wrong = low_values > high_values
+    exchanged = is_wrong & fits_low & fits_high
+    values[low] = np.where(exchanged, high_values, low_values)
+    values[high] = np.where(exchanged, low_values, high_values)
 
 
 def _contain(cells: Cells, values: Floats) -> Flags:

@@ -28,17 +28,19 @@ class SetLayout:
         self.sizes = sizes
         self.is_set = np.array([attribute.is_set for attribute in attributes])
         widths = np.where(self.is_set, sizes, 1)
-        set_numbers = np.where(self.is_set, np.cumsum(self.is_set) - 1, -1)
         self.starts = np.concatenate([[0], np.cumsum(widths)])
-        self.optional = np.repeat(
-            [attribute.lacks_values for attribute in attributes], widths
-        ).tolist()
-        self.sets = np.repeat(set_numbers, widths).tolist()
+        is_optional = [attribute.lacks_values for attribute in attributes]
+        self.optional = np.repeat(is_optional, widths).tolist()
+        number_of_set = np.cumsum(self.is_set) - 1
+        sets = np.where(self.is_set, number_of_set, -1)
+        self.sets = np.repeat(sets, widths).tolist()
 
     def place(self, attribute: int, value: int) -> tuple[int, int]:
         """Return column and value of a value of an attribute."""
         start = int(self.starts[attribute])
-        return (start + value, 0) if self.attributes[attribute].is_set else (start, value)
+        if self.attributes[attribute].is_set:
+            return start + value, 0
+        return start, value
 
 
 def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
@@ -51,8 +53,10 @@ def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
     levels = []
     for level in aggregates.levels:
         in_set = layout.is_set[level.columns]
-        columns = layout.starts[level.columns] + np.where(in_set, level.values, 0)
+        column_in_set = np.where(in_set, level.values, 0)
+        columns = layout.starts[level.columns] + column_in_set
         values = np.where(in_set, 0, level.values)
+        # by columns, then by values
         order = np.lexsort((*values.T[::-1], *columns.T[::-1]))
         expanded = replace(level, columns=columns, values=values)
         levels.append(expanded.select(order))
@@ -94,13 +98,15 @@ def cap_values(records: Records, configuration: Configuration, rng: np.random.Ge
     1 lacks it. DP: post-processing.
     """
     for name, column in configuration.columns.items():
-        places = [
-            j for j, a in enumerate(configuration.attributes) if a.of_set and a.column == name
-        ]
+        places = []
+        for j, attribute in enumerate(configuration.attributes):
+            if attribute.of_set and attribute.column == name:
+                places.append(j)
         if places:  # otherwise the column is no set, or one attribute, which `join_sets` caps
             owners, values, _ = _cut(records, places, column.width, rng)
+            places_of_values = np.array(places)[values]
             records[:, places] = 1
-            records[owners, np.array(places)[values]] = 0
+            records[owners, places_of_values] = 0
 
 
 def _cut(
@@ -110,7 +116,8 @@ def _cut(
     rng: np.random.Generator,
 ) -> tuple[Integers, Integers, Integers]:
     """Return at most `cap` values of a set for each record, as `cut_sets` returns them; code 0 at a place has its value."""
-    owners, values = np.nonzero(records[:, places] == 0)
+    has_value = records[:, places] == 0
+    owners, values = np.nonzero(has_value)
     lengths = np.bincount(owners, minlength=len(records))
     return cut_sets(owners, values, lengths, cap, _Words(rng))
 

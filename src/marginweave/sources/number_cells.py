@@ -29,17 +29,20 @@ def plain_numbers(
 
 
 def _spelled(cells: pa.Array, form: NumberForm, missing: Sequence[str]) -> pa.Array:
+    """Return texts as `plain_numbers` says; `missing` are the texts that mean "no value"."""
     if pa.types.is_dictionary(cells.type):
-        return pa.DictionaryArray.from_arrays(
-            cells.indices, _spelled(cells.dictionary, form, missing)
-        )
+        dictionary = _spelled(cells.dictionary, form, missing)
+        return pa.DictionaryArray.from_arrays(cells.indices, dictionary)
     texts = pc.utf8_trim_whitespace(cells)
     bare = texts
     if form.thousands:
-        bare = pc.replace_substring_regex(bare, f"[{MARKS[form.thousands]}]", "")
-    bare = pc.replace_substring(bare, MARKS[form.decimal], ".")
+        thousands_marks = f"[{MARKS[form.thousands]}]"
+        bare = pc.replace_substring_regex(bare, thousands_marks, "")
+    decimal_mark = MARKS[form.decimal]
+    bare = pc.replace_substring(bare, decimal_mark, ".")
     quoted = pc.binary_join_element_wise("'", texts, "'", "")
-    missing_texts = pa.array([text.strip() for text in missing], pa.string())
+    trimmed = [text.strip() for text in missing]
+    missing_texts = pa.array(trimmed, pa.string())
     are_missing = pc.is_in(texts, value_set=missing_texts)
     would_be_numbers = pc.match_substring_regex(texts, f"^(?:{NUMBER_PATTERN})$")
     are_numbers = pc.match_substring_regex(texts, f"^(?:{form.pattern})$")

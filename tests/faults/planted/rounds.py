@@ -60,8 +60,8 @@ FAULTS = (
     Fault(
         name="what several shares have measured is stated with too little noise",
         file="src/marginweave/observations/means.py",
-        text="deviation=float(weights.sum() ** -0.5)",
-        instead="deviation=float(weights.sum() ** -0.5) / 2",
+        text="deviation = float(weights.sum() ** -0.5)",
+        instead="deviation = float(weights.sum() ** -0.5) / 2",
         killed_by=("tests/laws/test_rounds.py::test_shares_together_have_the_noise_that_is_told",),
     ),
 )

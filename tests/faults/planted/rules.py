@@ -40,7 +40,7 @@ FAULTS = (
     Fault(
         name="a value that is too large for a later one is not lowered",
         file="src/marginweave/records/order.py",
-        text="np.where(values[name] > most[name], most[name], values[name])",
+        text="np.where(is_too_large, most[name], values[name])",
         instead="values[name]",
         killed_by=(f"{_RULES}::test_three_dates_stand_in_order_through_each_other",),
     ),
