@@ -183,9 +183,7 @@ def normalized_mutual_information(
     return information / scale if scale > 0 else 0.0
 
 
-def distance_from_independence(
-    rows: Integers, columns: Integers, counts: Floats
-) -> float | None:
+def distance_from_independence(rows: Integers, columns: Integers, counts: Floats) -> float | None:
     """Return sum |p - p_row p_column| / 2, in [0, 1): the distance (TVD) of a pair from independent columns with its shares.
 
     Arguments as for `cramers_v`; None for an empty table. DP: as private as the counts.
