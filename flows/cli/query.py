@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,7 +143,7 @@ def table(
     if as_json:
         test, sentence = _independence(opened, columns)
         independence = {"says": sentence} if test is None else asdict(test)
-        print_json({"counts": [asdict(answer) for answer in answers], "independence": independence})
+        print_json({"counts": [answer.row() for answer in answers], "independence": independence})
     elif as_csv or len(columns) == 1:
         _show(answers, as_json=False, as_csv=as_csv)
     else:
@@ -202,7 +202,7 @@ def _show(
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
     if as_json:
-        print_json([asdict(answer) for answer in answers])
+        print_json([answer.row() for answer in answers])
         return
     if as_csv:
         _print_csv(answers)
@@ -212,7 +212,7 @@ def _show(
         out.print(
             "Of a row that rests on the model with nothing beside it, low to high is a guess: no coverage is claimed."
         )
-    if any(answer.question.partition(" ")[0] not in ("count", "share") for answer in answers):
+    if any(answer.asked not in ("count", "share") for answer in answers):
         out.print(
             "Of a column with bins it reaches from the least to the largest number they hold, wherever values lie inside."
         )
@@ -246,13 +246,11 @@ def _print_table(answers: Sequence[Answer], group_of_all: str) -> None:
 
 def _print_csv(answers: Sequence[Answer]) -> None:
     """Print a line for each answer: its question, its group by the names that have a column, and its fields."""
-    from marginweave.answers.answer import group_columns
+    from marginweave.answers.answer import COLUMNS, group_columns
 
     groups = [group_columns(answer.group) for answer in answers]
     group_names = list(dict.fromkeys(name for group in groups for name in group))
-    answer_names = [
-        field.name for field in fields(answers[0]) if field.name not in ("question", "group")
-    ]
+    answer_names = [name for name in COLUMNS if name not in ("question", "group")]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["question", *group_names, *answer_names])
     for answer, group in zip(answers, groups, strict=True):
@@ -262,7 +260,7 @@ def _print_csv(answers: Sequence[Answer]) -> None:
 
 
 def _of(answer: Answer) -> str:
-    return f"of {answer.of}" if answer.of.startswith("at most") else f"of the {answer.of}"
+    return f"of {answer.of}" if answer.about.part else f"of the {answer.of}"
 
 
 def _question(answer: Answer) -> str:
@@ -295,7 +293,7 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
                 row = [cells[label, head, *third] for head in part]
                 table.add_row(printable(label), *row)
             _print(table)
-    unused = any(answer.flag.startswith("do not") for answer in answers)
+    unused = any(answer.unusable for answer in answers)
     marked = (
         " * do not use: it may be anything, or there are too few records for the noise."
         if unused
@@ -304,7 +302,7 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
     is_modelled = any(answer.how in _MODELLED for answer in answers)
     modelled = " ~ was not measured: the estimate rests on the model." if is_modelled else ""
     level = max(answer.level or 0.0 for answer in answers)
-    counted = "" if answers[0].of == "table" else f" {_of(answers[0])}"
+    counted = "" if answers[0].about.is_table else f" {_of(answers[0])}"
     out.print(f"Each count{counted} with its {level:.0%} interval.{marked}{modelled}")
 
 
@@ -314,7 +312,7 @@ def _cell(answer: Answer) -> str:
     if answer.estimate is None:
         return f"at most {_number(answer.high)}"
     mark = "~" if answer.how in _MODELLED else ""
-    if answer.flag.startswith("do not"):
+    if answer.unusable:
         mark += "*"
     return f"{_number(answer.estimate)}{mark} ({_number(answer.low)}–{_number(answer.high)})"
 

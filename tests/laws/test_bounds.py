@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 from marginweave.answers import bounds
+from marginweave.answers.answer import MAY_BE_NONE, Note
 from marginweave.answers.bounds import KnownSums, subset_sums
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach
@@ -258,12 +259,12 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
         "model",
     ]
     assert [one.claimed for one in (count, share, median, mean)] == [True, True, True, False]
-    assert "nothing says how often" in mean.flag
+    assert ["nothing says how often" in note.words for note in mean.notes] == [True]
     assert count.interval is not None
     assert count.interval.low <= 200 <= count.interval.high
     assert median.interval is not None
     assert (median.interval.low, median.interval.high) == (3, 7)
-    assert median.flag == "do not use: it may be anything"
+    assert median.notes == (Note("it may be anything", unusable=True),)
 
 
 def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_ones_are_to_be_used() -> (
@@ -281,9 +282,12 @@ def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_one
     )
     assert triples.interval is not None
     assert (triples.interval.low, triples.claimed) == (0, True)
-    assert triples.flag.startswith("not measured: low and high follow")
-    assert triples.flag.endswith("; there may be none")
-    assert singles.flag == "do not use: it may be anything that its single columns allow"
+    assert triples.notes[0].words.startswith("not measured: low and high follow")
+    assert triples.notes[1:] == (MAY_BE_NONE,)
+    assert not any(note.unusable for note in triples.notes)
+    assert singles.notes == (
+        Note("it may be anything that its single columns allow", unusable=True),
+    )
 
 
 def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
@@ -299,7 +303,7 @@ def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
     )
     assert said.interval is not None
     assert said.interval.low == 0 < said.interval.high < 100
-    assert said.flag.endswith("; there may be none, or as many as its single columns allow")
+    assert said.notes[-1] == Note("there may be none, or as many as its single columns allow")
 
 
 def test_what_a_rule_forbids_holds_nobody() -> None:

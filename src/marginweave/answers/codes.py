@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from marginweave.answers.answer import About, Counted
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
@@ -26,7 +27,6 @@ from marginweave.domain.zeros import domain_sizes
 
 MOST_GROUPS = 10_000
 
-JOINED_POPULATION = "population of persons, one joined record each"
 """What an answer is about that looks beyond a table whose records are persons."""
 
 
@@ -285,17 +285,19 @@ class Codes:
         for code in shown.tolist():
             yield texts[code], Chosen(place=place, codes=codes == code)
 
-    def about(self, of: Literal["table", "population"], places: Iterable[int]) -> str:
-        """Return in words what an answer that looks at these attributes is about.
+    def about(self, of: Literal["table", "population"], places: Iterable[int]) -> About:
+        """Return what an answer that looks at these attributes is about.
 
         A table that was resized, some rows of each person, or some values of each cell are others than the table.
         """
         if self.configuration.resize is not None:
-            return "resized table"
+            return About(Counted.RESIZED)
         columns = {self.configuration.attributes[place].column for place in places}
         if of == "population":
-            return JOINED_POPULATION if self.configuration.privacy.joins else of
-        return self.configuration.counted_among(columns) or of
+            joins = self.configuration.privacy.joins
+            return About(Counted.JOINED_POPULATION if joins else Counted.POPULATION)
+        part = self.configuration.counted_among(columns)
+        return About(Counted.PART, part) if part else About(Counted.TABLE)
 
     def texts(self, place: int) -> list[str]:
         """Return the text that readers see for each code of an attribute that has no values of a set."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marginweave.answers.answer import MAY_BE_NONE, Answer, How
+from marginweave.answers.answer import MAY_BE_NONE, Answer, How, Note
 from marginweave.answers.codes import Chosen, Codes, ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach, count_interval_of
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
@@ -43,16 +43,16 @@ from marginweave.configuration.values import listed
 if TYPE_CHECKING:
     from marginweave.answers.model import ModelAnswers  # numba
 
-_RESTS = "rests on the model"
-_BETWEEN = "not measured: low and high follow from what was, the estimate from the model"
-_BETWEEN_FITS = (
+_RESTS = Note("rests on the model")
+_BETWEEN = Note("not measured: low and high follow from what was, the estimate from the model")
+_BETWEEN_FITS = Note(
     "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
 )
-_NONE_TO_ALL = f"{MAY_BE_NONE}, or as many as its single columns allow"
-_UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
-_NO_MORE = "do not use: it may be anything that its single columns allow"
-_NOBODY = "no value meets the conditions"
-_NO_SUCH = "a rule allows no such record"
+_NONE_TO_ALL = Note(f"{MAY_BE_NONE}, or as many as its single columns allow")
+_UNCLAIMED = Note("rests on the model: nothing says how often such an interval covers the truth")
+_NO_MORE = Note("it may be anything that its single columns allow", unusable=True)
+_NOBODY = Note("no value meets the conditions")
+_NO_SUCH = Note("a rule allows no such record")
 _NOTHING = 0.9
 """Share of the range that an answer may have, or that single columns leave a count; an interval that long says nothing."""
 _SMALL = 0.05
@@ -61,14 +61,14 @@ _SMALL = 0.05
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupAnswer:
-    """The answer for one group: an interval, a flag, where it is from, and whether it is claimed to cover.
+    """The answer for one group: an interval, notes on it, where it is from, and whether it is claimed to cover.
 
-    `flag` says why the interval should not be used, else what it rests on. `claimed` is True where the interval covers the
+    `notes` say why the interval should not be used, else what it rests on. `claimed` is True where the interval covers the
     truth with the requested probability.
     """
 
     interval: EstimateInterval | None
-    flag: str
+    notes: tuple[Note, ...] = ()
     how: How | None = "measured"
     claimed: bool = True
 
@@ -107,28 +107,29 @@ class MarginalAnswers:
             group_factors = [_factor(chosen) for chosen in group.chosen]
             answer = self.answer_group(question, conditions, group_factors, numbers)
             interval = answer.interval
-            flags = [answer.flag, self._without_value(numbers) if interval and numbers else ""]
+            without_value = self._without_value(numbers) if interval and numbers else ()
             places = [place for place, _ in (*conditions, *group_factors)]
             yield Answer(
                 question=question.words,
+                asked=question.asked,
                 group=group.labels,
                 estimate=_finite(interval.estimate) if interval else None,
                 low=_finite(interval.low) if interval else None,
                 high=_finite(interval.high) if interval else None,
                 noise_sd=interval.sd if interval else None,
                 level=question.level if answer.claimed and interval else None,
-                of=self.codes.about(question.of, places),
+                about=self.codes.about(question.of, places),
                 how=answer.how,
-                flag="; ".join(filter(None, flags)),
+                notes=(*answer.notes, *without_value),
             )
 
-    def _without_value(self, numbers: ValueRange) -> str:
-        """Return words for the undeclared cells of a column, which means, sums and quantiles leave out; empty if none."""
+    def _without_value(self, numbers: ValueRange) -> tuple[Note, ...]:
+        """Return a note on the undeclared cells of a column, which means, sums and quantiles leave out, if there are any."""
         attribute = self.codes.configuration.attributes[numbers.place]
         words = self.undeclared.get(attribute.name, "")
         if not words:
-            return ""
-        return f"in the whole table {words[:1].lower()}{words[1:]}, and are left out"
+            return ()
+        return (Note(f"in the whole table {words[:1].lower()}{words[1:]}, and are left out"),)
 
     def answer_group(
         self,
@@ -137,14 +138,14 @@ class MarginalAnswers:
         group: list[Factor],
         numbers: ValueRange | None,
     ) -> GroupAnswer:
-        """Return what rules say of a group, else the best answer; flagged where it says nothing."""
+        """Return what rules say of a group, else the best answer, with a note where it says nothing."""
         records = [*conditions, *group]
         chosen = self._chosen(records)
         limits = (0.0, 1.0) if numbers is None else numbers.limits
         if not self.rules.allow(chosen):
             excluded = self._excluded(question, self._chosen(group))
             has_codes = all(codes.any() for codes in chosen.values())
-            return excluded if has_codes else replace(excluded, flag=_NOBODY)
+            return excluded if has_codes else replace(excluded, notes=(_NOBODY,))
         if numbers is not None:
             possible_codes = self._possible_values(numbers, chosen)
             if not numbers.is_number[possible_codes].any():
@@ -153,32 +154,32 @@ class MarginalAnswers:
         answer = self._best(question, conditions, group, numbers)
         if question.asked == "share" and self._all_meet(conditions, group):
             everybody = EstimateInterval(estimate=1.0, low=1.0, high=1.0)
-            return GroupAnswer(interval=everybody, flag="", how="rule")
-        return self._flagged(answer, question, records, limits)
+            return GroupAnswer(interval=everybody, how="rule")
+        return self._with_notes(answer, question, records, limits)
 
-    def _flagged(
+    def _with_notes(
         self,
         answer: GroupAnswer,
         question: Question,
         records: list[Factor],
         limits: tuple[float, float],
     ) -> GroupAnswer:
-        """Return an answer with a flag where its interval says nothing. `limits` are the ends that any answer lies between."""
+        """Return an answer with a note where its interval says nothing. `limits` are the ends that any answer lies between."""
         interval = answer.interval
-        if interval is None or answer.flag.startswith("do not"):
+        if interval is None or any(note.unusable for note in answer.notes):
             return answer
         if question.asked == "count":
-            return replace(answer, flag=self._count_flag(interval, records, answer.flag))
+            return replace(answer, notes=self._count_notes(interval, records, answer.notes))
         # infinite for open bins; then `quantile_of` says whether one end is known
         range_length = limits[1] - limits[0]
         says_nothing = (
             math.isfinite(range_length) and interval.high - interval.low >= _NOTHING * range_length
         )
         if says_nothing and question.asked != "sum":
-            return replace(answer, flag=SAYS_NOTHING)
+            return replace(answer, notes=(SAYS_NOTHING,))
         return answer
 
-    def _unbounded(self, numbers: ValueRange) -> str:
+    def _unbounded(self, numbers: ValueRange) -> Note:
         """Return why numbers with open bins have no mean or sum, and what to ask instead."""
         attribute = self.codes.configuration.attributes[numbers.place]
         labels = self.codes.domain.labels[numbers.place]
@@ -193,7 +194,7 @@ class MarginalAnswers:
         inner = ends[np.isfinite(ends).all(axis=1)]
         least = inner.min()
         most = inner.max()
-        return (
+        return Note(
             f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
             f'with --where "{attribute.column} >= {least:g}" --where "{attribute.column} < {most:g}", or release it with '
             "bounds beyond its bins, to which numbers are clamped"
@@ -204,22 +205,23 @@ class MarginalAnswers:
         """Estimated number of records."""
         return float(self.solve([[]]).values[0])
 
-    def _count_flag(self, interval: EstimateInterval, records: list[Factor], rests_on: str) -> str:
+    def _count_notes(
+        self, interval: EstimateInterval, records: list[Factor], rests_on: tuple[Note, ...]
+    ) -> tuple[Note, ...]:
         """Return why a count should not be used, else what it rests on, and whether there may be none."""
         length = interval.high - interval.low
         may_be_none = interval.low <= 0 < interval.high
         is_small = length <= _SMALL * self.records
         if length >= _NOTHING * self.records:
-            return SAYS_NOTHING
+            return (SAYS_NOTHING,)
         if is_small and not may_be_none:
             return rests_on
         says_no_more = length >= _NOTHING * self._length_by_columns(records)
         if says_no_more and not is_small:
-            return _NO_MORE
-        flags = [rests_on]
+            return (_NO_MORE,)
         if may_be_none:
-            flags.append(_NONE_TO_ALL if says_no_more else MAY_BE_NONE)
-        return "; ".join(filter(None, flags))
+            return (*rests_on, _NONE_TO_ALL if says_no_more else MAY_BE_NONE)
+        return rests_on
 
     def _length_by_columns(self, records: list[Factor]) -> float:
         """Return the length of the range that single columns leave a count."""
@@ -240,8 +242,8 @@ class MarginalAnswers:
             nobody = EstimateInterval(
                 estimate=0.0, low=0.0, high=0.0, sd=0.0 if is_amount else None
             )
-            return GroupAnswer(interval=nobody, flag="", how="rule")
-        return GroupAnswer(interval=None, flag=_NO_SUCH, how="rule")
+            return GroupAnswer(interval=nobody, how="rule")
+        return GroupAnswer(interval=None, notes=(_NO_SUCH,), how="rule")
 
     def _all_meet(self, conditions: list[Factor], group: list[Factor]) -> bool:
         """Return whether rules forbid every record of a group that breaks a condition."""
@@ -284,10 +286,10 @@ class MarginalAnswers:
     ) -> GroupAnswer:
         """Return the answer by what was measured, else by bounds or the model, else the reason why there is none."""
         if numbers is not None and question.asked in ("mean", "sum") and not numbers.is_bounded:
-            return GroupAnswer(interval=None, flag=self._unbounded(numbers), how=None)
+            return GroupAnswer(interval=None, notes=(self._unbounded(numbers),), how=None)
         try:
-            interval, flag = self._answer(question, conditions, group, numbers)
-            return GroupAnswer(interval=interval, flag=flag)
+            interval, note = self._answer(question, conditions, group, numbers)
+            return GroupAnswer(interval=interval, notes=(note,) if note else ())
         except NotMeasuredError as error:
             merged = self.squares.measured.parts if error.merged else ()
         factors = [*conditions, *group]
@@ -298,7 +300,8 @@ class MarginalAnswers:
             with suppress(NotMeasuredError):
                 return self._outside(question, conditions, group, numbers, model)
             merged = model.finest_parts(place for place, _ in factors)
-        return GroupAnswer(interval=None, flag=self._refusal(factors, merged), how=None)
+        refusal = Note(self._refusal(factors, merged))
+        return GroupAnswer(interval=None, notes=(refusal,), how=None)
 
     def _outside(
         self,
@@ -319,23 +322,23 @@ class MarginalAnswers:
         is_known = model.knows([*self._weights([factors])])
         if is_known or question.of == "population" or question.asked in ("mean", "sum"):
             by_model = replace(self, squares=model)
-            interval, flag = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
-            flag = flag or (_RESTS if is_known else _UNCLAIMED)
-            return GroupAnswer(interval=interval, flag=flag, how="model", claimed=is_known)
+            interval, note = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
+            note = note or (_RESTS if is_known else _UNCLAIMED)
+            return GroupAnswer(interval=interval, notes=(note,), how="model", claimed=is_known)
         reach = self._reach(question)
         if numbers is not None:
-            interval, flag = quantile_between(
+            interval, note = quantile_between(
                 self._count_or_bound, records, numbers, reach, question.fraction
             )
         elif question.asked == "share":
             part = self._count_or_bound(records, reach.each)
             total = self._count_or_bound(group, reach.each)
-            interval, flag = share_between(part, total)
+            interval, note = share_between(part, total)
         else:
             interval = self._count_or_bound(records, reach)
-            flag = ""
-        flag = flag or (_BETWEEN_FITS if model.chosen else _BETWEEN)
-        return GroupAnswer(interval=interval, flag=flag, how="bounds")
+            note = None
+        note = note or (_BETWEEN_FITS if model.chosen else _BETWEEN)
+        return GroupAnswer(interval=interval, notes=(note,), how="bounds")
 
     def _reach(self, question: Question) -> Reach:
         """Return how far noise goes with the confidence of a question."""
@@ -347,8 +350,8 @@ class MarginalAnswers:
         conditions: list[Factor],
         group: list[Factor],
         numbers: ValueRange | None,
-    ) -> tuple[EstimateInterval, str]:
-        """Return the answer by `squares`, and its flag. Raises NotMeasuredError."""
+    ) -> tuple[EstimateInterval, Note | None]:
+        """Return the answer by `squares`, and its note. Raises NotMeasuredError."""
         records = [*conditions, *group]
         reach = self._reach(question)
         if numbers is not None:
@@ -357,7 +360,7 @@ class MarginalAnswers:
             return self._quantile(question, records, numbers, reach)
         if question.asked == "share":
             return self._share(question, records, group, reach)
-        return self._count(records, reach), ""
+        return self._count(records, reach), None
 
     def _share(
         self,
@@ -365,7 +368,7 @@ class MarginalAnswers:
         records: list[Factor],
         group: list[Factor],
         reach: Reach,
-    ) -> tuple[EstimateInterval, str]:
+    ) -> tuple[EstimateInterval, Note | None]:
         """Return the share of records in their group; where values were measured together, by the counts of both."""
         is_sampled = question.of == "population"
         try:
@@ -421,7 +424,7 @@ class MarginalAnswers:
         records: list[Factor],
         numbers: ValueRange,
         reach: Reach,
-    ) -> tuple[EstimateInterval, str]:
+    ) -> tuple[EstimateInterval, Note | None]:
         """Return a quantile; where values were measured together, between the counts of none and of all of them."""
         is_sampled = question.of == "population"
         try:
@@ -460,7 +463,7 @@ class MarginalAnswers:
         records: list[Factor],
         numbers: ValueRange,
         reach: Reach,
-    ) -> tuple[EstimateInterval, str]:
+    ) -> tuple[EstimateInterval, Note | None]:
         """Return the mean or the sum; where records were measured together with others, by the counts of each value."""
         try:
             return self._mean_or_sum_of_ranges(question, records, numbers, reach)
@@ -476,7 +479,7 @@ class MarginalAnswers:
         records: list[Factor],
         numbers: ValueRange,
         reach: Reach,
-    ) -> tuple[EstimateInterval, str]:
+    ) -> tuple[EstimateInterval, Note | None]:
         """Return the mean or the sum; where values were measured together, each of them lies anywhere in their range."""
         try:
             return self._solve_mean_or_sum(question, records, numbers, reach)
@@ -495,7 +498,7 @@ class MarginalAnswers:
         records: list[Factor],
         numbers: ValueRange,
         reach: Reach,
-    ) -> tuple[EstimateInterval, str]:
+    ) -> tuple[EstimateInterval, Note | None]:
         """Return the mean or the sum of numbers that tables tell apart. Raises NotMeasuredError where they do not."""
         if question.asked == "sum":
             total = self.squares.measured.total

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from marginweave.answers.answer import Note
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import (
     EstimateInterval,
@@ -27,8 +28,8 @@ Factor = tuple[int, Floats]
 Solve = Callable[[Sequence[Iterable[Factor]]], Estimates]
 Count = Callable[[Sequence[Factor], Reach], EstimateInterval]
 
-TOO_FEW = "do not use: too few records for their noise"
-SAYS_NOTHING = "do not use: it may be anything"
+TOO_FEW = Note("too few records for their noise", unusable=True)
+SAYS_NOTHING = Note("it may be anything", unusable=True)
 
 
 def share_of(
@@ -36,10 +37,10 @@ def share_of(
     reach: Reach,
     *,
     sampled: bool,
-) -> tuple[EstimateInterval, str]:
+) -> tuple[EstimateInterval, Note | None]:
     """Return the share that the first of two counts is of the second, and why it should not be used.
 
-    The second value is a flag, empty where the answer may be used; so it is for all quantities of this module.
+    The second value is a note, None where nothing is to be said; so it is for all quantities of this module.
     """
     records = max(float(solved.values[1]), 0.0)
     sampling = (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
@@ -47,17 +48,19 @@ def share_of(
     if ends is None:
         return EstimateInterval.without_estimate(0.0, 1.0), TOO_FEW
     share = float(solved.values[0] / solved.values[1])
-    return EstimateInterval.around(share, *ends), ""
+    return EstimateInterval.around(share, *ends), None
 
 
-def share_between(part: EstimateInterval, total: EstimateInterval) -> tuple[EstimateInterval, str]:
+def share_between(
+    part: EstimateInterval, total: EstimateInterval
+) -> tuple[EstimateInterval, Note | None]:
     """Return a share from intervals of both counts, which cover together."""
     if total.low <= 0 or not total.estimate:
         return EstimateInterval.without_estimate(0.0, 1.0), TOO_FEW
     share = (part.estimate or 0.0) / total.estimate
     low = min(part.low / total.high, 1.0)
     high = min(part.high / total.low, 1.0)
-    return EstimateInterval.around(share, low, high), ""
+    return EstimateInterval.around(share, low, high), None
 
 
 def mean_of(
@@ -67,8 +70,8 @@ def mean_of(
     reach: Reach,
     *,
     sampled: bool,
-) -> tuple[EstimateInterval, str]:
-    """Return the mean of midpoints, and its flag.
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the mean of midpoints, and its note.
 
     Its interval is between the mean of lower ends and that of upper ends, each with its noise and that of its own sample.
     """
@@ -105,7 +108,7 @@ def mean_of(
     bounds = between_bounds(of_lower_ends, of_upper_ends)
     least, most = np.clip(bounds, *limits)
     estimate = float(solved.values[2]) / count
-    return EstimateInterval.around(estimate, float(least), float(most)), ""
+    return EstimateInterval.around(estimate, float(least), float(most)), None
 
 
 def sampling_of_mean(
@@ -135,8 +138,8 @@ def sum_of(
     numbers: ValueRange,
     reach: Reach,
     most_records: float,
-) -> tuple[EstimateInterval, str]:
-    """Return the sum of midpoints, and its flag. A code that is no number adds nothing.
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the sum of midpoints, and its note. A code that is no number adds nothing.
 
     Its interval is from the sum of lower ends to that of upper ends, each with its noise.
     A sum of values between public ends, of at most `most_records` records, has a range. A noisy sum beyond it
@@ -162,8 +165,8 @@ def sum_of(
         sds[2],
     )
     is_noise = abs(sums[2]) < noise[2]
-    flag = f"do not use: noise alone reaches {noise[2]:.0f}" if is_noise else ""
-    return interval, flag
+    note = Note(f"noise alone reaches {noise[2]:.0f}", unusable=True) if is_noise else None
+    return interval, note
 
 
 def _possible_sums(numbers: ValueRange, most_records: float) -> tuple[float, float]:
@@ -179,8 +182,8 @@ def mean_between(
     records: Sequence[Factor],
     numbers: ValueRange,
     reach: Reach,
-) -> tuple[EstimateInterval, str]:
-    """Return the mean, and its flag, from intervals of counts of records that were measured together with others.
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the mean, and its note, from intervals of counts of records that were measured together with others.
 
     The largest mean has as many records as may be of values above it, and no more of the others than there are at least, each
     at its upper end.
@@ -197,7 +200,7 @@ def mean_between(
     middle = (low + high) / 2
     if weights.any():
         middle = float(weights @ numbers.middle[counts.codes] / weights.sum())
-    return EstimateInterval.around(middle, low, high), ""
+    return EstimateInterval.around(middle, low, high), None
 
 
 def sum_between(
@@ -205,8 +208,8 @@ def sum_between(
     records: Sequence[Factor],
     numbers: ValueRange,
     reach: Reach,
-) -> tuple[EstimateInterval, str]:
-    """Return the sum, and its flag, from intervals of the counts of each value, each value at either end."""
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the sum, and its note, from intervals of the counts of each value, each value at either end."""
     counts = _count_values(count, records, numbers, reach)
     lows = numbers.low[counts.codes]
     highs = numbers.high[counts.codes]
@@ -214,8 +217,8 @@ def sum_between(
     low = np.minimum(lows * fewest, lows * most).sum()
     high = np.maximum(highs * fewest, highs * most).sum()
     middle = _estimates(counts.values) @ numbers.middle[counts.codes]
-    flag = "do not use: it may be 0" if low <= 0 <= high else ""
-    return EstimateInterval.around(float(middle), low, high), flag
+    note = Note("it may be 0", unusable=True) if low <= 0 <= high else None
+    return EstimateInterval.around(float(middle), low, high), note
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -283,8 +286,8 @@ def quantile_of(
     q: float,
     *,
     sampled: bool,
-) -> tuple[EstimateInterval, str]:
-    """Return the values between which the quantile lies, and its flag, by the intervals of the shares below.
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the values between which the quantile lies, and its note, by the intervals of the shares below.
 
     A bin counts with its ends.
     """
@@ -313,8 +316,8 @@ def quantile_between(
     numbers: ValueRange,
     reach: Reach,
     q: float,
-) -> tuple[EstimateInterval, str]:
-    """Return the quantile, and its flag, from intervals of counts of records that were measured together with others.
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the quantile, and its note, from intervals of counts of records that were measured together with others.
 
     Value j is left out where fewer than q of the records lie up to it even if as many do as may, or more than q below it. Of
     the probability one half is for the number of records, and a quarter for each of these two.
@@ -362,8 +365,8 @@ def _quantile_among(
     chosen: Sequence[int] | Integers,
     counts: Floats,
     q: float,
-) -> tuple[EstimateInterval, str]:
-    """Return the quantile among the chosen values of an order, and its flag, by counts up to each value."""
+) -> tuple[EstimateInterval, Note | None]:
+    """Return the quantile among the chosen values of an order, and its note, by counts up to each value."""
     lows = numbers.low[order]
     highs = numbers.high[order]
     if not len(chosen):
@@ -375,20 +378,20 @@ def _quantile_among(
     part = (wanted - below) / (counts[place] - below) if counts[place] > below else 0.5
     low = float(lows[chosen[0]])
     high = float(highs[chosen[-1]])
-    flag = _open_words(low, high)
+    note = _note_on_open_end(low, high)
     width = highs[place] - lows[place]
     if not math.isfinite(width):
-        return EstimateInterval.without_estimate(low, high), flag
+        return EstimateInterval.without_estimate(low, high), note
     estimate = float(lows[place] + part * width)
-    return EstimateInterval.around(estimate, low, high), flag
+    return EstimateInterval.around(estimate, low, high), note
 
 
-def _open_words(low: float, high: float) -> str:
-    """Return what can be said where an interval reaches into a bin that has no end; empty where it does not."""
+def _note_on_open_end(low: float, high: float) -> Note | None:
+    """Return what can be said where an interval reaches into a bin that has no end; None where it does not."""
     if math.isinf(high) and math.isinf(low):
         return SAYS_NOTHING
     if math.isinf(high):
-        return f"at least {low:g}: it may lie in an open bin, which has no end"
+        return Note(f"at least {low:g}: it may lie in an open bin, which has no end")
     if math.isinf(low):
-        return f"at most {high:g}: it may lie in an open bin, which has no end"
-    return ""
+        return Note(f"at most {high:g}: it may lie in an open bin, which has no end")
+    return None

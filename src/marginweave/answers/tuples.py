@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from marginweave.answers.answer import MAY_BE_NONE, Answer, How
+from marginweave.answers.answer import MAY_BE_NONE, About, Answer, Counted, How, Note
 from marginweave.answers.codes import Chosen, Codes
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
@@ -28,9 +28,12 @@ from marginweave.estimate.intervals import (
 from marginweave.estimate.normalize import find_rows
 from marginweave.observations.combinations import Aggregates
 
-_LEFT_OUT = (
+_LEFT_OUT = Note(
     "not measured: a rule on a set or a private domain leaves this out of counts and records, and changes no row, so that rows "
     "may have it"
+)
+_NOT_RELEASED = Note(
+    "not released: its noisy count, or that of a part of it, was below its threshold"
 )
 
 
@@ -80,61 +83,66 @@ class TupleAnswers:
             if _has_one_of(self.excluded, chosen):
                 how = "rule"
                 count: _TupleCount | None = _NONE_ALLOWED
-                flags = [""]
+                notes: tuple[Note, ...] = ()
             elif _has_one_of(self.left_out, chosen):
                 count = None
-                flags = [_LEFT_OUT]
+                notes = (_LEFT_OUT,)
             else:
-                count, flag = self._count(chosen, question.level)
-                flags = [flag, self._cut_words(chosen) if count else ""]
+                count, notes = self._count(chosen, question.level)
+                if count:
+                    notes = (*notes, *self._cut_notes(chosen))
             yield Answer(
                 question=question.words,
+                asked=question.asked,
                 group=group.labels,
                 estimate=count.estimate if count else None,
                 low=count.low if count else None,
                 high=count.high if count else None,
                 noise_sd=count.sigma if count else None,
                 level=question.level if count else None,
-                of=self._about(chosen),
+                about=self._about(chosen),
                 how=how if count else None,
-                flag="; ".join(filter(None, flags)),
+                notes=notes,
             )
 
-    def _about(self, chosen: Sequence[Chosen]) -> str:
+    def _about(self, chosen: Sequence[Chosen]) -> About:
         """Return what a count is about: the table, or less where contributions were bounded."""
         about = self.codes.about("table", (part.place for part in chosen))
         length = len(chosen)
         bound = self.aggregates.bounds.get(length)
         if bound is None or not self.codes.configuration.is_cut(length, bound):
             return about
-        return COMBINATIONS_CUT if about == "table" else f"{about} and {COMBINATIONS_CUT}"
+        if about.is_table:
+            return About(Counted.PART, COMBINATIONS_CUT)
+        return About(Counted.PART, f"{about} and {COMBINATIONS_CUT}")
 
-    def _cut_words(self, chosen: Sequence[Chosen]) -> str:
+    def _cut_notes(self, chosen: Sequence[Chosen]) -> tuple[Note, ...]:
+        """Return a note on how much bounded contributions may have taken from a count, if they may have."""
         words = self.cut.get(len(chosen), "")
-        return f"may be too low by {words}" if words else ""
+        return (Note(f"may be too low by {words}"),) if words else ()
 
-    def _count(self, chosen: Sequence[Chosen], level: float) -> tuple[_TupleCount | None, str]:
-        """Return the count of records with what was chosen, and a flag; None where k-tuples cannot answer."""
+    def _count(
+        self, chosen: Sequence[Chosen], level: float
+    ) -> tuple[_TupleCount | None, tuple[Note, ...]]:
+        """Return the count of records with what was chosen, and notes on it; None where k-tuples cannot answer."""
         refusal = self._refusal(chosen)
         if refusal:
-            return None, refusal
+            return None, (Note(refusal),)
         cells = dict[int, int]()
         for part in sorted(chosen, key=lambda part: part.place):
             cells[part.place] = int(np.flatnonzero(part.codes)[0])
         if not cells:
             sigma = self.aggregates.record_deviation
             drawn = np.array([self.aggregates.record_count])
-            return _counted(drawn, count_interval(drawn, sigma, level=level), sigma), ""
+            return _counted(drawn, count_interval(drawn, sigma, level=level), sigma), ()
         row = self._row(cells)
         threshold, sigma = self._threshold(cells)
         if row < 0:
-            flag = "not released: its noisy count, or that of a part of it, was below its threshold"
-            return _TupleCount(
-                estimate=None, low=0, high=self._largest_count(cells, level), sigma=sigma
-            ), flag
+            high = self._largest_count(cells, level)
+            return _TupleCount(estimate=None, low=0, high=high, sigma=sigma), (_NOT_RELEASED,)
         drawn = self.intervals[len(cells) - 1].measured[[row]]
         count = _counted(drawn, selected_interval(drawn, threshold, sigma, level=level), sigma)
-        return count, MAY_BE_NONE if count.low == 0 else ""
+        return count, (MAY_BE_NONE,) if count.low == 0 else ()
 
     def _refusal(self, chosen: Sequence[Chosen]) -> str:
         """Return why k-tuples cannot answer for what was chosen; empty where they can."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marginweave.answers.codes import JOINED_POPULATION
+from marginweave.answers.answer import About, Counted
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import Part
@@ -79,7 +79,7 @@ def answer_independence(
     sentences = [*_sentences(test, about, rows), *_notes(answers, places, parts), NAIVE]
     return Independence(
         columns=(columns[0], columns[1]),
-        of=about,
+        of=str(about),
         chi_square=test.distance,
         degrees_of_freedom=test.freedom,
         p=test.p,
@@ -156,24 +156,24 @@ def _are_excluded(answers: Answers, places: Sequence[int]) -> bool:
     return False
 
 
-def _sentences(test: Dependence, about: str, rows: int) -> list[str]:
+def _sentences(test: Dependence, about: About, rows: int) -> list[str]:
     """Return the sentences on a test; `about` is what it is of, `rows` the most rows of a person."""
     p = f"p = {test.p:.2g}" if test.p >= 1e-4 else "p is below 0.0001"
     exact = f"chi-square {test.distance:.1f}, {test.freedom} degrees of freedom"
     result = f"Test of independence that knows the noise: {p} ({exact})"
-    if about == "table":
+    if about.is_table:
         sentences = [
             f"{result}, of the rows themselves: whether their association is more than noise."
         ]
-    elif about == "resized table":
+    elif about.kind == Counted.RESIZED:
         sentences = [
             f"{result}, of the records of the resized table: whether their association is more than noise."
         ]
-    elif about == JOINED_POPULATION:
+    elif about.kind == Counted.JOINED_POPULATION:
         sentences = [
             f"{result}, of the population that the persons are a simple random sample of, one joined record each."
         ]
-    elif about != "population":
+    elif about.kind == Counted.PART:
         sentences = [f"{result}, of {about}: whether their association is more than noise."]
     elif rows == 1:
         sentences = [f"{result}, of the population that the rows are a simple random sample of."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
@@ -171,9 +171,9 @@ class Release:
             raise InputError(answers[0].flag)
         rows: list[dict[str, Any]] = []
         for answer in answers:
-            fields = asdict(answer)
-            group = fields.pop("group")
-            rows.append({**group_columns(group), **fields})
+            row = answer.row()
+            group = row.pop("group")
+            rows.append({**group_columns(group), **row})
         numbers = dict.fromkeys(("estimate", "low", "high", "level"), float)
         return pd.DataFrame(rows).astype(numbers)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from marginweave.answers.answer import About, Counted
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
@@ -384,7 +385,7 @@ def test_counts_that_noise_may_have_made_are_flagged_and_a_population_may_be_ref
     assert all(
         (one.low == 0) == one.flag.startswith(("there may be none", "do not use")) for one in shown
     )
-    assert all(one.high > 0.05 * total for one in shown if one.flag.startswith("do not use"))
+    assert all(one.high > 0.05 * total for one in shown if one.unusable)
     with pytest.raises(InputError, match="a subject has several records"):
         ask(answers, "sex = f", share=True, of="population")
 
@@ -505,7 +506,7 @@ def test_an_answer_that_may_be_anything_says_so() -> None:
     ]
     empty = [one for one in told if one.high - one.low >= (0.9 if one.question == "share" else 90)]
     assert empty
-    assert all(one.flag.startswith("do not use") for one in empty)
+    assert all(one.unusable for one in empty)
 
 
 @pytest.mark.parametrize("sd", [20.0, 40.0, 60.0])
@@ -538,11 +539,7 @@ def test_a_count_that_may_be_nothing_or_all_is_flagged() -> None:
     ):
         for one in ask(answers, "age < 50", **content):
             most = {"count": total, "share": 1.0}.get(one.question.partition(" ")[0], 100.0)
-            assert (
-                one.high is None
-                or one.high - one.low < 0.9 * most
-                or one.flag.startswith("do not use")
-            ), one
+            assert one.high is None or one.high - one.low < 0.9 * most or one.unusable, one
 
 
 def test_what_a_rule_excludes_is_0_by_rule_and_an_empty_answer_claims_nothing() -> None:
@@ -650,8 +647,8 @@ def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
     codes = Codes.of(
         config, Domain(names=tuple(a.name for a in config.attributes), labels=((),) * 4)
     )
-    assert codes.about("table", []) == "at most 2 rows for each person"
-    assert codes.about("population", []) == "population"
+    assert str(codes.about("table", [])) == "at most 2 rows for each person"
+    assert codes.about("population", []) == About(Counted.POPULATION)
 
 
 SIGNS: dict[str, Any] = {"type": "set", "values": ["x", "y", "z"]}
@@ -673,10 +670,10 @@ def test_an_answer_of_some_values_of_each_cell_says_so(method: str) -> None:
     )
     codes = Codes.of(config, domain)
     assert (
-        codes.about("table", [places["signs"], places["sex"]])
+        str(codes.about("table", [places["signs"], places["sex"]]))
         == "at most 2 values of signs in each cell"
     )
-    assert {codes.about("table", [places[name]]) for name in ("sex", "tests")} == {"table"}
+    assert all(codes.about("table", [places[name]]).is_table for name in ("sex", "tests"))
     assert config.counted_words == "at most 2 values of signs in each cell"
 
 

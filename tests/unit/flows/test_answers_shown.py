@@ -6,17 +6,28 @@ from typing import Any
 
 import pytest
 
-from marginweave.answers.answer import Answer
+from marginweave.answers.answer import About, Answer, Counted, Note
 from marginweave.flows.cli.query import _cross, _show
 
 
 def _answer(**changes: Any) -> Answer:
-    given = {"question": "count", "estimate": 20.0, "low": 15.0, "high": 25.0, "level": 0.95}
+    given = {
+        "question": "count",
+        "asked": "count",
+        "estimate": 20.0,
+        "low": 15.0,
+        "high": 25.0,
+        "level": 0.95,
+    }
     return Answer(**{**given, **changes})
 
 
 def test_a_guess_is_printed_without_a_probability(capsys: pytest.CaptureFixture[str]) -> None:
-    _show([_answer(question="mean age", how="model", level=None)], as_json=False, as_csv=False)
+    _show(
+        [_answer(question="mean age", asked="mean", how="model", level=None)],
+        as_json=False,
+        as_csv=False,
+    )
     shown = capsys.readouterr().out
     assert "no coverage is claimed" in shown
     assert "with probability" not in shown
@@ -25,7 +36,7 @@ def test_a_guess_is_printed_without_a_probability(capsys: pytest.CaptureFixture[
     assert "with probability 0.95" in shown
     assert "no coverage is claimed" not in shown
     _show(
-        [_answer(question="mean age", how="model", level=None), _answer()],
+        [_answer(question="mean age", asked="mean", how="model", level=None), _answer()],
         as_json=False,
         as_csv=False,
     )
@@ -46,3 +57,36 @@ def test_a_table_marks_what_was_not_measured(capsys: pytest.CaptureFixture[str])
     assert shown.count("20~ (15–25)") == 1
     assert shown.count("20 (15–25)") == 2
     assert "~ was not measured" in shown
+
+
+def test_a_table_marks_what_should_not_be_used_and_says_what_is_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the fields of an answer: words that only look like a warning are none."""
+    about = About(Counted.PART, "only some combinations of records that hold many")
+    notes = [
+        (Note("it may be anything", unusable=True), Note("the rest is left out")),
+        (Note("do not worry"),),
+    ]
+    cells = [
+        _answer(group={"a": "x", "b": str(number)}, about=about, notes=notes_of_cell)
+        for number, notes_of_cell in enumerate(notes)
+    ]
+    _cross(cells, ["a", "b"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("20* (15–25)") == 1
+    assert shown.count("20 (15–25)") == 1
+    assert "Each count of only some combinations of records that hold many with its" in shown
+    assert cells[0].row()["flag"] == "do not use: it may be anything; the rest is left out"
+    assert list(cells[0].row()) == [
+        "question",
+        "group",
+        "estimate",
+        "low",
+        "high",
+        "noise_sd",
+        "level",
+        "of",
+        "how",
+        "flag",
+    ]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from marginweave.answers.answer import Answer
+from marginweave.answers.answer import COLUMNS, Answer
 from marginweave.configuration.question import Question
 from marginweave.inference.opened import Release
 
-NAMES = [field.name for field in fields(Answer)]
+NAMES = COLUMNS
 
 
 class Asked:
@@ -23,7 +22,13 @@ class Asked:
         for number, labels in enumerate(product(("a", "b"), repeat=len(question.by))):
             group: dict[str, str] = dict(zip(question.by, labels, strict=True))
             yield Answer(
-                question="count", group=group, estimate=float(number), low=0.0, high=9.0, level=0.95
+                question="count",
+                asked="count",
+                group=group,
+                estimate=float(number),
+                low=0.0,
+                high=9.0,
+                level=0.95,
             )
 
 
