@@ -256,7 +256,7 @@ def test_a_difference_can_be_missing_where_its_columns_can() -> None:
         (
             "part",
             {"decimals": 0},
-            "structure.sum has total, part, other, which must be numbers of as many decimals",
+            "part (number, decimals: 0), other (number, decimals: 1), which must be numbers of as many decimals",
         ),
         ("arrival", {"type": "datetime"}, "must be dates of one type"),
         (
@@ -272,7 +272,7 @@ def test_a_difference_can_be_missing_where_its_columns_can() -> None:
         (
             "part",
             {"codes": {"9": "many"}},
-            "structure.sum has 'part', which must be a number or date, without codes",
+            "structure.sum has 'part', whose codes are no amounts",
         ),
         ("leaving", {"impute": {"distribution": "uniform"}}, "must not stand in a computed column"),
         (

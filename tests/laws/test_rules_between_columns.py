@@ -226,7 +226,7 @@ def test_three_dates_stand_in_order_through_each_other(seed: int, ties: bool) ->
         ({"applies": [{"columns": ["own"], "where": {"age": {"from": 3, "above": 3}}}]}, "not both of two"),
         ({"applies": [{"columns": ["own"], "where": {"age": {}}}]}, "must have but, or a range"),
         ({"applies": [{"columns": ["gone"], "where": {"age": {"from": 3}}}]}, "names 'gone', which is not among columns"),
-        ({"ordered": [{"columns": ["arrival", "age"]}]}, "numbers of as many decimals, or dates of one type"),
+        ({"ordered": [{"columns": ["arrival", "age"]}]}, "arrival (date), age (number, decimals: 0), which must be of one"),
         ({"ordered": [{"columns": ["arrival", "leaving"]}, {"columns": ["leaving", "arrival"]}]}, "before itself"),
         ({"forbidden": [{"leaving": {"from": "spring"}, "own": "1"}]}, "which must be a date like 2019-12-31"),
     ],

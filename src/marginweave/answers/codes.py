@@ -20,7 +20,7 @@ from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, NOT_RE
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.conditions import Condition, labels_of
+from marginweave.configuration.rules.conditions import Condition, ConditionError, labels_of
 from marginweave.configuration.values import ValueMatcher, listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
@@ -200,10 +200,12 @@ class Codes:
         missing = (*self._missing(attribute), *attribute.gaps)
         try:
             labels = labels_of(name, column, condition, missing)
-        except ValueError as error:
-            words = str(error).removeprefix("structure ")
-            words = words.replace("a range is", f"a range is {name} >= FROM and {name} < BELOW, or")
-            raise InputError(f"a condition {words}") from None
+        except ConditionError as error:
+            hint = ""
+            if error.names_number:
+                options = f'--where "{name} >= FROM" --where "{name} < BELOW"'
+                hint = f"; a range is {options}, or written {{from: FROM, below: BELOW}}"
+            raise InputError(f"a condition {error.fault}{hint}") from None
         if attribute.of_set:
             return self._value_of_set(name, labels)
         gaps = self._gaps(place, condition)

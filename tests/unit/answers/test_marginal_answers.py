@@ -342,7 +342,10 @@ def test_what_is_not_measured_is_refused_by_name() -> None:
     for wrong, said in (
         ("salary > 3", "no column that was counted; there are"),
         ("Region = north", "did you mean region\\?"),
-        ("age = 45", "a range is age >= FROM and age < BELOW, or written"),
+        (
+            "age = 45",
+            r'a range is --where "age >= FROM" --where "age < BELOW", or written \{from: FROM',
+        ),
         ("age > 20", "inside a bin"),
         ("sex = x", "no value"),
     ):

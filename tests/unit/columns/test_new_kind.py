@@ -22,6 +22,7 @@ from marginweave.configuration.columns import Column, MeasuredColumn
 from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.conditions import Condition
+from marginweave.configuration.rules.structure import Structure, check_structure
 from marginweave.domain.labels import Domain
 from marginweave.domain.membership import check_codes
 from marginweave.mechanisms.randomness import CellWords
@@ -173,6 +174,20 @@ def test_a_range_of_its_values_is_asked_for():
         Condition.model_validate({"from": "noon"}).labels("woke", column)
     with pytest.raises(ValueError, match="ends inside a bin"):
         Condition.model_validate({"from": "07:30"}).labels("woke", column)
+
+
+def test_a_rule_that_does_not_take_it_says_its_type():
+    totals = {"sum": [{"column": "woke", "of": ["age", "grade"]}]}
+    with pytest.raises(
+        ValueError, match="sum has 'woke' of the type clock, and takes number, date"
+    ):
+        check_structure(Structure.model_validate(totals), with_clocks().columns)
+    order = {"ordered": [{"columns": ["age", "woke"]}]}
+    with pytest.raises(
+        ValueError,
+        match=r"has age \(number, decimals: 0\), woke \(clock\), which must be of one type",
+    ):
+        check_structure(Structure.model_validate(order), with_clocks().columns)
 
 
 def test_a_key_that_would_hide_what_all_kinds_have_is_refused():

@@ -165,9 +165,17 @@ def test_a_date_that_no_bin_knows_is_refused(kind: str, bins: str) -> None:
             labels_of("day", column, named, ())
 
 
+def test_a_range_of_days_of_the_week_is_refused_by_what_they_are() -> None:
+    column = DateColumn.model_validate(
+        {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": "weekday"}
+    )
+    with pytest.raises(ValueError, match="by days of the week, and these repeat; name values: Mon"):
+        labels_of("day", column, Condition.model_validate({"from": "2024-07-03"}), ())
+
+
 def test_a_range_of_texts_is_refused() -> None:
     column = Category.model_validate({"type": "category", "values": ["north", "south"]})
-    with pytest.raises(ValueError, match="none is a number or a date"):
+    with pytest.raises(ValueError, match="none is a number; name values: north"):
         labels_of("region", column, Condition.model_validate({"from": "5"}), ())
 
 

@@ -178,6 +178,16 @@ class ColumnBase(BaseModel, frozen=True):
     range_end: ClassVar[str] = "a number"
     """The form of an end of a range of the column, as messages that refuse another text say it."""
 
+    @property
+    def without_order(self) -> str:
+        """Words for why labels without limits cannot be compared."""
+        return "of whose values none is a number"
+
+    @property
+    def type_words(self) -> str:
+        """Words for the type, with all that two columns must share whose values are compared."""
+        return str(getattr(self, "type", ""))
+
     @cached_property
     def label_limits(self) -> tuple[Limits | None, ...]:
         """Least and largest value of each label; None for a label without a value, such as that of a special code."""

@@ -227,6 +227,11 @@ class DateColumn(BinnedColumn, frozen=True):
 
     range_end: ClassVar[str] = "a date like 2019-12-31"
 
+    @property
+    def without_order(self) -> str:
+        """Words for why labels without limits cannot be compared."""
+        return "which is counted by days of the week, and these repeat"
+
     @cached_property
     def label_limits(self) -> tuple[Limits | None, ...]:
         """First and last day, or second, of each bin; None for weekdays, which repeat."""

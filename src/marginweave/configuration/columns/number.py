@@ -136,6 +136,11 @@ class NumberColumn(NumberGrid, frozen=True):
         """Return whether the labels are in the order of their values; a special code has no place among the bins."""
         return not self.codes
 
+    @property
+    def type_words(self) -> str:
+        """Words for the type, with all that two columns must share whose values are compared."""
+        return f"number, decimals: {self.decimals}"
+
     @cached_property
     def label_limits(self) -> tuple[Limits | None, ...]:
         """First and last number of each bin on the grid; None for a special code."""

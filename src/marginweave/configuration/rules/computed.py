@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -172,8 +172,12 @@ def _check_total(
             raise ValueError(
                 f"{place} has {name!r}, which must be a separate column with public bounds, not computed from others"
             )
-        if not isinstance(column, NumberColumn | DateColumn) or getattr(column, "codes", None):
-            raise ValueError(f"{place} has {name!r}, which must be a number or date, without codes")
+        if not isinstance(column, NumberColumn | DateColumn):
+            raise ValueError(
+                f"{place} has {name!r} of the type {column.type}, and takes number, date and datetime alone"
+            )
+        if isinstance(column, NumberColumn) and column.codes:
+            raise ValueError(f"{place} has {name!r}, whose codes are no amounts; leave codes out")
         if isinstance(column, DateColumn) and not column.exact:
             raise ValueError(
                 f"{place} has {name!r}, whose format must write each {column.type} in its own way"
@@ -188,9 +192,14 @@ def _check_total(
             else "numbers"
         )
         raise ValueError(
-            f"{place} has {', '.join(names)}, which must be {needed} of as many decimals"
+            f"{place} has {with_types(names, columns)}, which must be {needed} of as many decimals"
         )
     _check_bounds(rule, columns)
+
+
+def with_types(names: Sequence[str], columns: Mapping[str, Column]) -> str:
+    """Return the names of columns, each with its type."""
+    return ", ".join(f"{name} ({columns[name].type_words})" for name in names)
 
 
 def _check_bounds(rule: TotalColumn, columns: Mapping[str, Column]) -> None:

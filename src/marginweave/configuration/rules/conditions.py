@@ -20,6 +20,19 @@ from marginweave.configuration.values import FrozenModel, ValueMatcher, listed
 _Span = tuple[Fraction | float, Fraction | float]
 
 
+class ConditionError(ValueError):
+    """A condition on a column that its values cannot meet or fail, as `structure` says it.
+
+    `fault` is the message without its subject. `names_number` is True where a value is named of a column that has ranges.
+    """
+
+    def __init__(self, fault: str, *, names_number: bool = False) -> None:
+        hint = "; a range is written {from: , below: }" if names_number else ""
+        super().__init__(f"structure {fault}{hint}")
+        self.fault = fault
+        self.names_number = names_number
+
+
 class Condition(FrozenModel):
     """A condition on the value of one column, instead of a list of values: any value `but` some, or a value in a range.
 
@@ -57,13 +70,13 @@ class Condition(FrozenModel):
     def labels(self, name: str, column: ColumnBase) -> tuple[str, ...]:
         """Return the labels of the column in the range.
 
-        Raises ValueError for an end that lies inside a bin, and for a column whose values have no order, as days of the week.
+        Raises:
+            ConditionError: an end lies inside a bin, or the values of the column have no order, as days of the week.
         """
         limits = column.label_limits
         if column.labels and not any(limits):  # a private domain declares no labels
-            raise ValueError(
-                f"structure has a range of column {name!r}, of whose values none is a number or a date; name values: "
-                f"{listed(column.labels)}"
+            raise ConditionError(
+                f"has a range of column {name!r}, {column.without_order}; name values: {listed(column.labels)}"
             )
         spans: list[_Span | None] = [*limits]
         if isinstance(column, NumberColumn):
@@ -85,7 +98,7 @@ class Condition(FrozenModel):
     def _holds(self, name: str, column: ColumnBase, span: _Span) -> bool:
         """Return whether the range has all values of a label, from the least to the largest of `span`.
 
-        Raises ValueError for a range that has only some of them.
+        Raises ConditionError for a range that has only some of them.
         """
         low, high = span
         low_is_inside = self._is_above(name, column, low) and self._is_below(name, column, low)
@@ -102,8 +115,8 @@ class Condition(FrozenModel):
                 if self.at_most is None
                 else f"; to includes {self.at_most}, use below to leave it out"
             )
-            raise ValueError(
-                f"structure has a range of column {name!r} that ends inside a bin; ranges must end where bins do: "
+            raise ConditionError(
+                f"has a range of column {name!r} that ends inside a bin; ranges must end where bins do: "
                 f"{listed(column.labels)}{below}"
             )
         return low_is_inside
@@ -148,7 +161,7 @@ def labels_of(
 ) -> tuple[str | None, ...]:
     """Return the labels of a column that meet a condition or are listed; None is the missing value.
 
-    Raises ValueError for a text that is no value of the column.
+    Raises ConditionError for a text that is no value of the column.
     """
     if not isinstance(values, Condition):
         return tuple(_label(name, column, text, missing) for text in values)
@@ -159,11 +172,11 @@ def labels_of(
 
 
 def _point_of(name: str, column: ColumnBase, text: str) -> Fraction:
-    """Return the end of a range in the units of the column. Raises ValueError for a text that is none."""
+    """Return the end of a range in the units of the column. Raises ConditionError for a text that is none."""
     point = column.point_of(text.strip())
     if point is None:
-        raise ValueError(
-            f"structure has {text!r} as the end of a range of column {name!r}, which must be {column.range_end}"
+        raise ConditionError(
+            f"has {text!r} as the end of a range of column {name!r}, which must be {column.range_end}"
         )
     return point
 
@@ -200,7 +213,7 @@ def labels_too_low(
 def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> str | None:
     """Return the label that a text of `structure` means, None for a text that means "no value".
 
-    Raises ValueError for a text that is no value of the column.
+    Raises ConditionError for a text that is no value of the column.
     """
     if ValueMatcher(missing).index(text) >= 0:
         return None
@@ -209,6 +222,7 @@ def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> 
     code = column.code_of(text)
     if code < 0:
         values = f"column {name!r}; its values: {listed(column.labels)}"
-        hint = "; a range is written {from: , below: }" if any(column.label_limits) else ""
-        raise ValueError(f"structure names {text!r}, which is no value of {values}{hint}")
+        raise ConditionError(
+            f"names {text!r}, which is no value of {values}", names_number=any(column.label_limits)
+        )
     return column.labels[code]

@@ -18,6 +18,7 @@ from marginweave.configuration.rules.computed import (
     SumColumn,
     TotalColumn,
     check_computed,
+    with_types,
 )
 from marginweave.configuration.rules.conditions import Allowed
 from marginweave.configuration.values import FrozenModel
@@ -175,11 +176,13 @@ def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
     """Refuse an order of columns that cannot be compared, or that names a column twice (ValueError)."""
     _check_unique(order.columns, "ordered")
     ordered = [columns[name] for name in order.columns]
-    kinds = {(column.type, column.step) for column in ordered}
-    have_limits = all(any(column.label_limits) for column in ordered)
-    if len(kinds) > 1 or not have_limits:
+    for column, name in zip(ordered, order.columns, strict=True):
+        if not any(column.label_limits):
+            raise ValueError(f"structure.ordered has {name!r}, {column.without_order}")
+    if len({(column.type, column.step) for column in ordered}) > 1:
         raise ValueError(
-            f"structure.ordered has {', '.join(order.columns)}, which must be numbers of as many decimals, or dates of one type"
+            f"structure.ordered has {with_types(order.columns, columns)}, which must be of one type, and numbers of as many "
+            "decimals"
         )
 
 
