@@ -245,7 +245,7 @@ class Synthesizer(Shown):
         from marginweave.runs.bookkeeping import is_charged
         from marginweave.runs.lookup import place_of_files, record_stop_reason
         from marginweave.runs.progress import reporting
-        from marginweave.runs.published import next_words, outcome_words, released_verdict
+        from marginweave.runs.published import next_words, outcome_lines, released_verdict
 
         folder = request.folder
         privacy = request.configuration.privacy
@@ -262,8 +262,8 @@ class Synthesizer(Shown):
         self._say(_ending(folder, "Released", charged))
         account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
         verdict = released_verdict(place)
-        for line in outcome_words(account, verdict):
-            self._say(line)
+        for line in outcome_lines(account, verdict):
+            self._say(line.text)
         if place == folder.release:
             self._say(next_words(folder.run, place / "report.html", verdict))
 

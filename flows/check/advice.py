@@ -13,7 +13,6 @@ from enum import IntEnum
 from functools import partial
 
 from marginweave.configuration.columns import MeasuredColumn, SetColumn
-from marginweave.configuration.columns.base import RULE_DECLARED
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
 from marginweave.released.evaluation import BrokenRule
@@ -104,7 +103,7 @@ def _unread_text(
         key = "empty"
     elif fault is Unusable.NOTHING:
         key = "nothing"
-    elif column.input_rule != RULE_DECLARED:
+    elif column.value_form is not None:
         key = "other"
     else:
         key = "half" if 2 * look.unread > look.cells - look.missing else "outside"
@@ -124,7 +123,7 @@ def _unread_advice(column: MeasuredColumn, look: ColumnLook) -> Sentence:
     if notation is not None:
         key = notation if notation in _NUMBER_NOTATIONS else "format"
         return check_sentence(f"unread-advice.{key}", format=notation)
-    if column.input_rule == RULE_DECLARED:
+    if column.value_form is None:
         differs = any(_differs_in_case(column, text) for text in look.unread_texts)
         return check_sentence("unread-advice.case" if differs else "unread-advice.values")
     return check_sentence("unread-advice.missing")

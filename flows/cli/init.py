@@ -17,6 +17,7 @@ from .console import Home, out
 
 if TYPE_CHECKING:
     from marginweave.configuration.execution import SourceFile
+    from marginweave.drafts.drafted_configuration import ConfigurationDraft
 
 _File = Annotated[
     str,
@@ -56,12 +57,14 @@ def init(
 
     Example: `marginweave init visits.csv`
     """
+    from marginweave.drafts.draft_text import write_draft
+
     stem, _, _ = Path(file).name.partition(".")
     target = output or Path(f"{stem or 'draft'}.yaml")
     form = _form(file, target, encoding, delimiter)
-    text = _draft(file, form, target, home, encoding=encoding is None, dictionary=dictionary)
-    _write_new(target, text)
-    _tell_next(target, text)
+    draft = _draft(file, form, target, home, encoding=encoding is None, dictionary=dictionary)
+    _write_new(target, write_draft(draft))
+    _tell_next(target, draft)
 
 
 def _form(named: str, target: Path, encoding: str | None, delimiter: str | None) -> SourceFile:
@@ -95,47 +98,40 @@ def _draft(
     *,
     encoding: bool,
     dictionary: Path | None,
-) -> str:
+) -> ConfigurationDraft:
     from marginweave.configuration.code_lists import with_code_lists
     from marginweave.configuration.yaml_source import canonical_written, parse_yaml
     from marginweave.drafts.draft import draft_configuration
+    from marginweave.drafts.draft_text import write_draft
     from marginweave.drafts.recognise import describe, recognise
     from marginweave.runs.looks import record_look
 
     _refuse_existing(target)
     recognised = recognise(source, form, encoding=encoding)
     dictionary_name = None if dictionary is None else os.path.relpath(dictionary, target.parent)
-    text = draft_configuration(source, recognised, dictionary_name, target.parent)
-    drafted = with_code_lists(parse_yaml(text), target.parent)
+    draft = draft_configuration(source, recognised, dictionary_name, target.parent)
+    drafted = with_code_lists(parse_yaml(write_draft(draft)), target.parent)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     out.print(
         f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft"
     )
-    return text
+    return draft
 
 
-def _tell_next(target: Path, text: str) -> None:
+def _tell_next(target: Path, draft: ConfigurationDraft) -> None:
     """Print the steps from the draft to a release, as commands that can be typed."""
-    from marginweave.configuration.yaml_source import parse_yaml
-    from marginweave.drafts.table_facts import header_doubts
-
-    waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
-    answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"
-    protect = (
-        " It contains values from your data: protect it like the data until you have confirmed it"
-        if waiting
-        else ""
-    )
-    drafted = parse_yaml(text)
-    for line in header_doubts(drafted["columns"]):
+    for line in draft.doubts:
         out.print(line, style="yellow")
-    out.print(f"Wrote {target} (readable only by you).{protect}")
+    out.print(
+        f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you have "
+        "confirmed it"
+    )
     place = shlex.quote(str(target))
     room = "# once; it holds one such release, --epsilon makes room for more"
-    steps = [answer] if waiting else []
-    steps += [
+    steps = [
+        f"answer the {draft.question_count} questions marked confirm: true in {target}; the comments at its top say how",
         f"marginweave check {place}",
-        f"marginweave ledger open {drafted['dataset']} --for {place}   {room}",
+        f"marginweave ledger open {draft.dataset} --for {place}   {room}",
         f"marginweave plan {place}",
         f"marginweave run {place}",
     ]

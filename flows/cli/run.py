@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -192,7 +191,7 @@ def _summarize(
     """Print where the files are, and the guarantee of the release or how to decide on it: for a terminal, or as JSON."""
     from marginweave.runs.lookup import what_to_do
     from marginweave.runs.progress import LineReporter
-    from marginweave.runs.published import next_words, outcome_words, released_verdict
+    from marginweave.runs.published import next_words, outcome_lines, released_verdict
 
     run = request.folder.run
     working_folder = Path.cwd()
@@ -223,8 +222,8 @@ def _summarize(
             f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
         )
         out.print(f"{_FILES}\nGuarantee: {guarantee}")
-    for line in outcome_words(account, verdict):
-        out.print(line, style="bold" if line.startswith("Verdict") else None)
+    for line in outcome_lines(account, verdict):
+        out.print(line.text, style="bold" if line.is_verdict else None)
     if not is_waiting:
         out.print(next_words(run, report, verdict))
 
@@ -307,7 +306,7 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
 
     summaries = list_runs(home)
     if as_json:
-        console.print_json([asdict(summary) for summary in summaries])
+        console.print_json([summary.row() for summary in summaries])
         return
     table = console.table_of("run", "dataset", "state", "begun", "private files")
     for summary in summaries:

@@ -1,4 +1,4 @@
-"""Drafts a configuration for a table: looks at the table, proposes, and writes YAML.
+"""Drafts a configuration for a table: looks at the table and proposes; `draft_text` writes that as YAML.
 
 What a look at a column suggests to declare about it is private until somebody confirms it. DP: none. What is found goes into
 the draft (0600) and nowhere else.
@@ -14,20 +14,23 @@ import pyarrow as pa
 
 from marginweave.base.places import EXAMPLE_PREFIX
 from marginweave.configuration.execution import SourceFile
-from marginweave.drafts.draft_text import write_draft
-from marginweave.drafts.drafted_configuration import DataDictionary, propose_configuration
+from marginweave.drafts.drafted_configuration import (
+    ConfigurationDraft,
+    DataDictionary,
+    propose_configuration,
+)
 from marginweave.drafts.table_facts import TableFacts, usable_names
 from marginweave.sources.source import TableSource, source_columns
 
 
 def draft_configuration(
     source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()
-) -> str:
-    """Return the draft, as YAML, of a configuration for the table at `source`; `form.file` is its name in the draft.
+) -> ConfigurationDraft:
+    """Return the draft of a configuration for the table at `source`; `form.file` is its name in the draft.
 
     A column that the data `dictionary`, a file below `below`, describes has its codes, which are public, and its label.
 
-    DP: none; the text is as sensitive as the table until each column is confirmed.
+    DP: none; it is as sensitive as the table until each column is confirmed.
 
     Raises:
         InputError: the source cannot be read, has no rows, or has column names that a configuration cannot have.
@@ -44,17 +47,16 @@ def draft_table(
     form: SourceFile,
     header: Sequence[str],
     dictionary: DataDictionary | None = None,
-) -> str:
-    """Return the draft, as YAML, for a table in memory; columns of its `header` may have no name.
+) -> ConfigurationDraft:
+    """Return the draft for a table in memory; columns of its `header` may have no name.
 
-    DP: none; the text is as sensitive as the table until each column is confirmed.
+    DP: none; it is as sensitive as the table until each column is confirmed.
 
     Raises:
         InputError: the table has no rows, or column names that a configuration cannot have.
     """
     facts = TableFacts(table, header)
-    draft = propose_configuration(dataset, form, facts, dictionary)
-    return write_draft(draft)
+    return propose_configuration(dataset, form, facts, dictionary)
 
 
 def dataset_name(source: str) -> str:

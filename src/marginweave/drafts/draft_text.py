@@ -83,13 +83,12 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
 
 
 def column_line(name: str, draft: ColumnDraft) -> str:
-    """Return one column as one line.
-
-    A private domain has nothing to confirm. Any other column that nobody has called public gets `confirm: true`.
-    """
+    """Return one column as one line, with `confirm: true` where it waits."""
     declared: dict[str, Any] = {"type": draft.type, **draft.facts}
-    if not draft.is_private:
-        declared |= {"confirm": True} if draft.public is None else {"public": draft.public}
+    if draft.waits:
+        declared["confirm"] = True
+    elif not draft.is_private:
+        declared["public"] = draft.public
     remark = f"  # {draft.remark}" if draft.remark else ""
     return f"  {yaml_line(name)}: {yaml_line(declared)}{remark}\n"
 

@@ -82,6 +82,11 @@ class ColumnDraft:
         """Return whether its domain is private: then only the fact that it has many values comes from the data."""
         return self.facts.get("domain") == "private"
 
+    @property
+    def waits(self) -> bool:
+        """Return whether the column waits for the steward to confirm it: a private domain has nothing to confirm."""
+        return not self.is_private and self.public is None
+
 
 def propose_column(column: ColumnCells, numbers: NumberForm = USUAL) -> ColumnDraft:
     """Return the draft for one column: its kind, and the facts that its cells show.

@@ -44,6 +44,11 @@ class ConfigurationDraft:
     doubts: Sequence[str]
     """Lines of warning about the header."""
 
+    @property
+    def question_count(self) -> int:
+        """Number of facts that wait for a yes: the unit of privacy, the number of rows, and columns."""
+        return 2 + sum(column.waits for column in self.columns.values())
+
 
 @dataclass(frozen=True)
 class DataDictionary:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from marginweave.base.errors import UnusableTableError
 from marginweave.columns import values_of
 from marginweave.columns.base import Judged
-from marginweave.configuration.columns.base import RULE_DECLARED, MeasuredColumn
+from marginweave.configuration.columns.base import MeasuredColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
 
@@ -49,9 +49,7 @@ def unusable(filled: float, unread: float, beyond: float, *, on_purpose: bool) -
 
 def value_words(column: MeasuredColumn) -> str:
     """Return in words what a cell of the column should be: a number, a declared value."""
-    if column.input_rule == RULE_DECLARED:
-        return "a declared value"
-    return column.input_rule.removeprefix("every value is ")
+    return column.value_form or "a declared value"
 
 
 def handled(written: str) -> frozenset[str]:

@@ -150,6 +150,7 @@ class Configuration(Shown, dict[str, Any]):
         """
         from marginweave.configuration.execution import SourceFile
         from marginweave.drafts.draft import draft_configuration, draft_table
+        from marginweave.drafts.draft_text import write_draft
         from marginweave.drafts.recognise import recognise
         from marginweave.runs.looks import record_look
 
@@ -160,7 +161,7 @@ class Configuration(Shown, dict[str, Any]):
                 form = SourceFile(file=source)
             except ValidationError as error:
                 raise refusal(error) from None
-            text = draft_configuration(source, recognise(source, form, encoding=True))
+            draft = draft_configuration(source, recognise(source, form, encoding=True))
         elif dataset is None:
             raise InputError(
                 'a frame has no name; give the name of its account, as in draft(frame, dataset="visits")'
@@ -178,13 +179,13 @@ class Configuration(Shown, dict[str, Any]):
                     f"the index ({left_out}) is left out; draft(frame.reset_index()) keeps it",
                     stacklevel=2,
                 )
-            text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
-        drafted = cls(parse_yaml(text))
+            draft = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
+        drafted = cls(parse_yaml(write_draft(draft)))
         if dataset is not None:
             drafted["dataset"] = dataset
         if not isinstance(data, str | Path):
             drafted._refuse_types(data)
-        drafted._remarks = _remarks_in(text, drafted["columns"])
+        drafted._remarks = {name: column.remark for name, column in draft.columns.items()}
         record_look(
             home_directory(home), "init", drafted["dataset"], source, canonical_written(drafted)
         )
@@ -321,15 +322,3 @@ class Configuration(Shown, dict[str, Any]):
         for name, remark in facts.items():
             lines.append(f"  {name}: {remark}" if remark else f"  {name}")
         return "\n".join(lines)
-
-
-def _remarks_in(text: str, names: Iterable[str]) -> dict[str, str]:
-    """Return the remarks of a drafted YAML text by column: the comments at the ends of the lines below `columns:`."""
-    _, _, columns_text = text.partition("columns:\n")
-    lines = [line for line in columns_text.splitlines() if not line.lstrip().startswith("#")]
-    remarks = {}
-    for name, line in zip(names, lines, strict=True):
-        _, mark, remark = line.rpartition("}  # ")
-        if mark:
-            remarks[name] = remark
-    return remarks

@@ -24,13 +24,20 @@ from marginweave.publish.figures import spending_figure
 from marginweave.publish.templates import render
 from marginweave.runs.metrics import last_verification
 from marginweave.runs.published import released_verdict
-from marginweave.runs.retention import RunSummary, list_runs
+from marginweave.runs.retention import Progress, RunSummary, list_runs
 
 _STALE = timedelta(days=31)
 _NEARLY = 0.9
 _USEFUL = 0.01  # part of epsilon 1, or of a smaller cap, below which a release would be noise
-_NOTHING = "nothing: it is used up"
-_SETTLED = ("superseded", "finished", "purged", "rejected", "awaiting approval")
+_SETTLED = frozenset(
+    {
+        Progress.SUPERSEDED,
+        Progress.FINISHED,
+        Progress.PURGED,
+        Progress.REJECTED,
+        Progress.AWAITING,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +47,7 @@ class _AccountLine:
     total: AccountTotal
     spent: str
     still_free: str
+    is_used_up: bool
     share: float
     period: str | None
     figure: Markup | None
@@ -51,6 +59,7 @@ class _ReleaseLine:
 
     record: ReleaseRecord
     state: str
+    awaits_approval: bool
     verdict: str
     private: str
     lost: int
@@ -108,26 +117,32 @@ def _account(
         spent_so_far = spent_so_far.with_release(record)
         share = spent_share(replace(total, spent=spent_so_far))
         points.append((record.created, share))
+    is_used_up = _is_used_up(total)
     return _AccountLine(
         total=total,
         spent=f"{rounded_up(total.epsilon)} of {float(total.account.epsilon):g}",
-        still_free=_still_free(total),
+        still_free=_still_free(total, is_used_up=is_used_up),
+        is_used_up=is_used_up,
         share=min(1.0, spent_share(total)),
         period=period,
         figure=spending_figure(points, moment, total.account.dataset, name) if points else None,
     )
 
 
-def _still_free(total: AccountTotal) -> str:
-    """Return in words what one more release may cost; an epsilon so small that a release would be noise is nothing."""
+def _is_used_up(total: AccountTotal) -> bool:
+    """Return whether no further release fits; an epsilon so small that a release would be noise is none."""
     account = total.account
-    remaining_epsilon = epsilon_left(total)
     least_useful = _USEFUL * min(1.0, float(account.epsilon))
-    is_used_up = remaining_epsilon < least_useful if account.delta else spent_share(total) >= 1
-    if is_used_up or is_closed(account, total.spent):
-        return _NOTHING
-    if account.delta:
-        return f"one more release of epsilon {rounded_down(remaining_epsilon)}"
+    is_spent = epsilon_left(total) < least_useful if account.delta else spent_share(total) >= 1
+    return is_spent or is_closed(account, total.spent)
+
+
+def _still_free(total: AccountTotal, *, is_used_up: bool) -> str:
+    """Return in words what one more release may cost."""
+    if is_used_up:
+        return "nothing: it is used up"
+    if total.account.delta:
+        return f"one more release of epsilon {rounded_down(epsilon_left(total))}"
     return "allowance, for what is charged in epsilon alone, as with Laplace noise"
 
 
@@ -137,6 +152,7 @@ def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) ->
     run = runs[home, record.run] if home is not None else None
     verdict = ""
     state = run.state if run else "not in these homes"
+    awaits_approval = False
     if record.published is not None:
         state = "published" if record.superseded_by is None else "published, superseded"
         summary = released_verdict(RunFolder.at(home, record.run).release) if home else None
@@ -145,6 +161,7 @@ def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) ->
         state = "approved" if record.decision.approved else "rejected"
     elif record.proposed:
         state = "awaits approval"
+        awaits_approval = True
     if run is None:
         private = ""
     elif run.holds_private:
@@ -152,7 +169,14 @@ def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) ->
     else:
         private = "exact evaluation" if run.holds_exact else "no"
     lost = sum(draw.state == State.CHARGED_LOST for draw in record.draws)
-    return _ReleaseLine(record=record, state=state, verdict=verdict, private=private, lost=lost)
+    return _ReleaseLine(
+        record=record,
+        state=state,
+        awaits_approval=awaits_approval,
+        verdict=verdict,
+        private=private,
+        lost=lost,
+    )
 
 
 def _warnings(homes: Sequence[Path], location: LedgerLocation) -> Iterator[str]:
@@ -170,7 +194,7 @@ def _open_decisions(
     """Yield a sentence for each decision that somebody should make."""
     for line in releases:
         run = line.record.run
-        if line.state == "awaits approval":
+        if line.awaits_approval:
             yield f"{run} awaits approval: read marginweave report {run}, then approve or reject it"
         elif line.verdict == "not for publication":
             yield f"{run} is published, and its verdict is: not for publication"
@@ -178,7 +202,7 @@ def _open_decisions(
         name = account.total.account.dataset
         if account.total.account.frozen:
             yield f"Account {name} is frozen since its ledger was restored: marginweave ledger reconcile"
-        elif account.still_free == _NOTHING:
+        elif account.is_used_up:
             yield (
                 f"Account {name} is used up. Records, answers and pages of what is released cost nothing more (marginweave "
                 "synthesize, query, report), and marginweave ledger expire gives back what stalled runs have reserved. For a "
@@ -191,8 +215,8 @@ def _open_decisions(
 
 def _leftovers(run: RunSummary) -> Iterator[str]:
     """Yield a sentence for each thing that a run left behind."""
-    is_running = run.state == "in progress"
-    if not is_running and not run.state.startswith(_SETTLED):
+    is_running = run.progress == Progress.IN_PROGRESS
+    if not is_running and run.progress not in _SETTLED:
         yield f"Run {run.name} is {run.state}: marginweave resume {run.name}, or purge it with --unfinished"
     elif run.holds_private and not is_running:
         yield f"Run {run.name} still holds private files: marginweave purge {run.name}"

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,18 +34,27 @@ def released_verdict(release: Path) -> VerdictSummary | None:
     return None if content is None else Evaluation.from_json(content).summary
 
 
-def outcome_words(account: AccountSums, verdict: VerdictSummary | None) -> list[str]:
+@dataclass(frozen=True)
+class OutcomeLine:
+    """A line that a run prints at its end."""
+
+    text: str
+    is_verdict: bool = False
+    """True for the line that says whether the release may be published."""
+
+
+def outcome_lines(account: AccountSums, verdict: VerdictSummary | None) -> list[OutcomeLine]:
     """Return the lines that a run prints at its end: the account's spent budget, and the verdict on the release."""
     spent = (
         f"epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent at delta {account.delta:g}"
     )
     lines = [
-        f"Account {account.dataset}: {spent}, {account.releases} release(s)",
-        "  This sum is no bound under adaptively chosen budgets; the cap is",
+        OutcomeLine(f"Account {account.dataset}: {spent}, {account.releases} release(s)"),
+        OutcomeLine("  This sum is no bound under adaptively chosen budgets; the cap is"),
     ]
     if verdict is not None:
-        lines.append(str(verdict.line))
-        lines += [f"  {sentence}" for sentence in (*verdict.says, *verdict.advice)]
+        lines.append(OutcomeLine(str(verdict.line), is_verdict=True))
+        lines += [OutcomeLine(f"  {text}") for text in (*verdict.says, *verdict.advice)]
     return lines
 
 

@@ -7,6 +7,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 
 from marginweave.accounting.records import State
@@ -20,7 +21,28 @@ from marginweave.runs.continuity import sync_with_ledger
 from marginweave.runs.lookup import apply_decision, corrections, existing_run, in_progress, run_lock
 from marginweave.runs.request import ledger_of
 
-_WORDS = {RunState.RUNNING: "unfinished", RunState.FAILED: "purged"}
+
+class Progress(StrEnum):
+    """How far a run of a home is, as a reader of `marginweave runs` is interested in it."""
+
+    NOT_BEGUN = "not begun"
+    DAMAGED = "damaged"
+    IN_PROGRESS = "in progress"
+    UNFINISHED = "unfinished"
+    PURGED = "purged"
+    AWAITING = "awaiting approval"
+    REJECTED = "rejected"
+    FINISHED = "finished"
+    SUPERSEDED = "superseded"
+
+
+_PROGRESS = {
+    RunState.RUNNING: Progress.UNFINISHED,
+    RunState.AWAITING: Progress.AWAITING,
+    RunState.REJECTED: Progress.REJECTED,
+    RunState.FINISHED: Progress.FINISHED,
+    RunState.FAILED: Progress.PURGED,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +51,29 @@ class RunSummary:
 
     name: str
     dataset: str
-    state: str
+    progress: Progress
+    correction: str | None
+    """The run that supersedes this one, if there is one."""
     begun: str
     holds_private: bool
-    holds_exact: bool  # numbers of an internal evaluation, in internal/
+    holds_exact: bool
+    """Whether there are numbers of an internal evaluation, in internal/."""
+
+    @property
+    def state(self) -> str:
+        """Words for how far the run is."""
+        return self.progress if self.correction is None else f"superseded by {self.correction}"
+
+    def row(self) -> dict[str, str | bool]:
+        """Return the line as JSON has it."""
+        return {
+            "name": self.name,
+            "dataset": self.dataset,
+            "state": self.state,
+            "begun": self.begun,
+            "holds_private": self.holds_private,
+            "holds_exact": self.holds_exact,
+        }
 
 
 def list_runs(home: Path) -> list[RunSummary]:
@@ -49,7 +90,7 @@ def list_runs(home: Path) -> list[RunSummary]:
             with suppress(MarginweaveError):
                 manifest = apply_decision(folder, manifest)
         summary = _summary(folder, manifest, correcting_runs)
-        if summary.state != "not begun" or _has_files_of_run(folder):
+        if summary.progress != Progress.NOT_BEGUN or _has_files_of_run(folder):
             summaries.append(summary)
     return summaries
 
@@ -63,19 +104,22 @@ def _has_files_of_run(folder: RunFolder) -> bool:
 def _summary(
     folder: RunFolder, manifest: Manifest | None, correcting_runs: dict[str, str]
 ) -> RunSummary:
+    correction = None
     if manifest is None:
-        state = "damaged" if folder.manifest_file.exists() else "not begun"
+        progress = Progress.DAMAGED if folder.manifest_file.exists() else Progress.NOT_BEGUN
     elif manifest.state == RunState.FINISHED and manifest.release in correcting_runs:
-        state = f"superseded by {correcting_runs[manifest.release]}"
+        progress = Progress.SUPERSEDED
+        correction = correcting_runs[manifest.release]
     else:
-        state = _WORDS.get(manifest.state, manifest.state.value)
+        progress = _PROGRESS[manifest.state]
     may_be_running = manifest is None or manifest.state == RunState.RUNNING
     if may_be_running and in_progress(folder):
-        state = "in progress"
+        progress = Progress.IN_PROGRESS
     return RunSummary(
         name=folder.run,
         dataset=manifest.dataset if manifest else "",
-        state=state,
+        progress=progress,
+        correction=correction,
         begun=f"{manifest.created:%Y-%m-%d %H:%M}" if manifest else "",
         holds_private=folder.private.exists(),
         holds_exact=holds_exact(folder),

@@ -39,7 +39,7 @@ MINUTES = 24 * 60
 class ClockColumn(MeasuredColumn, frozen=True):
     """A time of day, 07:45, released by the hour."""
 
-    input_rule: ClassVar[str] = "every value is a time of day"
+    value_form: ClassVar[str | None] = "a time of day"
     range_end: ClassVar[str] = "a time like 07:45"
     type: Literal["clock"]
 

@@ -21,11 +21,11 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.drafts.draft import draft_configuration
 from marginweave.drafts.draft_text import yaml_line
 from marginweave.drafts.drafted_columns import ColumnDraft, propose_column, rounded_outward
 from marginweave.drafts.table_facts import column_cells
 from marginweave.flows.cli.app import app
+from tests.support.drafts import drafted_text
 
 ROWS = 60
 
@@ -48,7 +48,7 @@ def table(path: Path, columns: dict[str, list[str]]) -> str:
 
 def draft(path: Path, columns: dict[str, list[str]]) -> dict:
     source = table(path, columns)
-    return parse_yaml(draft_configuration(source, SourceFile(file=path.name)))
+    return parse_yaml(drafted_text(source, SourceFile(file=path.name)))
 
 
 def confirmed(raw: dict) -> Configuration:
@@ -332,9 +332,7 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
         "gain": pa.array([i / 4 for i in range(28)]),
     }
     pq.write_table(pa.table(columns), path)
-    configuration = confirmed(
-        parse_yaml(draft_configuration(str(path), SourceFile(file="t.parquet")))
-    )
+    configuration = confirmed(parse_yaml(drafted_text(str(path), SourceFile(file="t.parquet"))))
     assert [column.type for column in configuration.columns.values()] == [
         "date",
         "category",
@@ -357,7 +355,7 @@ def test_headers_that_make_no_draft(tmp_path: Path, header: str, words: str) -> 
     path = tmp_path / "t.csv"
     path.write_text(f"{header}\n")
     with pytest.raises(InputError, match=words) as refusal:
-        draft_configuration(str(path), SourceFile(file="t.csv"))
+        drafted_text(str(path), SourceFile(file="t.csv"))
     assert "xq7" not in str(refusal.value)
 
 
@@ -385,18 +383,18 @@ def test_a_table_without_anything_to_count_is_told_so(tmp_path: Path) -> None:
     cells = {"case_id": [f"c{i}" for i in range(60)], "country": ["NO"] * 60}
     warning = "No column of this table is counted"
     source = table(tmp_path / "t.csv", cells)
-    text = draft_configuration(source, SourceFile(file="t.csv"))
+    text = drafted_text(source, SourceFile(file="t.csv"))
     assert warning in text
     with pytest.raises(InputError, match="no column that is counted"):
         confirmed(parse_yaml(text))
     source = table(tmp_path / "u.csv", {**cells, "sex": ["f", "m"] * 30})
-    assert warning not in draft_configuration(source, SourceFile(file="u.csv"))
+    assert warning not in drafted_text(source, SourceFile(file="u.csv"))
 
 
 def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
     """As pandas writes an index."""
     (tmp_path / "t.csv").write_text(",a\n0,x\n1,y\n")
-    text = draft_configuration(str(tmp_path / "t.csv"), SourceFile(file="t.csv"))
+    text = drafted_text(str(tmp_path / "t.csv"), SourceFile(file="t.csv"))
     assert "# column 1 has no name and is left out" in text
     assert list(parse_yaml(text)["columns"]) == ["a"]
 

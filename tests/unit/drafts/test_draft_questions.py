@@ -16,19 +16,18 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.values import number
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.drafts.draft import draft_configuration
 from marginweave.drafts.drafted_columns import ColumnDraft, propose_column
 from marginweave.drafts.orders import in_order
 from marginweave.drafts.subjects import near_on_grid, on_grid, subject_of
 from marginweave.drafts.table_facts import column_cells
-from tests.support.drafts import answered
+from tests.support.drafts import answered, drafted_text
 
 FILE = SourceFile.model_validate({"file": "t.csv"})
 
 
 def draft_of(place: Path, lines: list[str], **options: object) -> dict[str, object]:
     (place / "t.csv").write_text("\n".join(lines) + "\n")
-    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **options))  # pyright: ignore[reportArgumentType]
+    return parse_yaml(drafted_text(str(place / "t.csv"), FILE, **options))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -185,10 +184,8 @@ def test_a_column_of_the_dictionary_is_counted(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "\n".join(["case_id,country", *(f"c{i},NO" for i in range(60))]) + "\n"
     )
-    assert "No column of this table is counted" in draft_configuration(
-        str(tmp_path / "t.csv"), FILE
-    )
-    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    assert "No column of this table is counted" in drafted_text(str(tmp_path / "t.csv"), FILE)
+    text = drafted_text(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     assert parse_yaml(text)["columns"]["country"]["type"] == "category"
     assert "No column of this table is counted" not in text
 
@@ -202,7 +199,7 @@ def test_the_column_of_the_subjects_stays_an_identifier(tmp_path: Path, codes: r
     )
     lines = ["person_id,sex", *(f"{i % 60},{'fm'[i % 2]}" for i in range(240))]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    text = drafted_text(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     drafted = parse_yaml(text)
     assert drafted["privacy"]["unit"]["column"] == "person_id"
     assert drafted["columns"]["person_id"] == {
@@ -222,7 +219,7 @@ def test_a_dictionary_in_german_is_read_and_its_codes_must_fit(tmp_path: Path) -
     )
     rows = [f"{'fm'[i % 2]},{'KB'[i % 2]},{999 if i % 20 == 0 else i % 90}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["sex,ort,age", *rows]) + "\n")
-    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    text = drafted_text(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     columns = parse_yaml(text)["columns"]
     assert columns["sex"]["public"] == "data dictionary d.csv"
     assert (columns["sex"]["label"], columns["sex"]["description"]) == ("Geschlecht", "Wie im Pass")
@@ -246,7 +243,7 @@ def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Pat
     )
     lines = ["sex,age,route", *(f"{'fm'[i % 2]},{i % 90},{i % 30}" for i in range(200))]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    text = drafted_text(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
     columns = parse_yaml(text)["columns"]
     assert columns["sex"] == {
         "type": "category",
@@ -275,9 +272,7 @@ def test_a_code_of_the_dictionary_is_no_missing_text(tmp_path: Path) -> None:
     )
     rows = [f"{'N' if i % 3 == 0 else i % 29},{1 + i % 2 if i % 5 else 'X'}" for i in range(300)]
     (tmp_path / "t.csv").write_text("\n".join(["work,sex", *rows]) + "\n")
-    text = answered(
-        draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path), "a code list"
-    )
+    text = answered(drafted_text(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path), "a code list")
     (tmp_path / "t.yaml").write_text(text)
     work = load_configuration(tmp_path / "t.yaml").columns["work"]
     assert isinstance(work, ValuedColumn)

@@ -265,13 +265,18 @@ class MeasuredColumn(ColumnBase, frozen=True):
     """
 
     measured: ClassVar[bool] = True
-    input_rule: ClassVar[str] = RULE_DECLARED
-    """Name of the rule that a value keeps."""
+    value_form: ClassVar[str | None] = None
+    """The form of a value in words, as "a number"; None where values are declared one by one."""
     imputations: ClassVar[tuple[str, ...]] = ("uniform",)
     """The kinds of imputation that the column can have; a private domain can only have weights."""
     missing: Texts | None = None
     impute: Imputation | None = None
     outside: Literal["null", "error"] | Literal["other"] | None = None
+
+    @property
+    def input_rule(self) -> str:
+        """Name of the rule that a value keeps."""
+        return RULE_DECLARED if self.value_form is None else f"every value is {self.value_form}"
 
     @property
     def stopping_rule(self) -> str:

@@ -77,7 +77,7 @@ class DateColumn(BinnedColumn, frozen=True):
     a synthetic value is chosen inside its bin: `uniform` or its `midpoint`.
     """
 
-    input_rule: ClassVar[str] = "every value is a date in the declared format"
+    value_form: ClassVar[str | None] = "a date in the declared format"
     type: Literal["date", "datetime"]
     bounds: Annotated[tuple[str, str] | None, BeforeValidator(_bounds)] = None
     bins: Annotated[Period | tuple[str, ...], BeforeValidator(_bins)]

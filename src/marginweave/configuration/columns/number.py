@@ -34,7 +34,7 @@ class NumberColumn(NumberGrid, frozen=True):
     label: they are recognized before cells are clamped to the bounds, and each is a separate value.
     """
 
-    input_rule: ClassVar[str] = "every value is a number"
+    value_form: ClassVar[str | None] = "a number"
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "gaussian")
     type: Literal["number"]
 
