@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import lambertw, log_ndtr, ndtri
+from scipy.special import lambertw, ndtri
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.base.budget import NoiseName
@@ -21,7 +21,8 @@ from marginweave.domain.zeros import PossibleCells
 from marginweave.estimate.consistency import Holders
 from marginweave.estimate.marginals import compression_of
 from marginweave.estimate.normalize import find_rows
-from marginweave.mechanisms.catalogue import noise_reach
+from marginweave.mechanisms.catalogue import least_selected, noise_reach
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Marginals, Observation
@@ -110,13 +111,11 @@ def selected_interval(
 ) -> Intervals:
     """Return intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
 
-    Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
-    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016,
-    inverted on integers): selection lifts what is released, and this takes it back. Their `high`, just above T, is below x
-    itself. A count that barely reached T would then look like the surest of all, and would be covered least often, as the
-    counts there are mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more.
-    Whatever m, a released count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that
-    far tails keep their digits. DP: post-processing.
+    Selection lifts what is released, and `least_selected` takes it back: given that it is released, a count has
+    P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd). The `high` of Lee, Sun, Sun and Taylor (2016),
+    just above T, is below x itself. A count that barely reached T would then look like the surest of all, and would be
+    covered least often, as the counts there are mostly larger. So `high` is that of `count_interval`, which is never below
+    theirs and only covers more. Whatever m, a released count is covered with probability at least `level`. DP: post-processing.
 
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).
@@ -127,7 +126,7 @@ def selected_interval(
     Raises:
         InputError: level or sigma out of range, or a count below its threshold.
     """
-    tail = _tail(level, sigma)
+    _tail(level, sigma)
     if not sigma:
         raise InputError("sigma (0) must be positive where counts were selected")
     thresholds = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
@@ -138,7 +137,7 @@ def selected_interval(
     for least in np.unique(thresholds):
         chosen = thresholds == least
         distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few counts are distinct
-        low[chosen] = _lowest(distinct, least, sigma, tail)[rows]
+        low[chosen] = least_selected(RoundedGaussian.name, sigma, distinct, int(least), level)[rows]
     return Intervals(
         low=np.minimum(low, nominal.low),
         high=nominal.high,
@@ -240,26 +239,6 @@ def release_intervals(
         counts = source.counts[rows]
         intervals.append(selected_interval(counts, thresholds, noise.deviation, level=level))
     return tuple(intervals)
-
-
-def _lowest(
-    counts: Integers,
-    least: np.int64,
-    sigma: float,
-    tail: float,
-) -> Integers:
-    """Return the smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection."""
-    below = np.full(counts.shape, -1)  # below every possible m
-    above = counts.copy()  # large enough
-    while (above - below > 1).any():
-        middle = np.maximum((below + above) // 2, 0)
-        # log Phi((m - x + 1/2) / sd) - log Phi((m - T + 1/2) / sd) >= log tail
-        log_count = log_ndtr((middle - counts + 0.5) / sigma)
-        log_least = log_ndtr((middle - least + 0.5) / sigma)
-        is_enough = log_count - log_least >= math.log(tail)
-        below = np.where(is_enough, below, middle)
-        above = np.where(is_enough, middle, above)
-    return above
 
 
 def _tail(level: float, sigma: float) -> float:

@@ -19,11 +19,12 @@ from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
+from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import counted_masks, never_counted, uncounted_codes
 from marginweave.estimate.earlier import read_measurements
 from marginweave.observations.combinations import LevelNoise
 from marginweave.observations.tables import Observation
-from marginweave.publish.tables import read_counts
+from marginweave.publish.tables import read_counts, read_record_count
 from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.lookup import release_folder
 
@@ -75,6 +76,7 @@ def read_answers(
             return _tuple_answers(pq.read_table(place / "aggregates.parquet"), statement, codes)
         cells = pq.read_table(place / "measurements.parquet")
         drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+        shares = _undeclared_shares(place, domain)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
         raise InputError(
             f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
@@ -96,10 +98,17 @@ def read_answers(
         sampled=not_a_sample(configuration),
         model=model,
         rules=AnswerRules(rules=counted_masks(counted, domain.labels), sizes=codes.sizes),
-        undeclared={
-            cells.attribute: cells.share for cells in statement.undeclared or () if cells.found
-        },
+        undeclared=shares,
     )
+
+
+def _undeclared_shares(place: Path, domain: Domain) -> dict[str, str]:
+    """Return by attribute, in words, the share of records with a cell that is not as declared, where there are some."""
+    undeclared = [cells for cells in domain.undeclared if cells.found]
+    if not undeclared:
+        return {}
+    records, deviation = read_record_count(pq.read_table(place / "aggregates.parquet"))
+    return {cells.name: str(cells.sentence(records, deviation, cells.name)) for cells in undeclared}
 
 
 def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) -> TupleAnswers:

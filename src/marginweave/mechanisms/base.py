@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import (
     Cost,
     MechanismName,
@@ -97,8 +97,8 @@ class CountNoise(DrawMechanism):
 
     @staticmethod
     @abstractmethod
-    def log_tail(sigma: float, least: float) -> float:
-        """Return log P(x >= least) of the noise x of a cell, `least` a whole number."""
+    def log_tail(sigma: float, least: Integers) -> Floats:
+        """Return log P(x >= least) of the noise x of a cell, for whole numbers `least` of any shape."""
 
     @staticmethod
     @abstractmethod

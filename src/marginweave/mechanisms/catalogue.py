@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from marginweave.base.arrays import Integers
 from marginweave.mechanisms.base import CountNoise, DrawMechanism
 from marginweave.mechanisms.exponential import Exponential
 from marginweave.mechanisms.gaussian import RoundedGaussian
@@ -58,24 +61,32 @@ def sigmas_reached(name: str, level: float) -> float:
     return count_noise(name).reach(_MANY, level) / _MANY
 
 
-def least_selected(name: str, sigma: float, count: int, threshold: int, level: float) -> int:
-    """Return the smallest whole m >= 0 that may be behind a noisy `count` that is known only because it reached `threshold`.
+def least_selected(
+    name: str, sigma: float, counts: Integers, threshold: int, level: float
+) -> Integers:
+    """Return the smallest whole m >= 0 that may be behind each noisy count that is known only because it reached `threshold`.
 
     X = m + Z. Given X >= T, P(X >= x | X >= T; m) = P(Z >= x - m) / P(Z >= T - m), which grows with m: m is inside where that
-    is at least (1 - level)/2, the lower end of `selected_interval` for noise of any kind (Lee, Sun, Sun, Taylor 2016). The end
-    is above m with probability (1 - level)/2 at most, given that the count is known, whatever m is.
-    DP: arithmetic on released numbers.
+    is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, for noise of any kind). The end is above m with probability
+    (1 - level)/2 at most, given that the count is known, whatever m is. Found by bisection, in logarithms, so that far tails
+    keep their digits. DP: arithmetic on released numbers.
+
+    Args:
+        name: name of the noise.
+        sigma: its standard deviation, in records, above 0.
+        counts: noisy counts at least `threshold`, as drawn; any shape.
+        threshold: T.
+        level: of confidence, in (0, 1).
     """
     noise = count_noise(name)
     least = math.log((1 - level) / 2)
-    below = -1
-    above = max(count, 0)
-    while above - below > 1:
-        middle = max((below + above) // 2, 0)
-        # log P(Z >= x - m) - log P(Z >= T - m)
-        log_tail = noise.log_tail(sigma, count - middle) - noise.log_tail(sigma, threshold - middle)
-        if log_tail >= least:
-            above = middle
-        else:
-            below = middle
+    below = np.full(counts.shape, -1)  # below every possible m
+    above = np.maximum(counts, 0)  # large enough
+    while (above - below > 1).any():
+        middle = np.maximum((below + above) // 2, 0)
+        log_count = noise.log_tail(sigma, counts - middle)  # log P(Z >= x - m)
+        log_known = noise.log_tail(sigma, threshold - middle)  # log P(Z >= T - m)
+        is_enough = log_count - log_known >= least
+        below = np.where(is_enough, below, middle)
+        above = np.where(is_enough, middle, above)
     return above

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import Cost, Stability, amount
 from marginweave.base.digests import fractions_digest, text_digest
 from marginweave.base.errors import InputError
@@ -20,7 +20,7 @@ from marginweave.configuration.values import MAX_CELLS
 from marginweave.mechanisms.base import CountNoise, Sensitivity, check_room
 from marginweave.mechanisms.exponential import choose
 from marginweave.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
-from marginweave.mechanisms.normal import log_ndtr, ndtri
+from marginweave.mechanisms.normal import ndtri
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.mechanisms.randomness import DrawBits
 
@@ -240,9 +240,11 @@ class RoundedGaussian(CountNoise):
         return gaussian_terms(*parts)
 
     @staticmethod
-    def log_tail(sigma: float, least: float) -> float:
+    def log_tail(sigma: float, least: Integers) -> Floats:
         """Return log Phi((1/2 - least) / sigma), as the noise is a normal number that was rounded."""
-        return log_ndtr((0.5 - least) / sigma)
+        from scipy.special import log_ndtr  # a plan does without it
+
+        return np.asarray(log_ndtr((0.5 - least) / sigma), np.float64)
 
     @staticmethod
     def reach(sigma: float, level: float) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import BasicAmount, Cost, Stability
 from marginweave.base.errors import InputError, StageError
 from marginweave.mechanisms.base import CountNoise, check_room, l1_sensitivity
@@ -164,16 +164,16 @@ class DiscreteLaplace(CountNoise):
         return noises
 
     @staticmethod
-    def log_tail(sigma: float, least: float) -> float:
+    def log_tail(sigma: float, least: Integers) -> Floats:
         """Return log P(X >= h), h the `least`.
 
         P(X >= h) = p^h / (1 + p) for h >= 1, and 1 - p^(1 - h) / (1 + p) below, p as in `reach`.
         """
         log_p = -2 * math.asinh(1 / (math.sqrt(2) * sigma))
         log_sum = math.log1p(math.exp(log_p))  # log(1 + p)
-        if least >= 1:
-            return least * log_p - log_sum
-        return math.log1p(-math.exp((1 - least) * log_p - log_sum))
+        far = least * log_p - log_sum
+        near = np.log1p(-np.exp((1 - np.minimum(least, 0)) * log_p - log_sum))
+        return np.where(least >= 1, far, near)
 
     @staticmethod
     def reach(sigma: float, level: float) -> int:

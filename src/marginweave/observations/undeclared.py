@@ -49,7 +49,10 @@ class _NoisyCount:
         is_found = least > largest_noise
         low = max(least - half, 0)
         if is_found and self.sigma:
-            low = min(low, least_selected(self.noise, self.sigma, least, largest_noise + 1, _LEVEL))
+            selected = least_selected(
+                self.noise, self.sigma, np.array(least), largest_noise + 1, _LEVEL
+            )
+            low = min(low, int(selected))
         return UndeclaredCells(
             name=name,
             count=max(self.count, 0),

@@ -158,15 +158,13 @@ def read_counts(
         InputError: a column or value that the domain does not have, or no row of length 0.
         KeyError: the columns of the intervals are lacking.
     """
+    record_count, record_deviation = read_record_count(table)
     lengths = table.column("length").to_numpy()
-    if not (lengths == 0).any():
-        raise InputError("aggregates must have one row of length 0, the protected record count")
-    total = table.filter(pa.array(lengths == 0))
     parts = [table.filter(pa.array(lengths == level.length)) for level in noise]
     aggregates = Aggregates(
         domain=domain,
-        record_count=total.column("count")[0].as_py(),
-        record_deviation=total.column("noise_sd")[0].as_py(),
+        record_count=record_count,
+        record_deviation=record_deviation,
         levels=tuple(
             _read_level(part, domain, level.length)
             for part, level in zip(parts, noise, strict=True)
@@ -179,6 +177,19 @@ def read_counts(
         high = _numbers(part, "high")
         intervals.append(Intervals(low=low, high=high, measured=_numbers(part, "count")))
     return aggregates, tuple(intervals)
+
+
+def read_record_count(table: pa.Table) -> tuple[int, float]:
+    """Return the number of records that `counts_table` wrote, and the standard deviation of its noise, in records.
+
+    Raises:
+        InputError: no row of length 0.
+    """
+    lengths = table.column("length").to_numpy()
+    if not (lengths == 0).any():
+        raise InputError("aggregates must have one row of length 0, the protected record count")
+    total = table.filter(pa.array(lengths == 0))
+    return total.column("count")[0].as_py(), total.column("noise_sd")[0].as_py()
 
 
 def _numbers(table: pa.Table, column: str) -> Integers:

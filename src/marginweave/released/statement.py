@@ -19,7 +19,6 @@ from marginweave.released.contract import Described, ReleasedFile, contract, opt
 from marginweave.released.manifest import Correction
 from marginweave.released.program import Program
 from marginweave.released.verdict import VerdictSummary
-from marginweave.texts.sentences import verdict_sentence
 
 if TYPE_CHECKING:
     from marginweave.domain.labels import Domain  # numpy
@@ -298,14 +297,6 @@ class UndeclaredStatement(Described):
     of_set: bool | None = optional(
         "True where the attribute is a column of sets: counted are records that hold a value that is not declared."
     )
-
-    @property
-    def share(self) -> str:
-        """First sentence of `words`, without its full stop."""
-        clamped = verdict_sentence("undeclared.clamped", sentence="")
-        by_rule = verdict_sentence("undeclared.by-rule", share="")
-        unclamped = self.words.removesuffix(str(clamped))
-        return unclamped.removesuffix(str(by_rule)).removesuffix(".")
 
 
 class UncountedStatement(Described):

@@ -14,7 +14,7 @@ import pytest
 
 from marginweave.answers.intervals import Reach
 from marginweave.answers.tables import tables_of
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
@@ -74,7 +74,7 @@ class Geometric(CountNoise):
         return noisy
 
     @staticmethod
-    def log_tail(sigma: float, least: float) -> float:
+    def log_tail(sigma: float, least: Integers) -> Floats:
         return -least / sigma
 
     @staticmethod

@@ -14,8 +14,7 @@ from marginweave.base.errors import InputError
 from marginweave.base.formats import LAST_READER
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.manifest import Manifest
-from marginweave.released.statement import PrivacyStatement, UndeclaredStatement
-from marginweave.texts.sentences import Sentence, verdict_sentence
+from marginweave.released.statement import PrivacyStatement
 from tests.support.contracts import CONTRACTS, PLACE, contract_text
 from tests.support.published import FULL, published
 
@@ -70,33 +69,3 @@ def test_files_of_older_versions_are_refused_by_their_number(number: int) -> Non
     for kind, content in ((PrivacyStatement, statement), (Manifest, {"version": 3})):
         with pytest.raises(ValidationError):
             kind.from_json(json.dumps(content | {"another": 1}))
-
-
-FIRST = "About 30 % (29 to 31) of No. of stays were not among the declared values"
-ALONE = verdict_sentence("undeclared.sentence", share=FIRST)
-BY_RULE = verdict_sentence("undeclared.by-rule", share=FIRST)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ALONE,
-        BY_RULE,
-        *(
-            verdict_sentence("undeclared.clamped", sentence=sentence)
-            for sentence in (ALONE, BY_RULE)
-        ),
-    ],
-)
-def test_a_share_is_the_first_sentence_whatever_the_column_is_called(words: Sentence) -> None:
-    cells = UndeclaredStatement(
-        attribute="No. of stays",
-        count=30,
-        deviation=1.0,
-        low=29,
-        high=31,
-        found=True,
-        kept=True,
-        words=str(words),
-    )
-    assert cells.share == FIRST
