@@ -13,13 +13,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from marginweave.base.arrays import Floats, Integers
-from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique
 from marginweave.estimate.intervals import Intervals, count_interval
 from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.texts.sentences import counts_sentence
 
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {
@@ -27,24 +27,8 @@ PARQUET_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "store_schema": False,
 }
-_NOTES = (
-    None,
-    "low and high belong to count, and adjusted lies outside: it follows from other counts, too",
-    "measured together with other values of low count: high is that of all of them",
-    "measured together with other values of low count: high is that of all of them; adjusted lies outside",
-    "a rule allows no such record: 0, exactly",
-    "a rule that changed no row allows no such record: count, low and high are of the rows, adjusted of the records",
-)
-_LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
-_KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
-_WITH_EARLIER = {
-    "from other counts, too": "from other counts, those of earlier releases among them",
-    "adjusted agrees with all counts. ": "adjusted agrees with all counts, those of earlier releases among them; but that of "
-    "this row, the number of records, is of this release alone. ",
-}
-_TUPLES = "A combination that is not listed had a count below a threshold, or was not counted"
-_ALL = "Every combination that was measured is listed, or its columns stand in a last row"
-_COARSE = "; what was measured in coarser bins is in measurements.parquet alone"
+_NOTES = ("outside", "merged", "merged-outside", "impossible", "unkept")
+"""Keys of the notes of combinations, by their numbers from 1 on; 0 is no note."""
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
@@ -74,40 +58,40 @@ def counts_table(
     """
     domain = aggregates.domain
     positions = max(longest, aggregates.reporting_length)
-    key = _key(aggregates, coarse=coarse, of=of)
+    key = _key(aggregates, earlier=earlier, coarse=coarse, of=of)
     parts = [_total_row(aggregates, positions, key)]
     for level, noise, level_intervals in zip(
         aggregates.levels, aggregates.noise, intervals, strict=True
     ):
         sigmas = _noise_of_rows(level, noise, aggregates.measured)
-        parts.append(_rows(domain, level, sigmas, level_intervals, positions))
+        rows = _rows(domain, level, sigmas, level_intervals, positions)
+        parts.append(rows.append_column("note", _notes(level, level_intervals, earlier=earlier)))
     last_rows = []
     for clique in left_out:
         row = {
             "length": len(clique),
             "noise_sd": (aggregates.measured or {})[clique],
             "adjusted": 0,
-            "note": _LEFT_OUT,
+            "note": str(counts_sentence("note.left-out")),
         }
         for i, attribute in enumerate(clique, start=1):
             row[f"column_{i}"] = domain.names[attribute]
         last_rows.append(row)
     parts.append(pa.Table.from_pylist(last_rows, schema=parts[0].schema))
-    table = pa.concat_tables(parts).combine_chunks()
-    notes = table.column("note")
-    if earlier:
-        for words, instead in _WITH_EARLIER.items():
-            notes = pc.replace_substring(notes, words, instead)
-    return table.set_column(table.num_columns - 1, "note", notes)
+    return pa.concat_tables(parts).combine_chunks()
 
 
-def _key(aggregates: Aggregates, *, coarse: bool, of: str | None) -> str:
+def _key(aggregates: Aggregates, *, earlier: bool, coarse: bool, of: str | None) -> str:
     """Return the explanation of the columns, the note of the first row."""
-    listed = _TUPLES if aggregates.measured is None else _ALL
-    key = f"{_KEY}{listed}{_COARSE if coarse else ''}."
+    listed_marginals = "listed-coarse" if coarse else "listed-all"
+    listed = "listed-tuples" if aggregates.measured is None else listed_marginals
+    sentences = [
+        str(counts_sentence("key.columns-earlier" if earlier else "key.columns")),
+        str(counts_sentence(f"key.{listed}")),
+    ]
     if of:
-        key += f" {of[0].upper()}{of[1:]}."
-    return key
+        sentences.append(f"{of[0].upper()}{of[1:]}.")
+    return " ".join(sentences)
 
 
 def _total_row(aggregates: Aggregates, positions: int, note: str) -> pa.Table:
@@ -117,7 +101,7 @@ def _total_row(aggregates: Aggregates, positions: int, note: str) -> pa.Table:
     sigma = aggregates.record_deviation
     intervals = count_interval(level.counts, sigma)
     row = _rows(aggregates.domain, level, np.array([sigma]), intervals, positions)
-    return row.set_column(row.num_columns - 1, "note", [[note]])
+    return row.append_column("note", [[note]])
 
 
 def _noise_of_rows(
@@ -239,7 +223,6 @@ def _rows(
     """Return the rows of one level; `sigmas` is the standard deviation of the noise of each, shape (combinations,)."""
     nowhere = np.zeros(len(level), np.bool_)
     impossible = nowhere if intervals.impossible is None else intervals.impossible
-    unkept = nowhere if intervals.unkept is None else intervals.unkept
     is_merged = intervals.measured < 0
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
@@ -254,12 +237,22 @@ def _rows(
     for i in range(level.length):
         columns = names.take(pa.array(level.columns[:, i]))
         pairs.append((columns, _labels(domain, level, i)))
-    outside = (level.counts < intervals.low) | (level.counts > intervals.high)
-    note_numbers = outside + 2 * is_merged  # places in _NOTES
-    note_numbers = np.where(unkept, 5, note_numbers)
-    note_numbers = np.where(impossible, 4, note_numbers)
-    notes = pa.array(_NOTES, pa.string()).take(pa.array(note_numbers))
-    return with_combinations(numbers, pairs, positions).append_column("note", notes)
+    return with_combinations(numbers, pairs, positions)
+
+
+def _notes(level: Level, intervals: Intervals, *, earlier: bool) -> pa.Array:
+    """Return the note of each combination of a level, null where there is nothing to say."""
+    is_outside = (level.counts < intervals.low) | (level.counts > intervals.high)
+    is_merged = intervals.measured < 0
+    numbers = is_outside + 2 * is_merged  # of `_NOTES`
+    if intervals.unkept is not None:
+        numbers = np.where(intervals.unkept, _NOTES.index("unkept") + 1, numbers)
+    if intervals.impossible is not None:
+        numbers = np.where(intervals.impossible, _NOTES.index("impossible") + 1, numbers)
+    texts = [None, *(str(counts_sentence(f"note.{key}")) for key in _NOTES)]
+    if earlier:
+        texts[1] = str(counts_sentence("note.outside-earlier"))
+    return pa.array(texts, pa.string()).take(pa.array(numbers))
 
 
 def _labels(domain: Domain, level: Level, position: int) -> pa.Array:

@@ -25,6 +25,7 @@ from marginweave.publish.templates import render
 from marginweave.runs.metrics import last_verification
 from marginweave.runs.published import released_verdict
 from marginweave.runs.retention import Progress, RunSummary, list_runs
+from marginweave.texts.sentences import Sentence, overview_sentence
 
 _STALE = timedelta(days=31)
 _NEARLY = 0.9
@@ -45,11 +46,11 @@ class _AccountLine:
     """One account: its spent budget over time, and the budget that remains."""
 
     total: AccountTotal
-    spent: str
-    still_free: str
+    spent: Sentence
+    still_free: Sentence
     is_used_up: bool
     share: float
-    period: str | None
+    period: Sentence | None
     figure: Markup | None
 
 
@@ -94,7 +95,7 @@ def overview_page(homes: Sequence[Path], location: LedgerLocation, moment: datet
         accounts=accounts,
         releases=lines,
         others=other_runs,
-        attention=list(dict.fromkeys(attention)),
+        attention=list(dict.fromkeys(map(str, attention))),
         verified=max((check for check in checks if check), default=None),
     ).encode()
 
@@ -110,7 +111,13 @@ def _account(
     period = None
     if policy is not None:
         spent = period_epsilon(policy, ledger.accounts.period_spent(total.account.dataset, moment))
-        period = f"{rounded_up(spent)} of {float(policy.epsilon):g} since {policy.start(moment)}, per {policy.per}"
+        period = overview_sentence(
+            "spent.of-period",
+            epsilon=rounded_up(spent),
+            cap=float(policy.epsilon),
+            start=str(policy.start(moment)),
+            period=policy.per,
+        )
     spent_so_far = Spent()
     points: list[tuple[datetime, float]] = []
     for record in records:
@@ -120,7 +127,9 @@ def _account(
     is_used_up = _is_used_up(total)
     return _AccountLine(
         total=total,
-        spent=f"{rounded_up(total.epsilon)} of {float(total.account.epsilon):g}",
+        spent=overview_sentence(
+            "spent.of-cap", epsilon=rounded_up(total.epsilon), cap=float(total.account.epsilon)
+        ),
         still_free=_still_free(total, is_used_up=is_used_up),
         is_used_up=is_used_up,
         share=min(1.0, spent_share(total)),
@@ -137,13 +146,13 @@ def _is_used_up(total: AccountTotal) -> bool:
     return is_spent or is_closed(account, total.spent)
 
 
-def _still_free(total: AccountTotal, *, is_used_up: bool) -> str:
-    """Return in words what one more release may cost."""
+def _still_free(total: AccountTotal, *, is_used_up: bool) -> Sentence:
+    """Return what one more release may cost."""
     if is_used_up:
-        return "nothing: it is used up"
+        return overview_sentence("left.nothing")
     if total.account.delta:
-        return f"one more release of epsilon {rounded_down(epsilon_left(total))}"
-    return "allowance, for what is charged in epsilon alone, as with Laplace noise"
+        return overview_sentence("left.release", epsilon=rounded_down(epsilon_left(total)))
+    return overview_sentence("left.epsilon-alone")
 
 
 def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) -> _ReleaseLine:
@@ -179,57 +188,52 @@ def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) ->
     )
 
 
-def _warnings(homes: Sequence[Path], location: LedgerLocation) -> Iterator[str]:
+def _warnings(homes: Sequence[Path], location: LedgerLocation) -> Iterator[Sentence]:
     """Yield a warning for each home whose runs have seen rows that the ledger lacks."""
     for home in homes:
         try:
             Ledger.open(location, witness=Witness(home))
         except BudgetError as refusal:
-            yield f"Ledger: {refusal}"
+            yield overview_sentence("ledger.refused", refusal=str(refusal))
 
 
 def _open_decisions(
     accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine]
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Yield a sentence for each decision that somebody should make."""
     for line in releases:
-        run = line.record.run
         if line.awaits_approval:
-            yield f"{run} awaits approval: read marginweave report {run}, then approve or reject it"
+            yield overview_sentence("release.awaits", run=line.record.run)
         elif line.verdict == "not for publication":
-            yield f"{run} is published, and its verdict is: not for publication"
+            yield overview_sentence("release.refused", run=line.record.run)
     for account in accounts:
         name = account.total.account.dataset
         if account.total.account.frozen:
-            yield f"Account {name} is frozen since its ledger was restored: marginweave ledger reconcile"
+            yield overview_sentence("account.frozen", name=name)
         elif account.is_used_up:
-            yield (
-                f"Account {name} is used up. Records, answers and pages of what is released cost nothing more (marginweave "
-                "synthesize, query, report), and marginweave ledger expire gives back what stalled runs have reserved. For a "
-                "further release raise the cap, which weakens the promise to everybody in the table: marginweave ledger cap "
-                f"{name} --epsilon E --delta D --reason TEXT"
-            )
+            yield overview_sentence("account.used-up", name=name)
         elif account.share >= _NEARLY:
-            yield f"Account {name} has used {100 * account.share:.0f} % of its budget"
+            yield overview_sentence("account.nearly", name=name, percent=100 * account.share)
 
 
-def _leftovers(run: RunSummary) -> Iterator[str]:
+def _leftovers(run: RunSummary) -> Iterator[Sentence]:
     """Yield a sentence for each thing that a run left behind."""
     is_running = run.progress == Progress.IN_PROGRESS
     if not is_running and run.progress not in _SETTLED:
-        yield f"Run {run.name} is {run.state}: marginweave resume {run.name}, or purge it with --unfinished"
+        yield overview_sentence("run.unfinished", run=run.name, state=run.state)
     elif run.holds_private and not is_running:
-        yield f"Run {run.name} still holds private files: marginweave purge {run.name}"
+        yield overview_sentence("run.private", run=run.name)
     if run.holds_exact:
-        yield f"Run {run.name} holds an exact comparison in internal/: delete it when it is read"
+        yield overview_sentence("run.exact", run=run.name)
 
 
-def _verification(check: tuple[datetime, bool] | None, moment: datetime) -> Iterator[str]:
+def _verification(check: tuple[datetime, bool] | None, moment: datetime) -> Iterator[Sentence]:
+    """Yield a sentence where the last verification, with its result, was long ago or found a fault."""
     if check is None:
-        yield "The ledger was never verified from this home: marginweave ledger verify"
+        yield overview_sentence("ledger.never-verified")
         return
     time, is_sound = check
     if not is_sound:
-        yield f"The last verification, on {time:%Y-%m-%d}, found a fault: marginweave ledger verify says which"
+        yield overview_sentence("ledger.fault", day=time)
     elif moment - time > _STALE:
-        yield f"The ledger was last verified on {time:%Y-%m-%d}: marginweave ledger verify"
+        yield overview_sentence("ledger.stale", day=time)

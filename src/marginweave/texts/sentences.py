@@ -8,11 +8,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, partial
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
-Page = Literal["check", "plan", "verdict", "report"]
+Page = Literal["check", "plan", "verdict", "report", "counts", "overview"]
 """The pages that have a file of texts."""
 
 
@@ -50,10 +51,12 @@ def sentence(page: Page, key: str, **facts: Fact) -> Sentence:
     return Sentence(page, key, facts)
 
 
-Fact: TypeAlias = str | int | float | Share | Sentence
+Fact: TypeAlias = str | int | float | Share | datetime | Sentence
 
 verdict_sentence = partial(sentence, "verdict")
 report_sentence = partial(sentence, "report")
+counts_sentence = partial(sentence, "counts")
+overview_sentence = partial(sentence, "overview")
 
 
 @cache
