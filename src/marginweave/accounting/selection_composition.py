@@ -66,9 +66,12 @@ def gaussian_deltas(mu: float, epsilon: Floats) -> Floats:
     """
     from scipy.special import log_ndtr  # here: slow to import, and few plans have selections
 
-    ours = log_ndtr(mu / 2 - epsilon / mu)
-    theirs = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return np.asarray(-np.exp(ours) * np.expm1(np.minimum(0.0, theirs - ours)), np.float64)
+    log_first = log_ndtr(mu / 2 - epsilon / mu)
+    log_second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    # first - second, from their logarithms: -first (second / first - 1)
+    log_ratio = np.minimum(0.0, log_second - log_first)
+    delta = -np.exp(log_first) * np.expm1(log_ratio)
+    return np.asarray(delta, np.float64)
 
 
 def shared_budget(choices: Sequence[tuple[int, float]], epsilon: float, delta: float) -> float:
@@ -94,7 +97,8 @@ def shared_budget(choices: Sequence[tuple[int, float]], epsilon: float, delta: f
     if not fits(sum_budget):
         return sum_budget
     # A selection costs at least 0.25 epsilon^2 by its exact curve, where the sum of mu^2 counts at most 0.393 epsilon^2.
-    return bisect(fits, sum_budget, 2 * sum_budget, 40)[0]
+    fitting, _ = bisect(fits, sum_budget, 2 * sum_budget, 40)
+    return fitting
 
 
 def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
@@ -104,9 +108,14 @@ def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
     """
     if any(draw.cost.plain for draw in draws):
         return 1.0
-    selections = [draw.parameter or 0.0 for draw in draws if draw.mechanism == "exponential"]
-    mu2 = math.fsum(float(draw.cost.mu2) for draw in draws if draw.mechanism != "exponential")
-    of_noise = mixed_delta(mu2, selections, epsilon)
+    selections = []
+    mu2_of_noise = []
+    for draw in draws:
+        if draw.mechanism == "exponential":
+            selections.append(draw.parameter or 0.0)
+        else:
+            mu2_of_noise.append(float(draw.cost.mu2))
+    of_noise = mixed_delta(math.fsum(mu2_of_noise), selections, epsilon)
     of_thresholds = math.fsum(float(draw.cost.delta) for draw in draws)
     return min(1.0, of_noise + of_thresholds)
 
@@ -122,7 +131,8 @@ def release_epsilon(draws: Sequence[PricedDraw], delta: float, most: float) -> f
 
     if is_too_small(most):
         return math.inf
-    return bisect(is_too_small, 0.0, most, 40)[1]
+    _, large_enough = bisect(is_too_small, 0.0, most, 40)
+    return large_enough
 
 
 @lru_cache(maxsize=256)
@@ -137,14 +147,18 @@ def _selection_losses(selections: tuple[float, ...]) -> tuple[Floats, Floats]:
     masses = np.ones(1)
     for epsilon in selections:
         selection_steps = math.ceil(epsilon / step * (1 - 1e-12))
-        masses = np.convolve(masses, _selection_masses(selection_steps, step))
+        selection_masses = _selection_masses(selection_steps, step)
+        masses = np.convolve(masses, selection_masses)
     half = len(masses) // 2
-    return step * np.arange(-half, half + 1, dtype=np.float64), masses
+    losses = step * np.arange(-half, half + 1, dtype=np.float64)
+    return losses, masses
 
 
 def _selection_masses(steps: int, step: float) -> Floats:
     """Return the masses of one selection of epsilon = steps * step at j * step, j = -steps … steps."""
     epsilon = steps * step
-    weights = 2 * np.exp((epsilon + step * np.arange(-steps, steps + 1)) / 2)
+    losses = step * np.arange(-steps, steps + 1)
+    weights = 2 * np.exp((epsilon + losses) / 2)
     weights[[0, -1]] /= 2
-    return weights * (math.tanh(step / 4) / math.expm1(epsilon))
+    factor = math.tanh(step / 4) / math.expm1(epsilon)
+    return weights * factor

@@ -22,7 +22,7 @@ def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict
             size = table.sizes[j]
             with_missing = np.bincount(table.codes[j], minlength=size + 1)
             counts_of_block = with_missing[:size].astype(np.int64)
-            counts[j] = counts[j] + counts_of_block if j in counts else counts_of_block
+            counts[j] = counts.get(j, 0) + counts_of_block
     return counts
 
 
@@ -40,13 +40,20 @@ def released_level(
     values = first.values.copy()
     released = {}
     for j in private_columns:
+        labels_of_column = labels[j]
         rows = first.columns[:, 0] == j
-        names = [labels[j][int(value)] for value in first.values[rows, 0]]
+        names = [labels_of_column[value] for value in first.values[rows, 0].tolist()]
         released[j] = tuple(sorted(names))
-        position = {label: i for i, label in enumerate(released[j])}
+        position = _positions(released[j])
         values[rows, 0] = [position[name] for name in names]
     order = np.lexsort((values[:, 0], first.columns[:, 0]))
-    return replace(first, values=values).select(order), released
+    renumbered = replace(first, values=values)
+    return renumbered.select(order), released
+
+
+def _positions(labels: Sequence[str]) -> dict[str, int]:
+    """Return the position of each label."""
+    return {label: i for i, label in enumerate(labels)}
 
 
 def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> EncodedTable:
@@ -54,11 +61,11 @@ def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> Enco
     codes: list[Codes] = list(table.codes)
     labels = list(table.labels)
     for j, values in released.items():
-        position = {label: i for i, label in enumerate(values)}
+        position = _positions(values)
         missing = len(values)
         new_codes = [position.get(label, missing) for label in table.labels[j]]
-        lookup = np.array([*new_codes, missing]).astype(code_type(missing))
-        codes[j] = lookup[table.codes[j]]
+        new_code_of_code = np.array([*new_codes, missing], code_type(missing))
+        codes[j] = new_code_of_code[table.codes[j]]
         labels[j] = values
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
 

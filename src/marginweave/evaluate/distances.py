@@ -55,9 +55,11 @@ def merged_shares(compression: Compression, names: Sequence[str]) -> dict[str, f
     shares: dict[str, float] = {}
     for name, codes, counts in zip(names, compression.codes, compression.counts, strict=True):
         records = np.maximum(counts, 0.0)
-        merged_sizes = np.bincount(codes)[codes]
-        is_merged = merged_sizes > 1
-        shares[name] = float(records[is_merged].sum() / max(records.sum(), 1.0))
+        values_of_code = np.bincount(codes)
+        is_merged = values_of_code[codes] > 1
+        merged_records = records[is_merged].sum()
+        all_records = max(records.sum(), 1.0)
+        shares[name] = float(merged_records / all_records)
     return shares
 
 
@@ -84,19 +86,22 @@ def set_errors(
     twice_records = 2 * max(records, 1.0)
     norms = {length: twice_records * distance for length, distance in drawn.items()}
     modelled = _model_bounds(bounds, norms)
-    share = max(_OF_SETS, statistics.median(_taken_shares(modelled) or [0.0]))
+    taken_shares = _taken_shares(modelled) or [0.0]
+    share = max(_OF_SETS, statistics.median(taken_shares))
     errors: dict[Names, float] = {}
     for bound, model_bound in zip(bounds, modelled, strict=True):
         if bound.noise is None:
             continue
         if is_smoothed:
             by_chance = math.sqrt(bound.distance**2 - model_bound.distance**2)
-            norm = math.hypot(_smoothed(model_bound, bound.noise, share), by_chance)
+            of_model = _smoothed(model_bound, bound.noise, share)
+            norm = math.hypot(of_model, by_chance)
         else:
             norm = _beyond(bound, bound.noise)
         misplaced = 0.0
         if len(bound.attributes) > 1:
-            misplaced = _MISPLACED * sum(merged.get(name, 0.0) for name in bound.attributes)
+            merged_of_columns = [merged.get(name, 0.0) for name in bound.attributes]
+            misplaced = _MISPLACED * sum(merged_of_columns)
         error = norm / twice_records + misplaced
         errors[sorted_names(bound.attributes)] = min(1.0, error)
     return errors
@@ -109,20 +114,26 @@ def _model_bounds(
     modelled: list[MarginalBound] = []
     for bound in bounds:
         by_chance = drawn.get(len(bound.attributes), 0.0)
-        distance = math.sqrt(max(bound.distance**2 - by_chance**2, 0.0))
-        modelled.append(bound.model_copy(update={"distance": distance}))
+        square = max(bound.distance**2 - by_chance**2, 0.0)
+        of_model = bound.model_copy(update={"distance": math.sqrt(square)})
+        modelled.append(of_model)
     return modelled
 
 
 def _taken_shares(bounds: Sequence[MarginalBound]) -> list[float]:
     """Return, for each larger set, the share of its noise that records took over, as if they followed nothing else."""
-    larger = [bound for bound in bounds if len(bound.attributes) > 1]
-    return [1 - (bound.distance / bound.noise) ** 2 for bound in larger if bound.noise]
+    shares = []
+    for bound in bounds:
+        if len(bound.attributes) > 1 and bound.noise:
+            ratio = bound.distance / bound.noise
+            shares.append(1 - ratio**2)
+    return shares
 
 
 def _beyond(bound: MarginalBound, noise: float) -> float:
     """Return the larger of the noise and the distance of the records beyond it, in records (L1)."""
-    return max(noise, math.sqrt(max(0.0, bound.distance**2 - noise**2)))
+    square = max(0.0, bound.distance**2 - noise**2)
+    return max(noise, math.sqrt(square))
 
 
 def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
@@ -134,8 +145,9 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
     cells = 1.0
     if bound.deviation:
         cells = max(1.0, noise / expected_noise(bound.deviation, 1))
-    beyond_chance = square - _CHANCE * noise_square / math.sqrt(cells)
-    return math.sqrt(max(share * noise_square, beyond_chance))
+    chance = _CHANCE * noise_square / math.sqrt(cells)
+    taken = share * noise_square
+    return math.sqrt(max(taken, square - chance))
 
 
 def unchosen_errors(
@@ -162,11 +174,12 @@ def unchosen_errors(
     records = max(1.0, float(counts.record_count))
     noise = expected_noise(deviation, 1) / records
     columns: list[tuple[str, float, Floats]] = []
-    named_counts = zip(counts.domain.names, label_counts(counts), strict=True)
-    for name, values in named_counts:
+    counts_of_columns = label_counts(counts)
+    for name, counts_of_values in zip(counts.domain.names, counts_of_columns, strict=True):
         distance = distances.get((name,))
         if distance is not None:
-            columns.append((name, distance, _shares(values, records)))
+            shares = _shares(counts_of_values, records)
+            columns.append((name, distance, shares))
 
     errors: dict[Names, float] = {}
     for first_column, second_column in itertools.combinations(columns, 2):
@@ -192,7 +205,8 @@ def unchosen_errors(
 def _shares(counts: Floats, records: float) -> Floats:
     """Return the shares of the values of a column, and last the share of the records without a value."""
     shares = np.clip(counts / records, 0.0, 1.0)
-    return np.append(shares, max(0.0, 1.0 - float(shares.sum())))
+    without_value = 1.0 - float(shares.sum())
+    return np.append(shares, max(0.0, without_value))
 
 
 def sorted_names(names: Sequence[str]) -> Names:

@@ -70,11 +70,12 @@ class Term:
         """Return the term with mean 0 and standard deviation 1 in records of the model, and the old mean and deviation."""
         values = self.model_weights[:, records[:, self.place]]
         mean = values.mean(axis=1)
-        scale = values.std(axis=1)
-        scale = np.where(scale > 0, scale, 1.0)
+        deviation = values.std(axis=1)
+        scale = np.where(deviation > 0, deviation, 1.0)
         weights = (self.weights - mean[:, None]) / scale[:, None]
         model_weights = (self.model_weights - mean[:, None]) / scale[:, None]
-        return replace(self, weights=weights, model_weights=model_weights), mean, scale
+        standardized = replace(self, weights=weights, model_weights=model_weights)
+        return standardized, mean, scale
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,9 +193,8 @@ class Calibrated:
         identity = np.eye(self.x.shape[1])
         extrapolation = remaining @ np.linalg.inv(identity - remaining)
         model_error = extrapolation @ (model_b - b)
-        covariance += extrapolation @ covariance @ extrapolation.T + np.outer(
-            model_error, model_error
-        )
+        noise_of_error = extrapolation @ covariance @ extrapolation.T
+        covariance += noise_of_error + np.outer(model_error, model_error)
         noise, column = self._noise()
         coefficients = self._in_units(Estimates(values=b, covariance=covariance))
         return Fit(coefficients=coefficients, noise=noise, column=column)
@@ -202,9 +202,8 @@ class Calibrated:
     def _take_steps(self, model_b: Floats, kind: Kind) -> tuple[Floats, Floats, Floats]:
         """Go `STEPS` steps from the model's solution; return b, P and L."""
         _, slopes = self._mean(model_b, kind)
-        inverse: Floats = np.asarray(
-            np.linalg.inv(self.start * (self.x.T * slopes) @ self.x), np.float64
-        )
+        model_curvature = self.start * (self.x.T * slopes) @ self.x
+        inverse: Floats = np.asarray(np.linalg.inv(model_curvature), np.float64)
         transfer: Floats = np.zeros_like(inverse)
         remaining: Floats = np.eye(self.x.shape[1])
         b = model_b
@@ -226,8 +225,10 @@ class Calibrated:
     def _linear_fit(self, values: Floats) -> tuple[Floats, Floats]:
         """Return the best linear fit c by x to values of records, and the residuals r."""
         squares = self.x.T @ self.x
-        fit: Floats = np.linalg.solve(squares, self.x.T @ values).astype(np.float64)
-        return fit, values - self.x @ fit
+        products = self.x.T @ values
+        fit: Floats = np.linalg.solve(squares, products).astype(np.float64)
+        residuals = values - self.x @ fit
+        return fit, residuals
 
     def _score(self, b: Floats, kind: Kind) -> Floats:
         """Return g(b)."""
@@ -243,7 +244,8 @@ class Calibrated:
         """Return the change of g(b) for each unit of noise of a sum, shape (columns, sums)."""
         p, _ = self._mean(b, kind)
         fit, residuals = self._linear_fit(p)
-        changes = -self.start * (self.moved @ (self.x * residuals[:, None])).T
+        x_r = self.x * residuals[:, None]
+        changes = -self.start * (self.moved @ x_r).T
         for column, column_places in enumerate(self.places[:-1]):
             np.add.at(changes[column], column_places, [*-fit, 1.0])
         return changes
@@ -252,32 +254,39 @@ class Calibrated:
         """Return A, of which the mean slope is that of measured products."""
         _, slopes = self._mean(b, kind)
         mean_slope = slopes.mean()
-        measured = self.sums.values[self.places][:-1, :-1]
+        products = self.sums.values[self.places]
+        x_x = products[:-1, :-1]
         deviations = self.weights * (slopes - mean_slope)
-        return mean_slope * measured + (self.x.T * deviations) @ self.x
+        of_records = (self.x.T * deviations) @ self.x
+        return mean_slope * x_x + of_records
 
     def _noise(self) -> tuple[float, int]:
         """Return the noise of the least certain contrast of columns relative to its spread, and the column with most of it."""
-        values, vectors = np.linalg.eigh(self.start * self.x.T @ self.x)
+        products = self.start * self.x.T @ self.x  # K
+        values, vectors = np.linalg.eigh(products)
         root = vectors / np.sqrt(values) @ vectors.T  # K^-1/2
         columns = self.x.shape[1]
         product_places = self.places[:-1, :-1].ravel()
         covariance = self.sums.covariance[np.ix_(product_places, product_places)]
         noise = covariance.reshape(columns, columns, columns, columns)
-        squared = root @ np.einsum("acbd,cd->ab", noise, root @ root) @ root
+        expected = np.einsum("acbd,cd->ab", noise, root @ root)  # E[E K^-1 E]
+        squared = root @ expected @ root
         values, vectors = np.linalg.eigh(squared)
         largest = float(np.sqrt(max(values[-1], 0.0)))
         if columns == 1:
             return largest, 0
         contrast = np.abs(root @ vectors[:, -1])
-        return largest, int(contrast[1:].argmax()) + 1
+        without_intercept = contrast[1:]
+        return largest, int(without_intercept.argmax()) + 1
 
     def _in_units(self, standardized: Estimates) -> Estimates:
         """Return coefficients of the columns before they were standardized."""
-        back = np.diag(np.concatenate(([1.0], 1 / self.scales)))
+        factors = np.concatenate(([1.0], 1 / self.scales))
+        back = np.diag(factors)
         back[0, 1:] = -self.means / self.scales
+        values = back @ standardized.values
         covariance = back @ standardized.covariance @ back.T
-        return Estimates(values=back @ standardized.values, covariance=covariance)
+        return Estimates(values=values, covariance=covariance)
 
     def _model_solution(self, kind: Kind) -> Floats:
         """Return the coefficients of the records of the model, by Newton's method. Raises InputError without a solution."""
@@ -287,9 +296,11 @@ class Calibrated:
             curvature = (self.x.T * slopes) @ self.x
             if np.linalg.cond(curvature) > _SINGULAR:
                 break
-            step = np.linalg.solve(curvature, self.x.T @ (self.y - p))
+            score = self.x.T @ (self.y - p)
+            step = np.linalg.solve(curvature, score)
             b = b + step
-            if np.abs(step).max() < 1e-8 * (1 + np.abs(b).max()):
+            size = 1 + np.abs(b).max()
+            if np.abs(step).max() < 1e-8 * size:
                 return b
         raise InputError(
             "the regression has no single solution: columns follow from each other, or the target from them, or a value is one "
@@ -324,9 +335,9 @@ def _queries(terms: Sequence[Term], sizes: Mapping[int, int]) -> tuple[list[Weig
         lacking = sizes[term.place] - term.weights.shape[1]
         weights = np.pad(term.weights, ((0, 0), (0, lacking)))
         padded.append(replace(term, weights=weights))
-    starts = np.cumsum(
-        [1, *(len(term.weights) for term in padded)]
-    ).tolist()  # of the columns of each term, and the end
+    # of the columns of each term, and the end
+    columns_of_terms = [len(term.weights) for term in padded]
+    starts = np.cumsum([1, *columns_of_terms]).tolist()
     placed_terms = list(zip(padded, starts, strict=False))
     queries: list[Weights] = [{}]
     places = np.zeros((starts[-1], starts[-1]), np.int64)

@@ -107,8 +107,10 @@ class _Figure:
         self, lines: Sequence[str], x: float, middle: float, font: float = _FONT, **attributes: Any
     ) -> None:
         """Add lines of a text that end left of `x`, centered at the height `middle`."""
+        middle_line = (len(lines) + 1) / 2
         for line, text in enumerate(lines, 1):
-            y = middle + 0.35 * font + _LINE / _FONT * font * (line - (len(lines) + 1) / 2)
+            below_middle = _LINE / _FONT * font * (line - middle_line)
+            y = middle + 0.35 * font + below_middle
             self.add("text", text, x=x - 5.0, y=y, text_anchor="end", font_size=font, **attributes)
 
     def markup(self) -> Markup:
@@ -117,6 +119,7 @@ class _Figure:
 
 
 def _tidy(value: float) -> str:
+    """Return a length with at most two decimals, without zeros at its end."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -138,22 +141,27 @@ def _text_width(text: str) -> float:
 
 def _usual_width(letter: str) -> float:
     """Return the width of a letter that is not in `_LETTERS`, in a wide font."""
-    return 0.65 + 0.45 * (east_asian_width(letter) in "WF") + 0.11 * letter.isupper()
+    is_wide = east_asian_width(letter) in "WF"
+    return 0.65 + 0.45 * is_wide + 0.11 * letter.isupper()
 
 
 def _scaled(axis_left: float, most: float, axis_right: float = _RIGHT) -> Callable[[float], float]:
     """Return the function that gives the place of a number from 0 to `most` between the ends of the axis."""
-    return lambda value: axis_left + (axis_right - axis_left) * value / most
+    length = axis_right - axis_left
+    return lambda value: axis_left + length * value / most
 
 
 def _ticks(most: float, least_step: float = 0.0) -> list[float]:
     """Return at most five round numbers from 0 to `most`, whole numbers if there is a `least_step`."""
-    size = 10.0 ** math.floor(math.log10(most / 4))
+    quarter = most / 4
+    size = 10.0 ** math.floor(math.log10(quarter))
     round_steps = [factor * size for factor in (1.0, 2.0, 2.5, 5.0, 10.0)]
-    step = max(least_step, min(step for step in round_steps if step >= most / 4))
+    large_enough = [step for step in round_steps if step >= quarter]
+    step = max(least_step, min(large_enough))
     if least_step:
         step = float(math.ceil(step))
-    return [i * step for i in range(int(most / step) + 1)]
+    steps = int(most / step)
+    return [i * step for i in range(steps + 1)]
 
 
 def distribution_figure(distribution: Distribution, name: str) -> Markup:
@@ -170,8 +178,9 @@ def distribution_figure(distribution: Distribution, name: str) -> Markup:
     counts = ["" if value.reported is None else f"{value.reported:,}" for value in values]
     largest = [max(value.synthetic, value.reported or 0, value.high or 0) for value in values]
     most = max(largest, default=1)
-    axis_left, place = _axis_between(labels, counts, max(most, 1))
-    ticks = [(place(tick), f"{tick:,.0f}") for tick in _ticks(max(most, 1), 1.0)]
+    axis_end = max(most, 1)
+    axis_left, place = _axis_between(labels, counts, axis_end)
+    ticks = [(place(tick), f"{tick:,.0f}") for tick in _ticks(axis_end, 1.0)]
     figure.axis(ticks, 4, bottom)
     for value, label, count, middle in zip(values, labels, counts, middles, strict=True):
         figure.label(label, axis_left, middle)
@@ -190,7 +199,8 @@ def _rows(labels: Sequence[Sequence[str]], least: int = 0) -> tuple[list[float],
     heights = [4 + _LINE * len(label) for label in labels]
     ends = list(accumulate(heights, initial=4.0))
     middles = [(top + bottom) / 2 for top, bottom in pairwise(ends)]
-    return middles, ends[-1] + _ROW * max(0, least - len(labels))
+    empty_rows = max(0, least - len(labels))
+    return middles, ends[-1] + _ROW * empty_rows
 
 
 def _axis_between(
@@ -203,8 +213,11 @@ def _axis_between(
 
 
 def _interval(figure: _Figure, low: float, high: float, y: float) -> None:
-    path = f"M{_tidy(low)},{_tidy(y - 2.5)}v5m0,-2.5H{_tidy(high)}m0,-2.5v5"
-    figure.add("path", d=path, class_="span")
+    """Add a horizontal line with a short vertical one at either end."""
+    left_end = f"M{_tidy(low)},{_tidy(y - 2.5)}v5"
+    line = f"m0,-2.5H{_tidy(high)}"
+    right_end = "m0,-2.5v5"
+    figure.add("path", d=f"{left_end}{line}{right_end}", class_="span")
 
 
 def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Markup:
@@ -250,12 +263,13 @@ def association_figure(
     size = len(names)
     cells = np.array(matrix, float).reshape(size, size)  # None becomes NaN
     labels = [_lines(label) for label in names]
-    lines = sum(map(len, labels))
+    lines = sum(len(label) for label in labels)
     font = min(_FONT, 230 / max(lines, size, 1))
     axis_left = _label_width(labels, font)
     side = WIDTH - 34 - axis_left
     unit = side / max(size, 1)
-    description = report_sentence("figure.strongest", pairs=_listed(strongest_pairs(names, matrix)))
+    pairs = _listed(strongest_pairs(names, matrix))
+    description = report_sentence("figure.strongest", pairs=pairs)
     figure = _Figure(name, side + axis_left + 4, title, description)
     hatch: dict[str, Any] = {
         "id": f"{name}-none",
@@ -263,7 +277,8 @@ def association_figure(
         "height": 4.0,
         "patternUnits": "userSpaceOnUse",
     }
-    figure.add("path", parent=figure.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
+    pattern = figure.add("pattern", **hatch)
+    figure.add("path", parent=pattern, d="M0,4L4,0", class_="hatch")
     figure.add("rect", x=axis_left, y=2.0, width=side, height=side, class_="frame")
     scaled = np.nan_to_num(cells, nan=-0.1) * _COLORS
     colors = np.clip(scaled, -1, _COLORS - 1).astype(int)
@@ -307,19 +322,14 @@ def _add_numbers(
     unit: float,
 ) -> None:
     """Add the numbers to the cells of a heat map."""
-    for row, column in np.argwhere(~np.isnan(cells) & (colors != _SAME)):
+    has_number = ~np.isnan(cells) & (colors != _SAME)
+    for row, column in np.argwhere(has_number):
+        number = f"{cells[row, column]:.2f}"
         x = axis_left + (column + 0.5) * unit
         y = 4.5 + (row + 0.5) * unit
-        kind: dict[str, Any] = {"class": "light"} if colors[row, column] == _COLORS - 1 else {}
-        figure.add(
-            "text",
-            f"{cells[row, column]:.2f}",
-            x=x,
-            y=y,
-            text_anchor="middle",
-            font_size=7.0,
-            **kind,
-        )
+        is_darkest = colors[row, column] == _COLORS - 1
+        kind: dict[str, Any] = {"class": "light"} if is_darkest else {}
+        figure.add("text", number, x=x, y=y, text_anchor="middle", font_size=7.0, **kind)
 
 
 def _fill(color: int, name: str) -> dict[str, Any]:
@@ -362,7 +372,10 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     most = max(errors) or 1
     decades = max(sizes) - first
     across = _scaled(axis_left, max(decades, 1))
-    ticks = [(across(decade), f"{10 ** (first + decade):,}") for decade in range(int(decades) + 1)]
+    ticks = []
+    for decade in range(int(decades) + 1):
+        count = 10 ** (first + decade)
+        ticks.append((across(decade), f"{count:,}"))
     figure.axis(ticks, 18, bottom, str(report_sentence("figure.size")))
     figure.add("text", str(report_sentence("figure.mean-error")), x=2.0, y=10.0)
 
@@ -373,9 +386,8 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
         figure.line(axis_left, up(tick), _RIGHT, up(tick), "grid")
         figure.label([f"{tick:,g}"], axis_left, up(tick))
     points = [(across(size - first), up(error)) for size, error in zip(sizes, errors, strict=True)]
-    figure.add(
-        "polyline", points=" ".join(f"{_tidy(x)},{_tidy(y)}" for x, y in points), class_="span"
-    )
+    places = [f"{_tidy(x)},{_tidy(y)}" for x, y in points]
+    figure.add("polyline", points=" ".join(places), class_="span")
     for x, y in points:
         figure.add("circle", cx=x, cy=y, r=2.4, class_="point")
     return figure.markup()
@@ -390,7 +402,8 @@ def spending_figure(
     """Return a figure of the used part of an account after each of its releases, in steps, up to the moment `until`."""
     ends = []
     for moment, share in (points[0], points[-1]):
-        ends.append(report_sentence("figure.spent", day=f"{moment:%Y-%m-%d}", share=Share(share)))
+        day = f"{moment:%Y-%m-%d}"
+        ends.append(report_sentence("figure.spent", day=day, share=Share(share)))
     axis_left = 36.0
     top = 8.0
     bottom = 108.0
@@ -404,13 +417,16 @@ def spending_figure(
         return bottom - (bottom - top) * min(1.0, share)
 
     for tick in (0.0, 0.5, 1.0):
-        figure.line(axis_left, up(tick), _RIGHT, up(tick), "noise" if tick == 1 else "grid")
-        figure.label([f"{100 * tick:.0f} %"], axis_left, up(tick))
+        y = up(tick)
+        kind = "noise" if tick == 1 else "grid"
+        figure.line(axis_left, y, _RIGHT, y, kind)
+        figure.label([f"{100 * tick:.0f} %"], axis_left, y)
     figure.add("text", f"{start:%Y-%m-%d}", x=axis_left, y=bottom + 12, text_anchor="start")
     figure.add("text", f"{until:%Y-%m-%d}", x=_RIGHT, y=bottom + 12, text_anchor="end")
     path = f"M{_tidy(axis_left)},{_tidy(bottom)}"
     for moment, share in points:
-        path += f"H{_tidy(across(moment.timestamp() - first))}V{_tidy(up(share))}"
+        seconds = moment.timestamp() - first
+        path += f"H{_tidy(across(seconds))}V{_tidy(up(share))}"
     figure.add("path", d=f"{path}H{_tidy(_RIGHT)}", class_="span")
     return figure.markup()
 

@@ -16,7 +16,7 @@ from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.tables import Marginals
-from marginweave.publish.measured_tables import measured_together, one_text
+from marginweave.publish.measured_tables import code_texts, measured_together
 from marginweave.publish.tables import with_combinations
 
 if TYPE_CHECKING:
@@ -58,11 +58,8 @@ def _texts(
     """Return the text of each code of each attribute of a model, shape (codes,) each."""
     if not isinstance(counts, Marginals):
         return [np.array([*labels, None], object) for labels in counts.domain.labels]
-    texts = []
-    for groups in measured_together(counts, configuration):
-        texts_of_codes = [one_text(labels) for labels in groups]
-        texts.append(np.array(texts_of_codes, object))
-    return texts
+    groups = measured_together(counts, configuration)
+    return [np.array(code_texts(labels_of_codes), object) for labels_of_codes in groups]
 
 
 def _lists(rows: Floats) -> pa.Array:

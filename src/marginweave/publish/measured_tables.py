@@ -34,7 +34,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """
     single = _single_texts(marginals, configuration)
     groups = measured_together(marginals, configuration)
-    merged = [list(map(one_text, texts)) for texts in groups]
+    merged = [code_texts(labels_of_codes) for labels_of_codes in groups]
     longest = max(configuration.longest, *(len(m.attributes) for m in marginals.drawn))
     possible = PossibleCells.of(configuration, marginals.domain.labels)
     merged_codes = drawn_compression_of(marginals, configuration).codes
@@ -42,23 +42,22 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     for i, marginal in enumerate(marginals.drawn):
         is_one_way = i < len(marginals.one_way)  # `drawn` begins with `one_way`
         texts = single if is_one_way else merged
-        coarser_before_merging = (
-            marginal.coarser if is_one_way else marginal.unmerged(merged_codes).coarser
-        )
+        before_merging = marginal if is_one_way else marginal.unmerged(merged_codes)
         cells = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
-        numbers = _cell_numbers(
-            marginal, i + 1, ~possible.contain(marginal.attributes, cells, coarser_before_merging)
-        )
+        is_possible = possible.contain(marginal.attributes, cells, before_merging.coarser)
+        numbers = _cell_numbers(marginal, i + 1, ~is_possible)
         pairs = []
         for a, codes in zip(marginal.attributes, cells, strict=True):
             axis_texts = texts[a]
             if a in marginal.coarser:  # only larger marginals are coarse
                 axis_texts = _coarse_texts(groups[a], marginal.coarser[a])
-            values = pa.array(axis_texts, pa.string()).take(pa.array(codes))
+            labels = pa.array(axis_texts, pa.string())
+            values = labels.take(pa.array(codes))
             columns = pa.repeat(marginals.domain.names[a], marginal.counts.size)
             pairs.append((columns, values))
         parts.append(with_combinations(numbers, pairs, longest))
-    return pa.concat_tables(parts).combine_chunks()
+    table = pa.concat_tables(parts)
+    return table.combine_chunks()
 
 
 def _cell_numbers(marginal: Observation, number: int, impossible: Flags) -> dict[str, pa.Array]:
@@ -89,9 +88,12 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     larger = "marginals" if configuration.rounds is None else "rounds"
     statements = []
     for i, marginal in enumerate(marginals.drawn):
-        numbers = {names[a]: joined[a, level.tobytes()] for a, level in marginal.coarser.items()}
+        is_one_way = i < len(marginals.one_way)
+        numbers = {}
+        for a, level in marginal.coarser.items():
+            numbers[names[a]] = joined[a, level.tobytes()]
         statement = MarginalStatement(
-            draw="one-way" if i < len(marginals.one_way) else larger,
+            draw="one-way" if is_one_way else larger,
             attributes=tuple(names[a] for a in marginal.attributes),
             cells=marginal.counts.size,
             deviation=marginal.deviation,
@@ -117,7 +119,8 @@ def _joined_numbers(
     """Return how many bins each level of coarser bins joins, by its attribute and the bytes of its codes."""
     sizes = [table.counts.size for table in marginals.one_way]
     levels = configuration.marginal_settings.levels(sizes, configuration.attributes)
-    codes_of_levels = levels.codes(drawn_compression_of(marginals, configuration).codes)
+    compression = drawn_compression_of(marginals, configuration)
+    codes_of_levels = levels.codes(compression.codes)
     joined = {}
     for level, (a, codes) in zip(levels.of, codes_of_levels, strict=True):
         joined[a, codes.tobytes()] = level.bins_joined
@@ -146,13 +149,15 @@ def measured_together(
     """Return for each attribute the labels behind every merged code, in its order; None is a missing value."""
     groups = []
     single = _single_texts(marginals, configuration)
-    for labels, codes in zip(
-        single, drawn_compression_of(marginals, configuration).codes, strict=True
-    ):
+    compression = drawn_compression_of(marginals, configuration)
+    for labels, codes in zip(single, compression.codes, strict=True):
         # Drops the label of a missing value, the last, where the attribute has no code for it.
         texts = np.array(labels, object)[: len(codes)]
-        number = int(codes.max()) + 1
-        groups.append([texts[codes == merged].tolist() for merged in range(number)])
+        labels_of_codes = []
+        for merged in range(int(codes.max()) + 1):
+            is_of_code = codes == merged
+            labels_of_codes.append(texts[is_of_code].tolist())
+        groups.append(labels_of_codes)
     return groups
 
 
@@ -175,6 +180,11 @@ def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> li
     labels_of_codes: list[list[str | None]] = [[] for _ in range(number)]
     for labels, coarse in zip(groups, level.tolist(), strict=True):
         labels_of_codes[coarse] += labels
+    return code_texts(labels_of_codes)
+
+
+def code_texts(labels_of_codes: Sequence[Sequence[str | None]]) -> list[str | None]:
+    """Return one text for each code, of the labels that it has."""
     return [one_text(labels) for labels in labels_of_codes]
 
 

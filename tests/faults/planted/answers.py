@@ -96,8 +96,8 @@ FAULTS = (
     Fault(
         name="a regression depends on the units of its columns",
         file="src/marginweave/inference/normal_regression.py",
-        text="scale = np.where(scale > 0, scale, 1.0)",
-        instead="scale = np.ones_like(scale)",
+        text="scale = np.where(deviation > 0, deviation, 1.0)",
+        instead="scale = np.ones_like(deviation)",
         killed_by=("tests/laws/test_regression.py::test_units_change_nothing",),
     ),
     Fault(
