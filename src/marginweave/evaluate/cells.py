@@ -104,7 +104,8 @@ class Records:
                 counters[numbering.attributes] = self._counter(numbering)
         if counters:
             self._count(list(counters.values()))
-        counted = LocalEngine().map_many(lambda counter: counter.tally(), list(counters.values()))
+        every_counter = list(counters.values())
+        counted = LocalEngine().map_many(lambda counter: counter.tally(), every_counter)
         fresh = dict(zip(counters, counted, strict=True))
         for numbering in numberings:
             tally = fresh.get(numbering.attributes)
@@ -140,6 +141,7 @@ class Records:
         return tally.keys
 
     def _counter(self, numbering: Numbering) -> SetCounter:
+        """Return a counter of a set of attributes, for every choice of one slot an attribute."""
         slots = [self.slots[j] for j in numbering.attributes]
         choices = np.array(list(product(*slots)), np.int64)
         is_dense, _ = self._layout(numbering)
@@ -150,17 +152,22 @@ class Records:
         choices = math.prod(len(self.slots[j]) for j in numbering.attributes)
         additions = len(self) * choices
         dense_bytes = _DENSE_BYTES * numbering.cells
-        if dense_bytes <= self.room and numbering.cells <= FEW_CELLS + CELLS_A_RECORD * additions:
+        most_cells = FEW_CELLS + CELLS_A_RECORD * additions
+        if dense_bytes <= self.room and numbering.cells <= most_cells:
             return True, dense_bytes
-        return False, _SPARSE_BYTES * min(numbering.cells, additions)
+        distinct_keys = min(numbering.cells, additions)
+        return False, _SPARSE_BYTES * distinct_keys
 
     def _batches(self) -> Iterator[NDArray[np.unsignedinteger]]:
         """Yield the records in batches: one row a slot, all in the smallest integers that hold every domain."""
         for table in self._blocks:
-            slots = [slot for codes in table for slot in value_slots(codes)]
+            slots: list[NDArray[np.integer]] = []
+            for codes in table:
+                slots.extend(value_slots(codes))
             for start in range(0, len(slots[0]), _BATCH):
-                rows = slice(start, start + _BATCH)
-                yield np.stack([slot[rows].astype(self._code_type, copy=False) for slot in slots])
+                end = start + _BATCH
+                rows = [slot[start:end].astype(self._code_type, copy=False) for slot in slots]
+                yield np.stack(rows)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -190,7 +197,8 @@ class Released:
     def beginnings(self, attributes: Attributes, before: Numbering) -> Integers:
         """Return the distinct numbers of the first attributes of a set, those of `before`, that occur with the last ones."""
         columns, _ = self._rows(attributes)
-        return np.unique(before.keys(columns[: len(before.attributes)]))
+        first_columns = columns[: len(before.attributes)]
+        return np.unique(before.keys(first_columns))
 
     def is_single(self, attribute: int) -> bool:  # noqa: ARG002 - one side of two
         """Return True: combinations have one value an attribute."""

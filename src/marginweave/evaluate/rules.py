@@ -106,11 +106,14 @@ def _excluded(
     labels: list[tuple[str, ...]] = [()] * len(attributes)
     no_codes: NDArray[np.integer] = np.zeros(clean.num_rows, np.uint8)
     codes = [no_codes] * len(attributes)
-    places = {place for box in forbidden for place, _ in box}
+    places: set[int] = set()
+    for box in forbidden:
+        places.update(place for place, _ in box)
     for place in places:
         name = attributes[place].column
         codes[place], labels[place] = column_codes(clean, configuration, name, None)
-    return broken_records(codes, rule_masks(forbidden, attributes, labels))
+    masks = rule_masks(forbidden, attributes, labels)
+    return broken_records(codes, masks)
 
 
 def _out_of_order(clean: pa.Table, rules: Structure) -> Flags:
@@ -119,9 +122,9 @@ def _out_of_order(clean: pa.Table, rules: Structure) -> Flags:
     for (low_name, high_name), is_strict in rules.orders.items():
         low = _numbers(clean, low_name)
         high = _numbers(clean, high_name)
-        is_wrong = pc.greater_equal if is_strict else pc.greater
-        wrong = pc.fill_null(is_wrong(low, high), False)
-        broken |= to_numpy(wrong)
+        is_wrong = pc.greater_equal(low, high) if is_strict else pc.greater(low, high)
+        filled = pc.fill_null(is_wrong, False)
+        broken |= to_numpy(filled)
     return broken
 
 
@@ -134,6 +137,7 @@ def _numbers(clean: pa.Table, name: str) -> pa.Array:
 
 
 def _decoded(values: pa.Array) -> pa.Array:
+    """Return the values themselves where they are behind a dictionary."""
     if pa.types.is_dictionary(values.type):
         return values.dictionary_decode()
     return values
@@ -152,7 +156,8 @@ def _differs(
     wanted = _decoded(computed_values(rule, clean, configuration.columns))
     released = table.column(name).combine_chunks()
     values = _decoded(kind.clean(released))
-    unlike = pc.fill_null(pc.not_equal(wanted, values), False)
+    is_other = pc.not_equal(wanted, values)
+    unlike = pc.fill_null(is_other, False)
     if isinstance(rule, DeterminedColumn):
         is_one_missing = pc.xor(wanted.is_null(), values.is_null())
         unlike = pc.or_(unlike, is_one_missing)

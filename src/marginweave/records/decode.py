@@ -67,16 +67,17 @@ def decode_table(
         if name in counted:
             rng = stream([seed, place], block)  # post-processing
             source = named_type((types or {}).get(name))
-            kinds[name] = values_of(
-                column, configuration.missing_texts(name), weights.get(name), source
-            )
-            arrays[name] = kinds[name].decode(*counted[name], rng.random)
+            missing = configuration.missing_texts(name)
+            kinds[name] = values_of(column, missing, weights.get(name), source)
+            column_cells, labels = counted[name]
+            arrays[name] = kinds[name].decode(column_cells, labels, rng.random)
     cells = {name: column_cells for name, (column_cells, _) in counted.items()}
     columns = {name: kind.column for name, kind in kinds.items()}
     arrays = keep_order(arrays, cells, columns, structure.orders)
     for rule in structure.computed:
         name = rule.computed
-        kinds[name] = values_of(configuration.columns[name], configuration.missing_texts(name))
+        missing = configuration.missing_texts(name)
+        kinds[name] = values_of(configuration.columns[name], missing)
         arrays[name] = computed_values(rule, arrays, configuration.columns)
     arrays = {name: kinds[name].declare(array) for name, array in arrays.items()}
     for name, column in configuration.columns.items():
@@ -180,9 +181,11 @@ def typed_table(
     """
     released = dict(zip(domain.names, domain.labels, strict=True))
     for place, name in enumerate(table.column_names):
-        values = _values(name, configuration, named_type(types.get(name)))
+        kind = named_type(types.get(name))
+        values = _values(name, configuration, kind)
         labels = values.column.labels or released.get(name, ())
-        cells = values.typed(table.column(place).combine_chunks(), labels)
+        declared = table.column(place).combine_chunks()
+        cells = values.typed(declared, labels)
         table = table.set_column(place, name, cells)
     return _with_dtypes(table, configuration, types)
 
@@ -194,10 +197,12 @@ def spelled_table(table: pa.Table, configuration: Configuration) -> pa.Table:
         values = _values(name, configuration)
         kind = table.schema.types[place]
         plain_type = pa.string() if is_text(kind) else cell_type(kind)
-        cells = values.spelled(table.column(place).combine_chunks().cast(plain_type))
+        typed = table.column(place).combine_chunks()
+        cells = values.spelled(typed.cast(plain_type))
         if isinstance(values.column, NumberColumn) and not form.is_usual:
             texts = cells.cast(pa.string()).to_pylist()
-            cells = pa.array([text and form.spelled(text) for text in texts], pa.string())
+            spelled_texts = [text and form.spelled(text) for text in texts]
+            cells = pa.array(spelled_texts, pa.string())
         table = table.set_column(place, name, cells)
     return table
 
@@ -208,11 +213,12 @@ def stored_table(
     """Return a typed table as Parquet can hold it: only texts are dictionaries; without `types` the table is as it is."""
     if not types:
         return table.replace_schema_metadata(None)
-    fields = [
-        field if is_text(field.type) else field.with_type(cell_type(field.type))
-        for field in table.schema
-    ]
-    return _with_dtypes(table.cast(pa.schema(fields)), configuration, types)
+    fields = []
+    for field in table.schema:
+        stored_type = field.type if is_text(field.type) else cell_type(field.type)
+        fields.append(field.with_type(stored_type))
+    stored = table.cast(pa.schema(fields))
+    return _with_dtypes(stored, configuration, types)
 
 
 def _values(
@@ -240,14 +246,13 @@ def _with_dtypes(
         if not dtype and is_whole and has_gaps(configuration, name):
             dtype = str(kind).replace("bool", "boolean").replace("u", "U").replace("int", "Int")
         if dtype:
-            columns.append(
-                {
-                    "name": name,
-                    "field_name": name,
-                    "pandas_type": kind,
-                    "numpy_type": dtype,
-                    "metadata": None,
-                }
-            )
+            described_column = {
+                "name": name,
+                "field_name": name,
+                "pandas_type": kind,
+                "numpy_type": dtype,
+                "metadata": None,
+            }
+            columns.append(described_column)
     described = {"index_columns": [], "column_indexes": [], "columns": columns}
     return table.replace_schema_metadata({"pandas": json.dumps(described, default=str)})
