@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import make_url
 
 from tests.support.listeners import listener, mail_server
+from tests.support.pages_run import PRODUCTION, marked_blocks
 from tests.support.places import REPOSITORY
 from tests.support.postgres import Server
 from tests.support.prefect_api import ask
@@ -43,8 +44,8 @@ def until(what: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.5
 
 
 def documented(beginning: str) -> list[str]:
-    """The one command of docs/production.md that begins so, as a list of words."""
-    lines = (REPOSITORY / "docs" / "production.md").read_text().splitlines()
+    """Return the one command that begins so, as a list of words, in the blocks of docs/production.md that are executed."""
+    lines = "".join(marked_blocks(PRODUCTION)).splitlines()
     (command,) = [line for line in lines if line.startswith(beginning)]
     return shlex.split(command)
 

@@ -293,11 +293,7 @@ def test_an_old_copy_in_postgresql(databases: Cluster, office: Office, tmp_path:
         ),
         "PATH": f"{databases.programs}{os.pathsep}{office.environment['PATH']}",
     }
-    subprocess.run(
-        ["marginweave", "ledger", "create-tables", "--writer", "ledger_writer"],
-        env=office.environment,
-        check=True,
-    )
+    office.section("Install", postgresql=True)
     office.section("Install")
     _restore_an_old_copy(office, postgresql=True)
     office.section("An old copy of the ledger was restored")

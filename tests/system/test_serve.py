@@ -14,16 +14,19 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.support.production import until
+from tests.support.production import documented, until
 from tests.support.release_checks import RELEASED, opened, processes_of
 
 pytestmark = pytest.mark.system
 
 
 def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.Popen[bytes]:
-    command = cli.command(
-        "serve", path, "--cron", f"{due.minute} {due.hour} * * *", "--timezone", "Asia/Kathmandu"
-    )
+    """Start the documented service with this configuration and time in the place of its own."""
+    cron = f"{due.minute} {due.hour} * * *"
+    replaced = {"visits.yaml": str(path), "30 1 * * *": cron, "Europe/Oslo": "Asia/Kathmandu"}
+    words = [word for word in documented("marginweave serve") if word != "clinics.yaml"]
+    assert replaced.keys() <= {*words}
+    command = cli.command(*[replaced.get(word, word) for word in words[1:]])
     with (cli.home / "serve.log").open("ab") as log:
         return subprocess.Popen(command, cwd=cli.home, env=cli.variables, stdout=log, stderr=log)
 

@@ -9,20 +9,22 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import marginweave
 from tests.support.command_line import CommandLine
-from tests.support.notebooks import NOTEBOOKS, cells_of, run_notebook
-from tests.support.pages_run import enter, page_blocks, run_page, run_shell, shell_blocks
+from tests.support.notebooks import NOTEBOOKS, cells_of, page_of, run_notebook
+from tests.support.pages_run import (
+    README,
+    REFERENCES,
+    TUTORIALS,
+    blocks_of,
+    enter,
+    page_blocks,
+    run_page,
+    run_shell,
+)
 from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
-README = REPOSITORY / "README.md"
-API = REPOSITORY / "docs" / "api.md"
-TUTORIALS = [
-    REPOSITORY / "docs" / "guide.md",
-    API,
-    *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md")),
-]
+READING = 200  # words a minute
 
 
 def test_the_readme_from_top_to_bottom(
@@ -44,7 +46,7 @@ def test_the_readme_fits_its_first_screen() -> None:
     head = README.read_text(encoding="utf-8").partition("\n## ")[0].splitlines()
     assert len(head) <= 30
     assert [
-        len(text.split("\n")) - text.count("\n\n") - 1 for _, _, text in page_blocks(README)
+        len(block.text.split("\n")) - block.text.count("\n\n") - 1 for block in page_blocks(README)
     ] == [3, 3]
     pictures = sorted((REPOSITORY / "docs" / "pictures").iterdir())
     assert [path.name for path in pictures] == ["explore.png", "report.png"]
@@ -89,8 +91,8 @@ def test_a_notebook_runs_and_has_its_outputs(
     """Each code cell has stored what it gives when it is run: the same kinds of output, with the same columns."""
     enter(served, monkeypatch)
     for cell in cells_of(notebook, "markdown"):
-        for text in shell_blocks("".join(cell["source"])):
-            run_shell(served, text)
+        for block in blocks_of("".join(cell["source"])):
+            run_shell(served, block.text)
     stored, found = cells_of(notebook, "code"), run_notebook(notebook)
     assert len(stored) == len(found) > 0
     assert [cell["execution_count"] for cell in stored] == [*range(1, len(stored) + 1)]
@@ -113,12 +115,6 @@ def _shape(output: dict[str, Any]) -> tuple[list[str], list[str]]:
     return sorted(output.get("data", {"stream": ""})), re.findall(r"<th>([a-z_]+)</th>", html)
 
 
-def test_every_public_name_has_an_example() -> None:
-    """In a block of the reference, which the test below runs."""
-    text = "\n".join(block for _, _, block in page_blocks(API))
-    assert {name for name in marginweave.__all__ if f"mw.{name}" not in text} == set()
-
-
 def _page(page: Path) -> object:
     return pytest.param(
         page,
@@ -134,3 +130,45 @@ def test_a_tutorial_from_top_to_bottom(
     """Its code holds its own assertions."""
     enter(served, monkeypatch)
     run_page(page, served)
+
+
+@pytest.mark.parametrize("page", REFERENCES, ids=lambda page: page.stem)
+def test_a_reference_from_top_to_bottom(
+    page: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Prefect; what its blocks print is what the page shows, but for numbers."""
+    enter(marginweave, monkeypatch)
+    run_page(page, marginweave)
+
+
+@pytest.mark.parametrize(
+    ("shown", "agrees"), [("a 10.5 b", True), ("a 1", False), ("a 1 c", False), ("", False)]
+)
+@pytest.mark.parametrize("block", ["python\nprint('a  2 b')", "sh\necho 'a  2 b'"])
+def test_what_a_page_shows_is_what_its_block_prints(
+    block: str, shown: str, agrees: bool, alone: CommandLine, tmp_path: Path
+) -> None:
+    """Every word, and no number."""
+    page = tmp_path / "page.md"
+    page.write_text(f"```{block}\n```\n\n```text\n{shown}\n```\n")
+    if agrees:
+        run_page(page, alone)
+    else:
+        with pytest.raises(AssertionError):
+            run_page(page, alone)
+
+
+@pytest.mark.parametrize("page", [*TUTORIALS, *NOTEBOOKS], ids=lambda page: page.stem)
+def test_a_tutorial_takes_less_than_ten_minutes(page: Path) -> None:
+    """At 200 words a minute nine of them are for reading: the longest runs a quarter of a minute here."""
+    text = page_of(page) if page.suffix == ".md" else "\n".join(_sources(page))
+    assert len(text.split()) < 9 * READING
+
+
+def _sources(notebook: Path) -> list[str]:
+    """What a reader of a notebook reads, outputs apart."""
+    return [
+        "".join(cell["source"])
+        for kind in ("markdown", "code")
+        for cell in cells_of(notebook, kind)
+    ]

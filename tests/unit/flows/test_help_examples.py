@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer.main
 
-from marginweave.flows.cli.app import app
-
-GROUP: Any = typer.main.get_command(app)
-
-
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
-
-
-COMMANDS = dict(commands(GROUP))
+from tests.support.examples import COMMANDS
 
 
 def examples(help_text: str) -> list[list[str]]:
