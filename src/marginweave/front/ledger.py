@@ -92,7 +92,7 @@ class Ledger(Shown):
         return pd.DataFrame(rows, columns=names).set_index("dataset")
 
     def spent(self, dataset: str) -> pd.DataFrame:
-        """Return a line for each release of an account, the newest first: its time, its guarantee, and its charge.
+        """Return a line for each release of an account, in the order of reservation: its time, its guarantee, and its charge.
 
         Raises:
             BudgetError: no such account.
