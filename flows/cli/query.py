@@ -157,13 +157,15 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
 
     The test is about the population, unless the table was resized.
     """
-    from marginweave.inference.independence_tests import NAIVE, answer_independence
+    from marginweave.inference.independence_tests import answer_independence
+    from marginweave.texts.sentences import independence_sentence
 
     resampled = opened.codes.configuration.resize is not None
     try:
         test = answer_independence(opened, columns, "table" if resampled else "population", "--")
     except InputError as error:
-        return None, f"No test of independence: {error}. {NAIVE}"
+        reason = independence_sentence("result.none", reason=str(error))
+        return None, f"{reason} {independence_sentence('note.naive')}"
     return test, test.says
 
 

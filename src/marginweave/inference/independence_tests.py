@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +21,15 @@ from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
 from marginweave.inference.modelled import resized_error
 from marginweave.mechanisms.catalogue import count_noise
+from marginweave.texts.sentences import Sentence, independence_sentence
 
-_JOINED = "A value is missing where the rows of a person disagree: that alone makes columns depend on each other."
-_UNDECLARED = "Cells that are not as declared count as one more value of {columns}."
-_MERGED = "Values that were measured together count as one."
-_RULED = "Rules exclude some combinations of these columns, so they depend by the rules alone."
-NAIVE = (
-    "A usual chi-square test of synthetic records or of these counts takes their noise for association: its p is "
-    "too small, often by many powers of ten."
-)
+_RESULTS = {
+    Counted.TABLE: "table",
+    Counted.RESIZED: "resized",
+    Counted.PART: "part",
+    Counted.JOINED_POPULATION: "joined-population",
+}
+"""Keys of the sentence on a result, but for a population: that depends on the rows of a person."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,14 +76,18 @@ def answer_independence(
             f"{listed([*columns])} were measured with less than two values each, or with no record"
         )
     about = answers.codes.about("population" if of == "population" else "table", places)
-    sentences = [*_sentences(test, about, rows), *_notes(answers, places, parts), NAIVE]
+    sentences = [
+        _result(test, about, rows),
+        *_notes(answers, places, parts),
+        independence_sentence("note.naive"),
+    ]
     return Independence(
         columns=(columns[0], columns[1]),
         of=str(about),
         chi_square=test.distance,
         degrees_of_freedom=test.freedom,
         p=test.p,
-        says=" ".join(sentences),
+        says=" ".join(map(str, sentences)),
     )
 
 
@@ -104,22 +108,23 @@ def _squares_of(answers: Answers, of: str, prefix: str) -> LeastSquares:
     return answers.squares
 
 
-def _notes(answers: Answers, places: Sequence[int], parts: Sequence[Part]) -> list[str]:
-    """Return the sentences about what the categories of this test are, where they are not just the columns' values."""
+def _notes(answers: Answers, places: Sequence[int], parts: Sequence[Part]) -> Iterator[Sentence]:
+    """Yield the sentences about what the categories of this test are, where they are not just the columns' values."""
     codes = answers.codes
+    if codes.configuration.privacy.joins:
+        yield independence_sentence("note.joined")
     attributes = [codes.configuration.attributes[place] for place in places]
     undeclared = [
         attribute.name
         for attribute in attributes
         if attribute.undeclared and not codes.ignores(attribute)
     ]
-    notes = {
-        _JOINED: codes.configuration.privacy.joins,
-        _UNDECLARED.format(columns=listed(undeclared)): bool(undeclared),
-        _MERGED: any(part.size < len(part.blocks) for part in parts),
-        _RULED: _are_excluded(answers, places),
-    }
-    return [note for note, holds in notes.items() if holds]
+    if undeclared:
+        yield independence_sentence("note.undeclared", columns=listed(undeclared))
+    if any(part.size < len(part.blocks) for part in parts):
+        yield independence_sentence("note.merged")
+    if _are_excluded(answers, places):
+        yield independence_sentence("note.ruled")
 
 
 def _pair_counts(
@@ -156,30 +161,16 @@ def _are_excluded(answers: Answers, places: Sequence[int]) -> bool:
     return False
 
 
-def _sentences(test: Dependence, about: About, rows: int) -> list[str]:
-    """Return the sentences on a test; `about` is what it is of, `rows` the most rows of a person."""
-    p = f"p = {test.p:.2g}" if test.p >= 1e-4 else "p is below 0.0001"
-    exact = f"chi-square {test.distance:.1f}, {test.freedom} degrees of freedom"
-    result = f"Test of independence that knows the noise: {p} ({exact})"
-    if about.is_table:
-        sentences = [
-            f"{result}, of the rows themselves: whether their association is more than noise."
-        ]
-    elif about.kind == Counted.RESIZED:
-        sentences = [
-            f"{result}, of the records of the resized table: whether their association is more than noise."
-        ]
-    elif about.kind == Counted.JOINED_POPULATION:
-        sentences = [
-            f"{result}, of the population that the persons are a simple random sample of, one joined record each."
-        ]
-    elif about.kind == Counted.PART:
-        sentences = [f"{result}, of {about}: whether their association is more than noise."]
-    elif rows == 1:
-        sentences = [f"{result}, of the population that the rows are a simple random sample of."]
-    else:
-        sentences = [
-            f"{result}, of the population that the persons are a simple random sample of, with at most {rows} rows each.",
-            "Rows of one person are kept together: p is no smaller than it should be, and weak associations are missed.",
-        ]
-    return sentences
+def _result(test: Dependence, about: About, rows: int) -> Sentence:
+    """Return the sentence on a test; `about` is what it is of, `rows` the most rows of a person."""
+    key = _RESULTS.get(about.kind)
+    if key is None:
+        key = "population-of-rows" if rows == 1 else "population-of-persons"
+    return independence_sentence(
+        f"result.{key}",
+        p=independence_sentence("p.value" if test.p >= 1e-4 else "p.small", p=test.p),
+        distance=test.distance,
+        freedom=test.freedom,
+        about=str(about),
+        rows=rows,
+    )

@@ -13,7 +13,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
-Page = Literal["check", "plan", "verdict", "report", "counts", "overview"]
+Page = Literal["check", "plan", "verdict", "report", "counts", "overview", "independence"]
 """The pages that have a file of texts."""
 
 
@@ -57,6 +57,7 @@ verdict_sentence = partial(sentence, "verdict")
 report_sentence = partial(sentence, "report")
 counts_sentence = partial(sentence, "counts")
 overview_sentence = partial(sentence, "overview")
+independence_sentence = partial(sentence, "independence")
 
 
 @cache
