@@ -214,6 +214,7 @@ class DateValues(ColumnValues[DateColumn]):
 
 
 def _is_moment(kind: pa.DataType) -> bool:
+    """Return whether cells of this type are dates or moments."""
     types = pa.types
     return bool(types.is_date(kind) or types.is_timestamp(kind))
 

@@ -255,5 +255,6 @@ def _among(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
 
 
 def _is_number(kind: pa.DataType) -> bool:
+    """Return whether cells of this type are numbers."""
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

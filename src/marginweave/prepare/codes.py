@@ -64,6 +64,7 @@ class EncodedBlocks:
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
+        """Labels, and numbers of records of the blocks."""
         last = self.payloads[len(self)]
         shared: dict[str, Any] = json.loads(last)
         return shared

@@ -378,7 +378,7 @@ def _order(configuration: Configuration) -> list[int]:
 
 
 def _codes_elsewhere(configuration: Configuration) -> dict[int, list[int]]:
-    """Return, for columns that do not always apply, the codes that they have where they do not apply."""
+    """Return the codes that columns have where they do not apply, for those that do not always apply."""
     rules = configuration.structure.applies if configuration.structure else None
     attribute_of = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     codes: dict[int, list[int]] = {}
