@@ -155,14 +155,14 @@ def table(
 def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence | None, str]:
     """Return the test of independence of two columns, and its sentence; None and the reason where there is no test.
 
-    The test is about the population, unless the table was resized.
+    The test is about the population, unless what was counted of the columns is no sample of one.
     """
     from marginweave.inference.independence_tests import answer_independence
     from marginweave.texts.sentences import independence_sentence
 
-    resampled = opened.codes.configuration.resize is not None
+    is_sample = opened.codes.configuration.not_a_sample(columns) is None
     try:
-        test = answer_independence(opened, columns, "table" if resampled else "population", "--")
+        test = answer_independence(opened, columns, "population" if is_sample else "table", "--")
     except InputError as error:
         reason = independence_sentence("result.none", reason=str(error))
         return None, f"{reason} {independence_sentence('note.naive')}"

@@ -301,6 +301,11 @@ class Codes:
         part = self.configuration.counted_among(columns)
         return About(Counted.PART, part) if part else About(Counted.TABLE)
 
+    def not_a_sample(self, places: Iterable[int]) -> str | None:
+        """Return why what was counted of these attributes is no simple sample of a population; None where it may be one."""
+        attributes = self.configuration.attributes
+        return self.configuration.not_a_sample({attributes[place].column for place in places})
+
     def texts(self, place: int) -> list[str]:
         """Return the text that readers see for each code of an attribute that has no values of a set."""
         attribute = self.configuration.attributes[place]

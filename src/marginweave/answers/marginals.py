@@ -96,11 +96,17 @@ class MarginalAnswers:
         Raises:
             InputError: it names what was not counted, or a population that the table is no simple sample of.
         """
-        if question.of == "population" and self.sampled:
-            raise InputError(f"--of population is not possible: {self.sampled}; ask --of table")
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
+        if question.of == "population":
+            asked_places = {place for place, _ in conditions}
+            asked_places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
+            if numbers is not None:
+                asked_places.add(numbers.place)
+            reason = self.sampled or self.codes.not_a_sample(asked_places)
+            if reason:
+                raise InputError(f"--of population is not possible: {reason}; ask --of table")
         say = listener()
         for number, group in enumerate(groups, 1):
             say(f"answer {number:,} of {len(groups):,}")

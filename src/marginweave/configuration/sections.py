@@ -501,8 +501,8 @@ class Sections(Execution):
 
     @property
     def counted_words(self) -> str | None:
-        """Words for the part of the table that numbers are of, after "counts"; None for the whole table."""
-        return self.counted_among(self.cut_sets)
+        """Words for what numbers are of, after "counts", where that is not the whole table as it is; else None."""
+        return self.counted_among((*self.cut_sets, *self.imputed_columns))
 
     def counted_with(self, bounds: Mapping[int, int]) -> str | None:
         """Return `counted_words`, and words for k-tuples of which fewer were counted (`bounds`) than a record may hold."""
@@ -523,9 +523,11 @@ class Sections(Execution):
         return self.marginals is None and bound < self.contribution_cap(length)
 
     def counted_among(self, columns: Collection[str]) -> str | None:
-        """Return words for the part of the table that a number of some columns is of, as `counted_words`."""
+        """Return words for what a number of some columns is of, as `counted_words`."""
         cut = [words for name, words in self.cut_sets.items() if name in columns]
-        bounded = _joined(self.privacy.counted_words, *cut)
+        imputed = [name for name in self.imputed_columns if name in columns]
+        filled = f"records with draws for cells of {', '.join(imputed)} without a value"
+        bounded = _joined(self.privacy.counted_words, *cut, filled if imputed else None)
         if self.resize is None:
             return bounded
         rows = f" ({bounded})" if bounded else ""
@@ -534,7 +536,17 @@ class Sections(Execution):
     @property
     def uncounted_words(self) -> str:
         """Words for the rest of the table, where numbers are of a part."""
-        return f"the table may have more{' or fewer' if self.resize else ''}"
+        is_changed = self.resize is not None or self.imputed_columns
+        return f"the table may have more{' or fewer' if is_changed else ''}"
+
+    def not_a_sample(self, columns: Collection[str]) -> str | None:
+        """Return why what was counted of some columns is no simple sample of a population, by the configuration; else None."""
+        if self.resize is not None:
+            return "the rows were resampled (resize)"
+        imputed = [name for name in self.imputed_columns if name in columns]
+        if imputed:
+            return f"cells of {', '.join(imputed)} without a value hold draws (impute)"
+        return None
 
     @cached_property
     def stability(self) -> Stability:

@@ -137,8 +137,6 @@ def _names_of_sets(
 
 def not_a_sample(configuration: Configuration) -> str | None:
     """Why the table is no simple sample of a population, as far as the configuration tells."""
-    if configuration.resize is not None:
-        return "the rows were resampled (resize)"
     if configuration.stability.records > 1:
         return "a subject has several records, which are no independent draws"
     return None

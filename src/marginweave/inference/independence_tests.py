@@ -19,7 +19,7 @@ from marginweave.configuration.values import listed
 from marginweave.domain.zeros import enforced_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
-from marginweave.inference.modelled import resized_error
+from marginweave.inference.modelled import check_sample
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.texts.sentences import Sentence, independence_sentence
 
@@ -56,7 +56,7 @@ def answer_independence(
     Raises:
         InputError: as `marginweave.inference.independence`.
     """
-    squares = _squares_of(answers, of, prefix)
+    squares = _squares_of(answers, columns, of, prefix)
     places = _places(answers, columns)
     try:
         parts, counts, variance = _pair_counts(answers, squares, places)
@@ -91,11 +91,11 @@ def answer_independence(
     )
 
 
-def _squares_of(answers: Answers, of: str, prefix: str) -> LeastSquares:
+def _squares_of(answers: Answers, columns: Sequence[str], of: str, prefix: str) -> LeastSquares:
     """Return the measured counts that a test may be of.
 
     Raises:
-        InputError: the release has none, or is of a resized table that says nothing about a population.
+        InputError: the release has none, or what was counted of these columns is no sample of a population.
     """
     if of not in ("population", "table"):
         raise InputError(f"{prefix}of ({of}) must be population or table")
@@ -103,8 +103,7 @@ def _squares_of(answers: Answers, of: str, prefix: str) -> LeastSquares:
         raise InputError(
             "combinations were published where they reached a threshold, which no test of independence takes: release marginals"
         )
-    if of == "population" and answers.codes.configuration.resize is not None:
-        raise resized_error(prefix)
+    check_sample(answers.codes.configuration, columns, of, prefix)
     return answers.squares
 
 

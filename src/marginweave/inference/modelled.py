@@ -14,6 +14,7 @@ from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import FEWEST, Part
 from marginweave.base.arrays import Floats, Integers, Records
 from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import synthetic_only
@@ -153,13 +154,15 @@ def setting(name: str, value: str, prefix: str) -> str:
     return f"{prefix}{name} {value}" if prefix else f'{name}="{value}"'
 
 
-def resized_error(prefix: str) -> InputError:
-    """Return the error for a question about the population where the rows were resampled."""
-    population = setting("of", "population", prefix)
-    table = setting("of", "table", prefix)
-    return InputError(
-        f"{population} is not possible: the rows were resampled (resize); ask {table}"
-    )
+def check_sample(
+    configuration: Configuration, columns: Collection[str], of: str, prefix: str
+) -> None:
+    """Refuse a question about the population where what was counted of these columns is no simple sample of one."""
+    reason = configuration.not_a_sample(columns) if of == "population" else None
+    if reason:
+        population = setting("of", "population", prefix)
+        table = setting("of", "table", prefix)
+        raise InputError(f"{population} is not possible: {reason}; ask {table}")
 
 
 def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Modelled:
@@ -179,8 +182,7 @@ def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Model
             f"{place} has no model.parquet, which {purpose}: release marginals with method mixture"
         )
     configuration = published.configuration
-    if of == "population" and configuration.resize is not None:
-        raise resized_error(prefix)
+    check_sample(configuration, (), of, prefix)
     ignored = ignored_records(published)
     drawn = read_answers(place) if ignored else answers
     assert isinstance(drawn, MarginalAnswers)  # as above

@@ -14,7 +14,7 @@ from marginweave.answers.least_squares import Estimates, NotMeasuredError
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import listed
-from marginweave.inference.modelled import Modelled, open_modelled
+from marginweave.inference.modelled import Modelled, check_sample, open_modelled
 from marginweave.inference.normal_regression import Calibrated, Fit, Kind, Term
 
 MOST_NOISE = 1.0
@@ -55,6 +55,7 @@ def of_opened(opened: Modelled, question: Regression) -> tuple[tuple[str, ...], 
     """
     opened.places([*question.values])
     columns = (*question.columns, question.target)
+    check_sample(opened.answers.codes.configuration, columns, question.of, "")
     names = ["intercept"]
     terms: list[Term] = []
     for column, place in zip(columns, opened.places(columns), strict=True):

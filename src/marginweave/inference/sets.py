@@ -11,7 +11,7 @@ import pandas as pd
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import must_be
-from marginweave.inference.modelled import Modelled, open_modelled
+from marginweave.inference.modelled import Modelled, check_sample, open_modelled
 from marginweave.inference.opened import whole_number
 from marginweave.inference.several_sets import DrawnTables
 from marginweave.runs.published import check_target, write_folder
@@ -42,6 +42,7 @@ def draw_sets(
     must_be("columns", columns, (list, tuple), '["age", "cost"]')
     columns = [*columns] or [*opened.columns]
     places = opened.places(columns)
+    check_sample(opened.answers.codes.configuration, columns, of, prefix)
     generator = np.random.default_rng(opened.seed if seed is None else seed)  # post-processing
     records = opened.records(generator)[:, places]
     try:

@@ -183,17 +183,37 @@ def test_a_test_of_independence_says_that_undeclared_cells_are_one_of_its_values
     assert (sentence in test.says, test.degrees_of_freedom) == (found, 6 if found else 4)
 
 
-def test_an_answer_of_a_resized_table_is_not_one_of_the_table() -> None:
+def test_an_answer_of_made_up_values_is_not_one_of_the_table() -> None:
+    """Of a resized table, and of cells that hold draws; where no asked column has draws, it is one of the table."""
     imputed = {
         f"columns__{name}__impute": {"distribution": "uniform"}
         for name in ("sex", "region", "age", "grade")
     }
     resized, _ = opened({**imputed, "resize": {"records": 2000}}, CLIQUES)
-    plain, _ = opened(imputed, CLIQUES)
-    assert [ask(answers, "sex = f")[0].of for answers in (resized, plain)] == [
-        "resized table",
-        "table",
-    ]
+    plain, _ = opened({"columns__sex__impute": {"distribution": "uniform"}}, CLIQUES)
+    assert ask(resized, "sex = f")[0].of == "resized table"
+    assert ask(plain, "sex = f")[0].of == "records with draws for cells of sex without a value"
+    assert ask(plain, "region = north")[0].of == "table"
+
+
+def test_nothing_is_said_of_a_population_by_draws() -> None:
+    """Neither a share nor a test of a column whose empty cells hold draws; of other columns both."""
+    answers, _ = opened(
+        {"columns__sex__impute": {"distribution": "uniform"}},
+        [("sex", "region"), ("region", "age", "grade")],
+    )
+    for where, content in (
+        (["sex = f"], {"share": True}),
+        (["region = north"], {"share": True, "by": ["sex"]}),
+    ):
+        with pytest.raises(InputError, match="cells of sex without a value hold draws"):
+            ask(answers, *where, of="population", **content)
+    with pytest.raises(InputError, match="cells of sex without a value hold draws"):
+        answer_independence(answers, ["sex", "region"], "population")
+    assert answer_independence(answers, ["sex", "region"], "table").of.startswith(
+        "records with draws"
+    )
+    assert ask(answers, "region = north", share=True, of="population")[0].level == 0.95
 
 
 @pytest.mark.parametrize("found", [True, False])
