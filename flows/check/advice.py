@@ -67,7 +67,10 @@ def column_findings(
             severity=Severity.LOOK if fault is None else Severity.STOPS,
             share=share,
             text=check_sentence("beyond.text", share=Share(share)),
-            advice=check_sentence("beyond.codes" if look.are_codes(column) else "beyond.wider"),
+            advice=check_sentence(
+                "beyond.codes" if look.are_codes(column) else "beyond.wider",
+                limits=_limits_key(column),
+            ),
             examples=tuple(look.beyond_texts)[:_SHOWN],
         )
     if look.cells and look.missing == look.cells:
@@ -86,6 +89,11 @@ def _remark(severity: Severity, share: float, key: str, **facts: str) -> Remark:
         text=check_sentence(key, share=Share(share), **facts),
         advice=check_sentence(f"{key}-advice", **facts),
     )
+
+
+def _limits_key(column: MeasuredColumn) -> str:
+    """Return the key with the limits that cells lie beyond: of bounds that are bought, `within`."""
+    return "within" if column.buys_bounds else "bounds"
 
 
 def _unread_text(

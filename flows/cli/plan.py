@@ -102,9 +102,9 @@ def _print_plans(
     from marginweave.forecast.plan_sentence import plan_sentence
 
     if len(plans) == 1:
-        out.print(plans[0].heading)
+        _say(plans[0].heading)
         _print_draws({"": plans[0]})
-        out.print(plans[0].ending)
+        _say(plans[0].ending)
     else:
         _compare(plans[0], plans[1])
     for config, planned, target in zip(configs, plans, targets, strict=True):
@@ -118,13 +118,27 @@ def _print_plans(
 
         good_for = planned.good_for
         for line in (*planned.notes, *good_for[:1]):
-            out.print(of_config(line))
+            _say(of_config(line))
         for line in good_for[1:]:
-            out.print(line)
+            _say(line)
         for line in target:
-            out.print(of_config(line))
+            _say(of_config(line))
         if planned.account.fits and len(configs) == 1:
-            out.print(str(plan_sentence("lines.next", config=str(config))))
+            _say(str(plan_sentence("lines.next", config=str(config))))
+
+
+def _say(line: str) -> None:
+    """Print a line; on a terminal without breaks inside words, and with a command at its end on a line of its own."""
+    from marginweave.forecast.layout import WIDTH, folded
+
+    if not out.is_terminal:
+        out.print(line)
+        return
+    words, is_followed, command = line.rpartition(": marginweave ")
+    for piece in folded(f"{words}:" if is_followed else line, min(WIDTH, out.width)):
+        out.print(piece)
+    if is_followed:
+        out.print(f"  marginweave {command}")
 
 
 def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
@@ -137,6 +151,8 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
 
 def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
     """Return all that is shown of a plan, for programs."""
+    from marginweave.forecast.missing_pairs import missing_pairs
+
     privacy = planned.configuration.privacy
     account = planned.account
     return {
@@ -147,8 +163,10 @@ def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
         "fits": account.fits,
         "more_that_fit": account.more_that_fit,
         "draws": {
-            name: {**cells, **planned.numbers[name]} for name, cells in planned.draws.items()
+            name: {**cells, "most": planned.most[name], **planned.numbers[name]}
+            for name, cells in planned.draws.items()
         },
+        "pairs": missing_pairs(planned.configuration).facts,
         "notes": [*planned.notes, *target],
         "rows": [_size_facts(size) for size in planned.sizes],
     }
@@ -156,12 +174,25 @@ def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
 
 def _size_facts(size: SizeForecast) -> dict[str, object]:
     """Return what a release of a number of rows will be good for, for programs."""
-    texts = {name: "" if value is None else str(value) for name, value in size._asdict().items()}
-    return {**texts, "rows": size.rows}
+    return {
+        "rows": size.rows,
+        "counted": size.counted,
+        "single": str(size.single),
+        "pairs": str(size.pairs),
+        "most_chosen": size.most_chosen,
+        "records": str(size.records),
+        "errors": None
+        if size.errors is None
+        else {name: error._asdict() for name, error in size.errors._asdict().items()},
+        "takes": str(size.takes),
+        "cost": None if size.cost is None else size.cost._asdict(),
+        "noise": "" if size.noise is None else str(size.noise),
+    }
 
 
 def _print_draws(plans: dict[str, PlannedRelease]) -> None:
-    from marginweave.forecast.overview import aligned, draw_rows
+    from marginweave.forecast.layout import aligned
+    from marginweave.forecast.overview import draw_rows
 
     for line in aligned(draw_rows(plans)):
         out.print(line)
@@ -174,7 +205,7 @@ def _compare(first: PlannedRelease, second: PlannedRelease) -> None:
 
     plans = {"A": first, "B": second}
     for side, plan in plans.items():
-        out.print(
+        _say(
             str(
                 plan_sentence(
                     "heading.compared", side=side, heading=plan.heading, epsilon=plan.epsilon
@@ -183,5 +214,5 @@ def _compare(first: PlannedRelease, second: PlannedRelease) -> None:
         )
     places = configuration_differences(first.configuration, second.configuration)
     key = "heading.differ" if places else "heading.same"
-    out.print(str(plan_sentence(key, places=", ".join(places))))
+    _say(str(plan_sentence(key, places=", ".join(places))))
     _print_draws(plans)

@@ -130,6 +130,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
                     "Starting Prefect's server for the first time in this home can take half a minute"
                 )
             if is_unfinished and not yes and out.is_terminal:
+                _warn_of_delta(request)
                 _warn_of_ids(request)
             _release(request, reference)
     from marginweave.ledger.boxes import account_sums
@@ -148,6 +149,13 @@ def execute(request: Request, *, yes: bool = False) -> None:
         was_unfinished=is_unfinished,
         charged_now=charged_now,
     )
+
+
+def _warn_of_delta(request: Request) -> None:
+    from marginweave.forecast.delta import delta_forecast
+
+    for line in delta_forecast(request.configuration):
+        out.print(str(line), style="yellow")
 
 
 def _warn_of_ids(request: Request) -> None:

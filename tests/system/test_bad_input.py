@@ -256,7 +256,7 @@ def test_triples_of_two_hundred_columns(marginweave: CommandLine, tmp_path: Path
         marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
     )
     config = write(tmp_path, raw(columns=columns), table)
-    refused(marginweave, config, "aggregate.reporting_length (3) makes 1313400 sets of columns")
+    refused(marginweave, config, "combinations of 3 columns are 1313400 sets of columns")
 
 
 @pytest.mark.parametrize("number", every(2, [29, 199]))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from marginweave.configuration.attributes import check_records
 from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn, SetColumn
 from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.default_records import MOST_MARGINALS
 from marginweave.configuration.defaults import NEEDED
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.rules.structure import Structure
 from marginweave.configuration.sections import Sections
-
-_PURE = "write aggregate: {method: marginals, cliques: {all: 2}, noise: laplace}, with public domains and bounds"
 
 
 def check_preparation(configuration: Sections) -> None:
@@ -136,7 +137,16 @@ def check_privacy(configuration: Sections) -> None:
         return
     reason = _reason_for_delta(configuration)
     if reason is not None:
-        raise ValueError(f"privacy.delta (0) must be positive {reason}; for 0 {_PURE}")
+        raise ValueError(
+            f"privacy.delta (0) must be positive {reason}; for 0 {_pure_advice(configuration)}"
+        )
+
+
+def _pure_advice(configuration: Sections) -> str:
+    """Return what has no draw that needs a delta: all pairs, or single columns where there are no pairs or very many."""
+    columns = len(configuration.attributes)
+    length = 2 if 0 < math.comb(columns, 2) <= MOST_MARGINALS else 1
+    return f"write aggregate: {{method: marginals, cliques: {{all: {length}}}, noise: laplace}}, with public domains and bounds"
 
 
 def check_automatic_privacy(configuration: Sections, synthesis: str) -> None:
@@ -145,10 +155,10 @@ def check_automatic_privacy(configuration: Sections, synthesis: str) -> None:
         return
     if synthesis in NEEDED:
         reason = f"with synthesize.method: {synthesis}"
-        advice = f"leave the method out and {_PURE}"
+        advice = f"leave the method out and {_pure_advice(configuration)}"
     else:
         reason = "where aggregate is left to auto"
-        advice = _PURE
+        advice = _pure_advice(configuration)
     raise ValueError(
         f"privacy.delta (0) must be positive {reason}, whose counts have Gaussian noise; write a small one such as 1e-6, or "
         f"for 0 {advice}"

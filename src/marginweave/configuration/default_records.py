@@ -61,8 +61,11 @@ ASSUMED_VALUES = 100
 _MOST_CODES = 10_000
 
 
-# This many sets of columns are listed in less than a second; far fewer can be measured.
-_MOST_SETS = 200_000
+MOST_SETS = 200_000
+"""Sets of columns that are looked at: this many are listed in less than a second, far fewer can be measured."""
+MOST_MARGINALS = 20_000
+"""Marginals of a release: every round of consistency and synthesis goes over all of them."""
+_LONGEST_TUPLES = 3  # that are counted where `aggregate.reporting_length` is left out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +135,11 @@ def public_codes(attributes: Sequence[Attribute]) -> dict[str, int]:
     return codes
 
 
+def too_many_tuples(columns: int) -> bool:
+    """Return whether k-tuples of the default lengths of this many columns are more sets than are looked at."""
+    return max(math.comb(columns, length) for length in range(1, _LONGEST_TUPLES + 1)) > MOST_SETS
+
+
 def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> str | None:
     """Return the public fact that forbids a mixture, in the plural, or None."""
     if any(attribute.is_set and attribute.private for attribute in attributes):
@@ -142,7 +150,7 @@ def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> s
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
     cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
-    if isinstance(cliques, AllCliques) and cliques.count_sets(len(sizes)) > _MOST_SETS:
+    if isinstance(cliques, AllCliques) and cliques.count_sets(len(sizes)) > MOST_SETS:
         return "so many sets of columns"
     total_seconds = itertools.accumulate(_seconds(aggregate, sizes, attributes))
     # stops early: there may be millions of tables
@@ -162,7 +170,7 @@ def _seconds(
     if isinstance(aggregate, MarginalSettings):
         yield from map(fitting_seconds, marginal_cells(aggregate, sizes, attributes))
         return
-    longest = aggregate.reporting_length or min(3, len(sizes))
+    longest = aggregate.reporting_length or min(_LONGEST_TUPLES, len(sizes))
     for length in range(1, longest + 1):
         seconds_of = fitting_seconds if length == 1 or length < longest else looking_seconds
         yield from map(seconds_of, table_cells(sizes, length, MAX_TABLE))

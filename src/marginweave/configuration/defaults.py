@@ -13,7 +13,9 @@ from typing import Any
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.coarsening import triples
 from marginweave.configuration.default_records import (
+    MOST_MARGINALS,
     MOST_SECONDS,
+    MOST_SETS,
     Counting,
     in_marginals,
     looking_seconds,
@@ -21,9 +23,10 @@ from marginweave.configuration.default_records import (
     ordinary_pairs,
     public_codes,
     table_cells,
+    too_many_tuples,
 )
 from marginweave.configuration.k_tuples import AggregateSettings
-from marginweave.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.sections import Sections
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples.
@@ -100,8 +103,9 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
 
     K-tuples are counted where a mixture could not be fitted to the marginals, and where marginals cannot be measured: sets
     with a private domain. Each declared value of another set counts as a column, and most triples have such a column: triples
-    are then measured up to half of that noise (measurements in docs/methods.md). Shares of marginals are scaled to the part
-    of the budget that bounds and private values leave.
+    are then measured up to half of that noise (measurements in docs/methods.md). Where columns are so many that k-tuples would
+    be refused (`too_many_tuples`), it is as many rounds as there is time for, or single columns alone. Shares of marginals
+    are scaled to the part of the budget that bounds and private values leave.
 
     DP: a function of public facts alone.
 
@@ -115,7 +119,10 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     attributes = configuration.attributes
     for section in _candidates(configuration):
         settings = MarginalSettings.model_validate(section)
-        if mixture_hindrance(settings, attributes) or _takes_long(settings, attributes):
+        is_refused = _has_many_sets(settings, len(attributes)) or mixture_hindrance(
+            settings, attributes
+        )
+        if is_refused or _takes_long(settings, attributes):
             continue
         resolved = dict(section)
         if counts_share < 1:
@@ -141,6 +148,17 @@ def _candidates(configuration: Sections) -> Iterator[Mapping[str, Any]]:
         yield _SELECTED
     if has_sets:
         yield ordinary_pairs(attributes)
+    if too_many_tuples(len(attributes)):  # k-tuples, which are counted otherwise, would be refused
+        yield from _of_many_columns(noise, attributes)
+
+
+def _of_many_columns(noise: float, attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
+    """Yield as many rounds as there is time for, unless these are very few, and single columns alone."""
+    rounds = min(_MOST_ROUNDS, _rounds_in_time(attributes))
+    if rounds >= _LEAST_ROUNDS:
+        of_less_noise = {"method": "marginals", "cliques": {"adaptive": 2, "rounds": rounds}}
+        yield _rounds_of_pairs(rounds) if noise > _SINGLES else of_less_noise
+    yield {"method": "marginals", "cliques": {"all": 1}}
 
 
 def _most_noise_of_triples(attributes: Sequence[Attribute]) -> float:
@@ -184,7 +202,11 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     """
     pairs = max(1, math.comb(columns, 2))
     rounds = round(_ROUNDS_TIMES_NOISE * math.sqrt(pairs) / noise)
-    rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, rounds), pairs)
+    return _rounds_of_pairs(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, rounds), pairs))
+
+
+def _rounds_of_pairs(rounds: int) -> Mapping[str, Any]:
+    """Return the section `aggregate` of one pair a round."""
     cliques = {"adaptive": 2, "rounds": rounds, "batch": 1, "annealing": False}
     return {
         "method": "marginals",
@@ -295,6 +317,21 @@ def resolve_sigma(section: Mapping[str, Any], configuration: Sections) -> dict[s
     if noise <= _SHORT:
         return {**section, "sigma": "balanced"}
     return {**section, "sigma": "short" if noise <= _SINGLES else "singles"}
+
+
+def _has_many_sets(settings: MarginalSettings, columns: int) -> bool:
+    """Return whether candidates of rounds, or pairs that are listed or selected, are more than a run admits."""
+    if settings.adaptive is not None:
+        return settings.adaptive.candidates(columns) > MOST_SETS
+    if isinstance(settings.cliques, tuple):
+        return len(settings.cliques) > MOST_MARGINALS
+    return settings.cliques == "selected" and math.comb(columns, 2) > MOST_MARGINALS
+
+
+def _rounds_in_time(attributes: Sequence[Attribute]) -> int:
+    """Return in how many rounds each pair can be checked within the time that all fits may take."""
+    all_cells = table_cells(public_codes(attributes), 2, AdaptiveCliques().max_cells)
+    return math.floor(MOST_SECONDS / max(sum(map(looking_seconds, all_cells)), 1e-9))
 
 
 def _takes_long(settings: MarginalSettings, attributes: Sequence[Attribute]) -> bool:

@@ -54,12 +54,17 @@ def _choice(configuration: Configuration, usual: Counting) -> Sentence:
     limit = defaults.limit_near_noise(sections)
     if limit is None:
         return noise_sentence
-    has_more = sections.privacy.epsilon < MOST_EPSILON
+    remedies = [plan_sentence("choice.fewer-columns")]
+    if sections.privacy.epsilon < MOST_EPSILON:
+        remedies.append(plan_sentence("choice.more-epsilon"))
+    if configuration.rows is None:
+        remedies.append(plan_sentence("choice.or-rows"))
     return plan_sentence(
-        "choice.near-limit-epsilon" if has_more else "choice.near-limit",
+        "choice.near-limit",
         noise=noise_sentence,
         side=plan_sentence("choice.above" if noise > limit else "choice.below"),
         limit=limit,
+        remedies=" or ".join(map(str, remedies)),
     )
 
 
@@ -67,10 +72,12 @@ def _given_up(configuration: Configuration, usual: Counting) -> Iterator[Sentenc
     """Yield what sets and private domains cost where the choice is left to `auto`, and what would avoid it."""
     attributes = configuration.attributes
     has_listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
-    set_key = "given-up.set-without-pairs" if has_listed_pairs else "given-up.set"
+    values_key = "given-up.values-without-pairs" if has_listed_pairs else "given-up.values"
     values_of_sets = Counter(attribute.column for attribute in attributes if attribute.of_set)
     for column, values in values_of_sets.items():
-        yield plan_sentence(set_key, column=column, values=values)
+        costs = plan_sentence(values_key, column=column, values=values)
+        has_other = getattr(configuration.columns[column], "outside", None) == "other"
+        yield plan_sentence("given-up.set" if has_other else "given-up.set-other", costs=costs)
     for attribute in attributes:
         if attribute.is_set and attribute.private:
             yield plan_sentence("given-up.private-set", column=attribute.name)
@@ -158,12 +165,14 @@ class ErrorSpan:
         return cls(min(percentages), max(percentages)) if percentages else None
 
     @property
-    def sentence(self) -> Sentence:
-        """Both errors, with two digits; one where they are shown alike."""
-        least = _two_digits(self.least)
-        most = _two_digits(self.most)
-        error = least if least == most else plan_sentence("span.percent", least=least, most=most)
-        return plan_sentence("draw.relative", error=error)
+    def sentences(self) -> tuple[Sentence, Sentence]:
+        """The least error and the most, with two digits."""
+        return _relative(self.least), _relative(self.most)
+
+
+def _relative(percentage: float) -> Sentence:
+    """Return a typical error in percent."""
+    return plan_sentence("draw.relative", error=_two_digits(percentage))
 
 
 def _two_digits(percentage: float) -> str:

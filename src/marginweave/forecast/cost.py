@@ -55,16 +55,21 @@ class RunCost(NamedTuple):
     gigabytes: float
 
     @property
-    def sentence(self) -> Sentence:
-        """Time, CPU time and memory, for a reader."""
+    def cells(self) -> tuple[Sentence, Sentence, Sentence]:
+        """Time, CPU time and memory, for three cells of a table."""
         time, unit = _in_unit(self.seconds)
         cpu_time, cpu_unit = _in_unit(self.cpu)
-        return plan_sentence(
-            "cost.run",
-            time=plan_sentence(f"time.{unit}", time=time),
-            cpu=plan_sentence(f"cpu-time.{cpu_unit}", time=cpu_time),
-            gigabytes=self.gigabytes,
+        return (
+            plan_sentence(f"time.{unit}", time=time),
+            plan_sentence(f"cpu-time.{cpu_unit}", time=cpu_time),
+            plan_sentence("cost.memory", gigabytes=self.gigabytes),
         )
+
+    @property
+    def sentence(self) -> Sentence:
+        """Time, CPU time and memory, for a reader."""
+        time, cpu, memory = self.cells
+        return plan_sentence("cost.run", time=time, cpu=cpu, memory=memory)
 
 
 def _in_unit(seconds: float) -> tuple[float, str]:

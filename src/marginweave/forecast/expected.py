@@ -67,6 +67,11 @@ class Expected(NamedTuple):
     high: float
 
     @property
+    def cells(self) -> tuple[Sentence, Sentence, Sentence]:
+        """Error and ends of its range in percent, for three cells of a table."""
+        return percent(self.error), percent(self.low), percent(self.high)
+
+    @property
     def sentence(self) -> Sentence:
         """Error in percent, and in brackets its range."""
         error, low, high = map(_percentage, self)

@@ -13,7 +13,7 @@ from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
-from marginweave.forecast.plan_sentence import plan_sentence, sd_span
+from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.base import Forecast, Measurement
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
@@ -31,7 +31,11 @@ from marginweave.texts.sentences import Sentence, Share
 
 @dataclass(frozen=True, kw_only=True)
 class DrawForecast:
-    """The forecast of one draw, or of several that are alike; `numbers` are those of its noise, `share` is of the budget."""
+    """The forecast of one draw, or of several that are alike; `numbers` are those of its noise, `share` is of the budget.
+
+    `noise` and `error` are those of its least noisy table, `most_noise` and `most_error` those of the noisiest, where they
+    are shown otherwise. `threshold` is the least count that is released, `private_threshold` that of values of private domains.
+    """
 
     name: str
     noise: Sentence
@@ -39,6 +43,9 @@ class DrawForecast:
     error: str | Sentence
     numbers: dict[str, float]
     threshold: str = ""
+    private_threshold: str = ""
+    most_noise: Sentence | None = None
+    most_error: Sentence | None = None
 
 
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
@@ -59,7 +66,12 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
         row = _forecast(configuration, first, sum(share for _, share in draws))
         if first is not last:
             names = f"{row.name} … {last.name}"
-            row = replace(row, name=names, noise=plan_sentence("draw.each", noise=row.noise))
+            row = replace(
+                row,
+                name=names,
+                noise=_each(row.noise) or row.noise,
+                most_noise=_each(row.most_noise),
+            )
         rows.append(row)
     return rows, plan.spent_epsilon
 
@@ -136,7 +148,7 @@ def _shares(configuration: Configuration, plan: Plan) -> list[float]:
 
 
 def _forecast(configuration: Configuration, draw: Measurement[Any], share: float) -> DrawForecast:
-    """Return the forecast of a draw: noise and typical error of one count, from the least noisy table to the most."""
+    """Return the forecast of a draw: noise and typical error of one count of the least noisy table, and of the most."""
     measured = draw.forecast(configuration)
     if not issubclass(draw.mechanism, CountNoise):
         return DrawForecast(
@@ -148,18 +160,28 @@ def _forecast(configuration: Configuration, draw: Measurement[Any], share: float
         )
     least = min(measured.sigmas)
     most = max(measured.sigmas)
+    has_span = f"{least:.1f}" != f"{most:.1f}"
     return DrawForecast(
         name=draw.name,
-        noise=_noise(draw.mechanism, measured, sd_span(least, most)),
+        noise=_noise(draw.mechanism, measured, least),
         share=share,
-        error=_error(draw.mechanism, measured, least, most),
+        error=_error(draw.mechanism, measured, least),
         numbers={"noise_sd_least": least, "noise_sd_most": most},
         threshold=measured.threshold,
+        private_threshold=measured.private_threshold,
+        most_noise=_noise(draw.mechanism, measured, most) if has_span else None,
+        most_error=_error(draw.mechanism, measured, most) if has_span else None,
     )
 
 
-def _noise(mechanism: type[CountNoise], measured: Forecast, sd: Sentence) -> Sentence:
-    """Return the noise of a draw of counts, of the standard deviations `sd`."""
+def _each(noise: Sentence | None) -> Sentence | None:
+    """Return the noise of each of several draws that are alike."""
+    return None if noise is None else plan_sentence("draw.each", noise=noise)
+
+
+def _noise(mechanism: type[CountNoise], measured: Forecast, sigma: float) -> Sentence:
+    """Return the noise of a draw of counts, of standard deviation `sigma`."""
+    sd = plan_sentence("span.sd", least=sigma)
     if measured.is_shared:
         sd = plan_sentence("draw.or-more", sd=sd)
     if measured.at_most:
@@ -168,9 +190,9 @@ def _noise(mechanism: type[CountNoise], measured: Forecast, sd: Sentence) -> Sen
     return plan_sentence(key, mechanism=mechanism.title, sd=sd)
 
 
-def _error(mechanism: type[CountNoise], measured: Forecast, least: float, most: float) -> Sentence:
-    """Return the typical error of one count, where `least` and `most` are the standard deviations of its noise."""
-    error = sd_span(mechanism.mean_error * least, mechanism.mean_error * most)
+def _error(mechanism: type[CountNoise], measured: Forecast, sigma: float) -> Sentence:
+    """Return the typical error of one count whose noise has the standard deviation `sigma`."""
+    error = plan_sentence("span.sd", least=mechanism.mean_error * sigma)
     if measured.is_shared:
         key = "draw.error-of-marginals-pure" if mechanism.is_pure else "draw.error-of-marginals"
     else:

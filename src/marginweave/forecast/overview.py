@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from marginweave.configuration.release import Configuration
 from marginweave.forecast.accuracy import RelativeErrors, relative_errors
+from marginweave.forecast.layout import aligned
 from marginweave.forecast.noise import DrawForecast, forecast
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.texts.sentences import Sentence, Share
@@ -27,13 +28,15 @@ class PlannedRelease:
 
     Nothing is read but the configuration and the ledger, and nothing is charged. `draws` has the cells of the table by the
     name of a draw, `numbers` its share and noise, `epsilon` is what all draws have together at the release's delta. What
-    `find` finds, run and ledger, is read when the sentences are.
+    `find` finds, run and ledger, is read when the sentences are. `most` has the cells of the noisiest table of a draw, where
+    they differ from those of the least noisy one.
     """
 
     configuration: Configuration
     find: Callable[[], Request]
     schedule: Times | None
     draws: dict[str, dict[str, str]]
+    most: dict[str, dict[str, str]]
     numbers: dict[str, dict[str, float]]
     epsilon: float
 
@@ -48,12 +51,14 @@ class PlannedRelease:
         rows, epsilon = forecast(configuration)
         errors = relative_errors(configuration, configuration.rows) if configuration.rows else None
         draws = {row.name: _cells(row, errors) for row in rows}
+        most = {row.name: _most_cells(row, errors) for row in rows}
         numbers = {row.name: {"share": row.share, **row.numbers} for row in rows}
         return cls(
             configuration=configuration,
             find=find,
             schedule=schedule,
             draws=draws,
+            most=most,
             numbers=numbers,
             epsilon=epsilon,
         )
@@ -89,18 +94,24 @@ class PlannedRelease:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Table of the draws, in words."""
+        """Table of the draws, in words; a draw of tables that differ in noise has a second line, of the noisiest."""
         import pandas as pd
 
-        return pd.DataFrame.from_dict(self.draws, orient="index").rename_axis("draw")
+        lines: dict[str, dict[str, str]] = {}
+        for name, cells in self.draws.items():
+            lines[name] = cells
+            if self.most[name]:
+                lines[f"{name}, most"] = self.most[name]
+        return pd.DataFrame.from_dict(lines, orient="index").rename_axis("draw").fillna("")
 
     @cached_property
     def notes(self) -> list[str]:
         """Sentences below the table of draws: methods, noise, preparation, the account."""
-        from marginweave.forecast import accuracy, noise, sizes
+        from marginweave.forecast import accuracy, delta, missing_pairs, noise, sizes
         from marginweave.forecast.earlier import earlier_forecast
 
         forecasts = (
+            delta.delta_forecast,
             noise.observer_forecast,
             noise.combinations_forecast,
             noise.noise_forecast,
@@ -109,6 +120,7 @@ class PlannedRelease:
             noise.known_forecast,
             sizes.bins_forecast,
             accuracy.method_forecast,
+            missing_pairs.pairs_forecast,
         )
         sentences: list[Sentence] = []
         for forecast_of in forecasts:
@@ -138,8 +150,6 @@ class PlannedRelease:
             return []
         from marginweave.forecast.sizes import declared_forecast
 
-        heads = [str(plan_sentence(f"good-for.{field}")) for field in _SIZE_COLUMNS]
-        rows = [[f"{size.rows:,}", *map(str, size[1:-1])] for size in self.sizes]
         notes = [
             plan_sentence("sizes.noisy", rows=size.rows, noisy=size.noise)
             for size in self.sizes
@@ -151,8 +161,7 @@ class PlannedRelease:
             notes.append(say_rows)
         return [
             str(plan_sentence("good-for.errors")),
-            str(plan_sentence("good-for.brackets")),
-            *aligned([heads, *rows]),
+            *aligned(size_rows(self.sizes)),
             *map(str, notes),
         ]
 
@@ -195,7 +204,6 @@ _HEADS = {
     "least count": "draws.threshold",
 }
 """Keys of the heads of the columns, by their names in a frame and in JSON."""
-_SIZE_COLUMNS = ("rows", "counted", "single", "pairs", "records", "takes")
 
 
 def _cells(row: DrawForecast, errors: Mapping[str, RelativeErrors] | None) -> dict[str, str]:
@@ -204,16 +212,38 @@ def _cells(row: DrawForecast, errors: Mapping[str, RelativeErrors] | None) -> di
     cells = {"noise": str(row.noise), "share of budget": share, "typical error": str(row.error)}
     if errors is not None:
         relative = errors.get(row.name, RelativeErrors(None, None))
-        cells["of all rows"] = "" if relative.of_rows is None else str(relative.of_rows.sentence)
+        cells["of all rows"] = (
+            "" if relative.of_rows is None else str(relative.of_rows.sentences[0])
+        )
         cells["of a mean count"] = (
-            "" if relative.of_mean is None else str(relative.of_mean.sentence)
+            "" if relative.of_mean is None else str(relative.of_mean.sentences[0])
         )
     cells["least count"] = row.threshold
     return cells
 
 
+def _most_cells(row: DrawForecast, errors: Mapping[str, RelativeErrors] | None) -> dict[str, str]:
+    """Return the cells of the noisiest table of a draw, those that differ from `_cells`; none where nothing does."""
+    cells: dict[str, str] = {}
+    if row.most_noise is not None and row.most_error is not None:
+        cells |= {"noise": str(row.most_noise), "typical error": str(row.most_error)}
+    relative = (errors or {}).get(row.name, RelativeErrors(None, None))
+    for column, span in (("of all rows", relative.of_rows), ("of a mean count", relative.of_mean)):
+        least, most = ("", "") if span is None else map(str, span.sentences)
+        if least != most:
+            cells[column] = most
+    if row.private_threshold:
+        cells["least count"] = str(
+            plan_sentence("draw.private-threshold", threshold=row.private_threshold)
+        )
+    return cells
+
+
 def draw_rows(plans: Mapping[str, PlannedRelease]) -> list[list[str]]:
-    """Return a head, and a line for each draw of each plan; columns in which no draw has anything are left out."""
+    """Return a head, and one or two lines for each draw of each plan, a number a cell.
+
+    Columns in which no draw has anything are left out.
+    """
     draws = [name for plan in plans.values() for name in plan.draws]
     all_cells = [cells for plan in plans.values() for cells in plan.draws.values()]
     columns: list[str] = []
@@ -221,23 +251,51 @@ def draw_rows(plans: Mapping[str, PlannedRelease]) -> list[list[str]]:
         for column in cells_of_draw:
             if column not in columns and any(cells.get(column) for cells in all_cells):
                 columns.append(column)
-    sides = ("",) if len(plans) > 1 else ()
+    has_sides = len(plans) > 1
+    head = str(plan_sentence("draws.draw"))
     table = [
-        [
-            str(plan_sentence("draws.draw")),
-            *sides,
-            *(str(plan_sentence(_HEADS[column])) for column in columns),
-        ]
+        _row(head, "", {column: str(plan_sentence(_HEADS[column])) for column in columns}, columns)
     ]
     for name in dict.fromkeys(draws):
         for side, plan in plans.items():
-            if name in plan.draws:
-                cells = [plan.draws[name].get(column, "") for column in columns]
-                table.append([name, side, *cells] if len(plans) > 1 else [name, *cells])
-    return table
+            if name not in plan.draws:
+                continue
+            table.append(_row(name, side, plan.draws[name], columns))
+            if plan.most[name]:
+                table.append(_row(str(plan_sentence("draws.most")), side, plan.most[name], columns))
+    return table if has_sides else [[row[0], *row[2:]] for row in table]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows of a table as lines, its columns one below the other."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+def _row(name: str, side: str, cells: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+    """Return a line of the table of draws: its name, the plan that it is of, and its cells."""
+    return [name, side, *(cells.get(column, "") for column in columns)]
+
+
+def size_rows(sizes: Sequence[SizeForecast]) -> list[list[str]]:
+    """Return a head with the numbers of rows, and a line for each figure that any of them has, a number a cell."""
+
+    def line(key: str, values: Iterable[object]) -> list[str]:
+        return [
+            str(plan_sentence(f"good-for.{key}")),
+            *("" if value is None else str(value) for value in values),
+        ]
+
+    table = [
+        line("with", [plan_sentence("good-for.rows", rows=size.rows) for size in sizes]),
+        line("single", [size.single for size in sizes]),
+        line("pairs", [size.pairs for size in sizes]),
+        line("chosen", [size.most_chosen for size in sizes]),
+    ]
+    not_measured = plan_sentence("size.not-measured")
+    if all(size.errors is None for size in sizes):
+        table.append(line("records", [not_measured for _ in sizes]))
+    else:
+        for key, place in (("record-pairs", 0), ("record-triples", 1)):
+            cells = [
+                (not_measured, None, None) if size.errors is None else size.errors[place].cells
+                for size in sizes
+            ]
+            table += list(map(line, (key, "from", "to"), zip(*cells, strict=True)))
+    takes = [(not_measured, None, None) if size.cost is None else size.cost.cells for size in sizes]
+    table += list(map(line, ("time", "cpu", "memory"), zip(*takes, strict=True)))
+    return [row for row in table if any(row[1:])]

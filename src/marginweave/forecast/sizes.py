@@ -18,8 +18,8 @@ from marginweave.configuration.values import listed
 from marginweave.configuration.yaml_source import mapping_of
 from marginweave.counts.marginals import cells
 from marginweave.domain.masks import Clique
-from marginweave.forecast.cost import Table, run_cost
-from marginweave.forecast.expected import expected_errors, known_rows
+from marginweave.forecast.cost import RunCost, Table, run_cost
+from marginweave.forecast.expected import Errors, expected_errors, known_rows
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.plan import Plan
@@ -39,18 +39,30 @@ _GRADE_KEYS = {"good": "size.good", "with care": "size.with-care", "not": "size.
 class SizeForecast(NamedTuple):
     """The quality and cost that a release of `rows` rows will have.
 
-    `single` and `pairs` are distances by noise and what they are good for, `takes` the cost. `records` is how far synthetic
-    records are expected to be, and between which eight of ten tables were in the benchmarks. `noise` names the pairs that
-    noise alone makes useless, where there are any.
+    `single` and `pairs` are distances by noise and what they are good for. `errors` is how far synthetic records are expected
+    to be, and between which eight of ten tables were in the benchmarks; `cost` what a run takes; None where that was not
+    measured. `most_chosen`: the most sets that rounds choose, None without rounds. `noise` names the pairs that noise alone
+    makes useless, where there are any.
     """
 
     rows: int
     counted: str
     single: Sentence
     pairs: Sentence
-    records: Sentence
-    takes: Sentence
+    errors: Errors | None
+    cost: RunCost | None
+    most_chosen: int | None = None
     noise: Sentence | None = None
+
+    @property
+    def records(self) -> Sentence:
+        """How far records are expected to be, in words."""
+        return plan_sentence("size.not-measured") if self.errors is None else self.errors.sentence
+
+    @property
+    def takes(self) -> Sentence:
+        """What a run takes, in words."""
+        return plan_sentence("size.not-measured") if self.cost is None else self.cost.sentence
 
 
 def size_forecast(configuration: Configuration) -> list[SizeForecast]:
@@ -58,7 +70,7 @@ def size_forecast(configuration: Configuration) -> list[SizeForecast]:
 
     What is counted is what the configuration as written counts, also where `auto` would choose otherwise if rows were said.
     The expected distance (TVD) is what the noise of all counts that hold a set adds up to if records followed it: the median
-    over columns and over pairs, at most 1. DP: arithmetic on public numbers.
+    over ordinary columns and over pairs of them, at most 1. DP: arithmetic on public numbers.
     """
     if configuration.private_columns:
         return []
@@ -67,19 +79,19 @@ def size_forecast(configuration: Configuration) -> list[SizeForecast]:
 
 
 def declared_forecast(configuration: Configuration) -> Sentence | None:
-    """Return that rows can be declared, and for which of `SIZES` auto would count something else; None where they are."""
-    if configuration.rows is not None:
+    """Return that rows can be declared, and for which of `SIZES` auto would count something else.
+
+    None where they are, or where the size of a resized table takes their place.
+    """
+    if known_rows(configuration) is not None:
         return None
-    columns = len(configuration.attributes)
     written = mapping_of(configuration.written)
+    if written.get("aggregate", {}) not in ({}, {"method": "auto"}):
+        return plan_sentence("sizes.say-rows-alone")
+    columns = len(configuration.attributes)
     differing = []
     for rows in SIZES:
-        # `resize` already fixes the number of rows that `auto` goes by: `rows` would change nothing.
-        sized = (
-            configuration
-            if configuration.resize
-            else parse_configuration({**written, "rows": rows})
-        )
+        sized = parse_configuration({**written, "rows": rows})
         if sized.aggregate != configuration.aggregate:
             counted = defaults.counts_words(sized.aggregate, columns)
             differing.append(str(plan_sentence("sizes.with-rows", rows=rows, counted=counted)))
@@ -104,34 +116,44 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     distances = _distances(configuration, plan, rows)
     errors = expected_errors(configuration, rows)
     cost = run_cost(configuration, planned_tables(configuration, plan), rows, available_cores())
-    not_measured = plan_sentence("size.not-measured")
+    adaptive = configuration.rounds
     return SizeForecast(
         rows=rows,
         counted=defaults.counts_words(configuration.aggregate, len(configuration.attributes)),
-        single=_graded(_of_length(distances, 1)) or plan_sentence("size.not-known"),
+        single=_graded(_ordinary(configuration, distances, 1)) or plan_sentence("size.not-known"),
         pairs=_pairs(configuration, distances),
-        records=not_measured if errors is None else errors.sentence,
-        takes=not_measured if cost is None else cost.sentence,
+        errors=errors,
+        cost=cost,
+        most_chosen=None
+        if adaptive is None
+        else adaptive.most_chosen(len(configuration.attributes)),
         noise=_noisy_pairs(configuration, distances),
     )
 
 
-def _of_length(distances: Mapping[Clique, float], length: int) -> list[float]:
-    """Return the distances of the sets of `length` columns."""
-    return [distance for part, distance in distances.items() if len(part) == length]
+def _ordinary(
+    configuration: Configuration, distances: Mapping[Clique, float], length: int
+) -> list[float]:
+    """Return the distances of the sets of `length` ordinary columns; where there are none, those with values of sets."""
+    of_length = {part: distance for part, distance in distances.items() if len(part) == length}
+    attributes = configuration.attributes
+    ordinary = [
+        distance
+        for part, distance in of_length.items()
+        if not any(attributes[place].of_set for place in part)
+    ]
+    return ordinary or list(of_length.values())
 
 
 def _pairs(configuration: Configuration, distances: Mapping[Clique, float]) -> Sentence:
-    """Return the distance of pairs, or why there is none, and how many are chosen in rounds."""
+    """Return the distance of pairs, or why there is none."""
     marginals = configuration.marginals
     columns = len(configuration.attributes)
-    pairs = _graded(_of_length(distances, 2), _of_length(distances, 1))
+    pairs = _graded(_ordinary(configuration, distances, 2), _ordinary(configuration, distances, 1))
     if pairs is None:
         in_run = marginals is None or marginals.selects(columns)
         pairs = plan_sentence("size.in-run" if in_run else "size.not-counted")
-    if marginals is None or marginals.adaptive is None:
-        return pairs
-    return plan_sentence("size.chosen", most=marginals.adaptive.most_chosen(columns), pairs=pairs)
+    return pairs
 
 
 def _noisy_pairs(

@@ -176,7 +176,8 @@ class Forecast:
 
     `sigmas` are the standard deviations of the noise of its queries, and `unit` is the word for a query. With `is_shared` they
     hold for one query that has the draw alone: how many share it is not known yet. With `at_most` they are upper limits.
-    `threshold` is the least noisy count that is released. With probability 0.95 a choice misses the best by at most `short`.
+    `threshold` is the least noisy count that is released, `private_threshold` that of a value of a private domain, where it is
+    another one. With probability 0.95 a choice misses the best by at most `short`.
     """
 
     sigmas: Sequence[float] = ()
@@ -184,6 +185,7 @@ class Forecast:
     at_most: bool = False
     is_shared: bool = False
     threshold: str = ""
+    private_threshold: str = ""
     short: str = ""
 
 

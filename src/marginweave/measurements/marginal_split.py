@@ -74,11 +74,15 @@ def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[M
     if cells is None or not 0 < sum(cells) <= DiscreteLaplace.most_cells:
         return gaussian
     laplace = _draws(configuration, budget, DiscreteLaplace)
-    last = max(i for i, draw in enumerate(gaussian) if type(draw) in _COUNTS)
     unit = configuration.stability
-    variance_of_laplace = laplace_variance(len(cells), laplace[last].parameter, unit)
-    variance_of_gaussian = gaussian_variance(len(cells), gaussian[last].parameter, unit)
+    variance_of_laplace = laplace_variance(len(cells), _last_of_counts(laplace).parameter, unit)
+    variance_of_gaussian = gaussian_variance(len(cells), _last_of_counts(gaussian).parameter, unit)
     return laplace if variance_of_laplace < variance_of_gaussian else gaussian
+
+
+def _last_of_counts(draws: Sequence[Measurement[Any]]) -> Measurement[Any]:
+    """Return the last draw of counts; before it there may be others, such as of the rows beyond the cap."""
+    return [draw for draw in draws if type(draw) in _COUNTS][-1]
 
 
 def public_cells(configuration: Configuration) -> tuple[int, ...] | None:

@@ -123,14 +123,14 @@ class TupleLevel(Measurement[LevelCounts]):
         """Return the noise at the public cap, and the threshold if every candidate survives, when it is lowest."""
         sigma = self.sigma(configuration)
         least = level_threshold(configuration.tuples, self.length, sigma, 1, 1)
-        words = str(least)
+        of_private = ""
         if self.length == 1 and configuration.private_columns:
-            least_private = max(least, self._discovery_threshold(configuration, sigma))
-            words = f"{least} ({least_private} for hidden value lists)"
+            of_private = str(max(least, self._discovery_threshold(configuration, sigma)))
         return Forecast(
             sigmas=(float(sigma),),
             at_most=configuration.percentile is not None,
-            threshold=words,
+            threshold=str(least),
+            private_threshold=of_private,
         )
 
     def shares(self, configuration: Configuration) -> Sequence[float]:

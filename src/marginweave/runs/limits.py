@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import most_forbidden
+from marginweave.configuration.default_records import MOST_MARGINALS, MOST_SETS
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MAX_MODEL_BYTES, MixtureSynthesis, SynthesisSettings
@@ -25,10 +26,6 @@ from marginweave.mechanisms.noise_table import MAX_SIGMA
 from marginweave.prepare.repair import Repair
 
 _MAX_FORBIDDEN = 1_000_000
-# Each set of columns costs about a millisecond, whatever its cells are.
-_MAX_SETS = 200_000
-# Every round of consistency and synthesis goes over all marginals.
-_MAX_MARGINALS = 20_000
 
 
 def check_size(configuration: Configuration) -> Plan:
@@ -88,9 +85,9 @@ def _check_marginals(
         chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
         number = chosen.count_sets(len(sizes))
     adaptive = configuration.rounds  # its candidates have a separate limit
-    if number > _MAX_MARGINALS and adaptive is None:
+    if number > MOST_MARGINALS and adaptive is None:
         raise InputError(
-            f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
+            f"aggregate.cliques makes {number} marginals, more than {MOST_MARGINALS}; use fewer columns or smaller marginals"
         )
     selects = settings.selects(len(sizes))
     cliques: tuple[Clique, ...] = ()
@@ -174,9 +171,9 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
     """Return the most cells that the marginals of one round can have. Raises InputError for too many candidates."""
     lengths = range(2, min(adaptive.adaptive, len(sizes)) + 1)
     candidates = sum(math.comb(len(sizes), length) for length in lengths)
-    if candidates > _MAX_SETS:
+    if candidates > MOST_SETS:
         raise InputError(
-            f"aggregate.cliques.adaptive ({adaptive.adaptive}) makes {candidates} candidates, more than {_MAX_SETS}; use fewer "
+            f"aggregate.cliques.adaptive ({adaptive.adaptive}) makes {candidates} candidates, more than {MOST_SETS}; use fewer "
             "attributes a marginal, or fewer columns"
         )
     longest = lengths[-1]
@@ -188,10 +185,15 @@ def _check_combinations(configuration: Configuration) -> None:
     length = configuration.reporting_length
     columns = len(configuration.attributes)
     sets = max(math.comb(columns, k) for k in range(1, length + 1))
-    if sets > _MAX_SETS:
+    if sets > MOST_SETS:
+        shorter = [k for k in range(1, length) if math.comb(columns, k) <= MOST_SETS]
+        instead = (
+            f"write aggregate: {{method: k-tuples, reporting_length: {shorter[-1]}}}, or use"
+            if shorter
+            else "use"
+        )
         raise InputError(
-            f"aggregate.reporting_length ({length}) makes {sets} sets of columns, more than {_MAX_SETS}; "
-            "use a smaller one, or fewer columns"
+            f"combinations of {length} columns are {sets} sets of columns, more than {MOST_SETS}; {instead} fewer columns"
         )
     sizes = [(len(attribute.labels), attribute.name) for attribute in configuration.attributes]
     sizes.sort(reverse=True)

@@ -148,6 +148,10 @@ def test_the_proportions_follow_from_epsilon_and_the_columns(
 
 
 ALONE = {"columns": {"signs": {"type": "set", "values": [1], "max_values": 2}}}
+FEWER_ROUNDS = {
+    "aggregate__method": "marginals",
+    "aggregate__cliques": {"adaptive": 2, "rounds": 13},
+}
 ROUNDS = {**MARGINALS, "aggregate__cliques": {"adaptive": 2}}
 SINGLES = {**MARGINALS, "aggregate__cliques": {"all": 1}}
 
@@ -296,7 +300,23 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         TUPLES,  # six pairs of 401 x 401 cells take 579 s of 600, with those of 401 x 101 676 s
     ),
     ("pairs too large to be fitted", columns(30, 200), TUPLES),
-    ("too many pairs to look at in each round", columns(560, 2), TUPLES),
+    ("too many pairs to look at in each round, and too many k-tuples", columns(560, 2), SINGLES),
+    (
+        "too many pairs for a selection: as many rounds as there is time for",
+        {**columns(300, 2), "rows": 10**6},
+        FEWER_ROUNDS,
+    ),
+    (
+        "too many pairs for all rounds that the noise asks for",
+        {**columns(400, 2), "rows": 2_000},
+        {
+            **MARGINALS,
+            "aggregate__cliques": {"adaptive": 2, "rounds": 7, "batch": 1, "annealing": False},
+            "aggregate__one_way_share": 0.5,
+            "aggregate__selection_share": 0.15,
+            "aggregate__compress": 2.0,
+        },
+    ),
 ]
 
 

@@ -83,9 +83,11 @@ def test_facts_as_json(home: Path) -> None:
     assert all(note in text for note in plans[0]["notes"])
     draws = plans[0]["draws"].values()
     assert all(draw["noise"] in text and f"{100 * draw['share']:.1f} %" in text for draw in draws)
-    assert all(
-        f"{draw['noise_sd_most']:.1f}" in draw["noise"] for draw in draws if "noise_sd_most" in draw
-    )
+    for draw in draws:
+        if "noise_sd_most" in draw:
+            assert f"{draw['noise_sd_least']:.1f}" in draw["noise"]
+            assert f"{draw['noise_sd_most']:.1f}" in draw["most"].get("noise", draw["noise"])
+    assert plans[0]["pairs"]["all"] >= plans[0]["pairs"]["not_measured_at_least"]
     assert sum(draw["share"] for draw in draws) == pytest.approx(1)
     verified = json.loads(said(home, "ledger", "verify", "--json"))
     assert (

@@ -52,7 +52,10 @@ def test_marginals_have_a_range_from_the_least_to_the_most() -> None:
     of_mean = found["marginals"].of_mean
     assert of_mean is not None
     assert of_mean.least < of_mean.most
-    assert str(of_mean.sentence) == f"± {of_mean.least:.2g} to {of_mean.most:.2g} %"
+    assert tuple(map(str, of_mean.sentences)) == (
+        f"± {of_mean.least:.2g} %",
+        f"± {of_mean.most:.2g} %",
+    )
 
 
 def test_what_is_not_known_is_not_said() -> None:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.defaults import automatic_aggregate, counts_words
+from marginweave.forecast.overview import size_rows
 from marginweave.forecast.sizes import SIZES, declared_forecast, size_forecast
+from marginweave.measurements.round_draws import RoundMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.measurements.whole_marginals import WholeMarginals, public_sizes
 from marginweave.texts.sentences import Sentence
@@ -93,7 +95,7 @@ def test_pairs_are_no_nearer_than_columns(cliques: Any) -> None:
     marginals = {"method": "marginals", "cliques": cliques, "one_way_share": 0.01}
     config = configuration(aggregate=marginals, synthesize={"method": "gum"}, rows=5000)
     (row,) = size_forecast(config)
-    assert percent(str(row.pairs).split("chosen, ")[-1]) >= percent(row.single) > 0
+    assert percent(row.pairs) >= percent(row.single) > 0
 
 
 def test_without_rows_there_is_a_line_a_size_of_what_the_configuration_counts() -> None:
@@ -155,4 +157,27 @@ def test_no_more_sets_are_said_to_be_chosen_than_there_are(
         some for length in range(2, adaptive + 1) for some in itertools.combinations(names, length)
     ]
     (row,) = size_forecast(config)
-    assert str(row.pairs).startswith(f"at most {min(rounds * batch, len(sets))} chosen, ")
+    assert row.most_chosen == min(rounds * batch, len(sets))
+    assert f"{row.most_chosen}" in [
+        cells[1] for cells in size_rows([row]) if cells[0].startswith("sets chosen, at most")
+    ]
+
+
+def test_distances_are_of_ordinary_columns_beside_a_set() -> None:
+    """A pair of two values of a set has four cells; that the median pair is one of these says nothing of the others."""
+    signs = {"type": "set", "values": list(range(30)), "max_values": 2}
+    config = configuration(
+        aggregate={"method": "marginals", "cliques": {"adaptive": 2}},
+        columns__signs=signs,
+        rows=5000,
+    )
+    sizes = [attribute.name for attribute in config.attributes if attribute.of_set]
+    assert len(sizes) == 30
+    (row,) = size_forecast(config)
+    noise = plan_budget(config).of(RoundMarginals)[0]
+    ordinary = public_sizes(config)[: len(config.attributes) - len(sizes)]
+    products = [one * other for one, other in itertools.combinations(ordinary, 2)]
+    error = noise.sigma(config) * noise.count_noise(config).mean_error
+    assert percent(row.pairs) == pytest.approx(
+        100 * error * float(np.median(products)) / 10_000, rel=0.06
+    )

@@ -130,6 +130,17 @@ AUTO: dict[str, tuple[dict[str, Any], str]] = {
         {"aggregate__cliques": PAIRS, "privacy__delta": 1e-12},
         "discrete-laplace",
     ),
+    "one pair, of a few rows a person": (
+        {
+            "aggregate__cliques": [["sex", "age"]],
+            "privacy__unit": {"column": "id", "max_records": 3},
+        },
+        "discrete-laplace",
+    ),
+    "six pairs, of a few rows a person": (
+        {"aggregate__cliques": PAIRS, "privacy__unit": {"column": "id", "max_records": 3}},
+        "rounded-gaussian",
+    ),
     "single attributes": ({"aggregate__cliques": {"all": 1}}, "discrete-laplace"),
     "selected": ({}, "rounded-gaussian"),
     "private": (
