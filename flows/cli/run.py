@@ -130,8 +130,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
                     "Starting Prefect's server for the first time in this home can take half a minute"
                 )
             if is_unfinished and not yes and out.is_terminal:
-                _warn_of_delta(request)
-                _warn_of_ids(request)
+                _warn(request)
             _release(request, reference)
     from marginweave.ledger.boxes import account_sums
     from marginweave.runs.bookkeeping import is_charged
@@ -151,16 +150,14 @@ def execute(request: Request, *, yes: bool = False) -> None:
     )
 
 
-def _warn_of_delta(request: Request) -> None:
+def _warn(request: Request) -> None:
+    """Print what the person at the terminal should know before anything is charged."""
     from marginweave.forecast.delta import delta_forecast
 
-    for line in delta_forecast(request.configuration):
-        out.print(str(line), style="yellow")
-
-
-def _warn_of_ids(request: Request) -> None:
     from ..check.table import id_warnings
 
+    for sentence in delta_forecast(request.configuration):
+        out.print(str(sentence), style="yellow")
     for line in id_warnings(request):
         out.print(f"{line}. See marginweave check {request.path.name}", style="yellow")
 
