@@ -97,6 +97,21 @@ class MachineError(StageError):
     """A fault of the machine (a full, read-only or broken disk): the same step may succeed later, whatever the data."""
 
 
+class MustError(ValueError):
+    """A value of a configuration or a question breaks a rule; `rule` is what it must, as in "be a number".
+
+    Whoever reads the file is told the key, the value and the rule. Other ValueErrors say what a key has or lacks.
+    """
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"must {rule}")
+        self.rule = rule
+
+
+class UnconfirmedError(ValueError):
+    """A part of a configuration was drafted from the data, and nobody has confirmed that it is public."""
+
+
 def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> None:
     """Refuse an argument of another type; the message names its type and not its value. Raises InputError."""
     if not isinstance(value, kinds):

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, MustError
 from marginweave.base.places import scheme_of
 from marginweave.base.text_files import DELIMITERS, recognise_delimiter, recognise_encoding
 from marginweave.configuration.earlier import with_release
@@ -196,7 +196,7 @@ def _unique(pairs: Iterable[tuple[str, str | None]]) -> Codes:
 def _pairs(path: Path, spec: CodeFile, name: str) -> Iterator[tuple[str, str | None]]:
     """Yield the codes and titles of the column `name`, trimmed; raises ValueError for a file that cannot be used."""
     if scheme_of(spec.file) is not None:
-        raise ValueError("must be a file on this machine")
+        raise MustError("be a file on this machine")
     header, rows = _rows(path)
     if spec.value is None:
         spec = spec.of_dictionary(header)
@@ -212,7 +212,7 @@ def _pairs(path: Path, spec: CodeFile, name: str) -> Iterator[tuple[str, str | N
 def _rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Return the header and the rows of a text file, trimmed; raises ValueError."""
     if path.suffix.lower() not in {".csv", ".tsv", ".txt"}:
-        raise ValueError("must be a .csv, .tsv or .txt file")
+        raise MustError("be a .csv, .tsv or .txt file")
     text = _text(path)
     delimiter = DELIMITERS[recognise_delimiter(text, is_complete=True) or "comma"]
     try:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, MustError, UnconfirmedError
 from marginweave.configuration.values import Confirm, FrozenModel, Words
 
 EARLIER_FILES = ("privacy.json", "measurements.parquet")
@@ -31,7 +31,7 @@ class ReleaseFiles(FrozenModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if set(self.files) != set(EARLIER_FILES):
-            raise ValueError(f"must have the SHA-256 of {' and of '.join(EARLIER_FILES)}")
+            raise MustError(f"have the SHA-256 of {' and of '.join(EARLIER_FILES)}")
         return self
 
 
@@ -48,7 +48,7 @@ class KnownRelease(FrozenModel):
     @model_validator(mode="after")
     def _check_confirmed(self) -> Self:
         if self.confirm:
-            raise ValueError(
+            raise UnconfirmedError(
                 "was drafted and waits for confirmation: was that release made of exactly these rows? Say how you know in "
                 "same_rows, and delete confirm: true"
             )

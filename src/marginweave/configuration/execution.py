@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from marginweave.base.errors import MustError
 from marginweave.base.places import is_path, refuse_long, scheme_of
 from marginweave.base.text_files import DELIMITERS
 from marginweave.configuration.number_texts import DecimalMark, NumberForm, Thousands
@@ -26,7 +27,7 @@ _OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
 def check_place(source: str) -> str:
     """Return the place of a table; raises ValueError without repeating a URL, which may contain a password."""
     if not source.strip():
-        raise ValueError("must not be empty")
+        raise MustError("not be empty")
     if is_path(source):
         refuse_long("source", source)
     scheme = scheme_of(source)
@@ -83,8 +84,8 @@ _USUAL = (("decimal", "dot"), ("thousands", None))
 
 def _source(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        raise ValueError(
-            "must be one table: link several tables before the release, into one row a person, and name the result"
+        raise MustError(
+            "be one table: link several tables before the release, into one row a person, and name the result"
         )
     return {"file": value} if isinstance(value, str) else value
 
@@ -100,13 +101,13 @@ _MOST_PARTITIONS = 4096
 def _only_size(value: object) -> object:
     """Refuse a text that has more than a size (ValueError), as pydantic ignores the rest."""
     if isinstance(value, str) and not _SIZE.fullmatch(value.strip()):
-        raise ValueError("must be a size such as 2GB")
+        raise MustError("be a size such as 2GB")
     return value
 
 
 def _enough(value: ByteSize) -> ByteSize:
     if value < _LEAST_MEMORY:
-        raise ValueError("must be at least 256MB")
+        raise MustError("be at least 256MB")
     return value
 
 
@@ -191,7 +192,7 @@ def _engine(value: Any) -> Any:
         return value
     if isinstance(value, EngineSettings):
         return value
-    raise ValueError("must be local, or a mapping with dask: local or the address of a scheduler")
+    raise MustError("be local, or a mapping with dask: local or the address of a scheduler")
 
 
 Engine = Annotated[EngineSettings, BeforeValidator(_engine)]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.values import (
     FrozenModel,
     Number,
@@ -49,11 +50,11 @@ def _sigma(value: Any) -> Any:
     if isinstance(value, list | tuple):
         proportions = tuple(to_number(item) for item in value)
         if any(proportion <= 0 for proportion in proportions):
-            raise ValueError("must have positive proportions")
+            raise MustError("have positive proportions")
         return proportions
     if value not in get_args(SigmaRule):
-        raise ValueError(
-            f"must be auto, {', '.join(get_args(SigmaRule))} or a list of positive proportions"
+        raise MustError(
+            f"be auto, {', '.join(get_args(SigmaRule))} or a list of positive proportions"
         )
     return value
 
@@ -62,7 +63,7 @@ def _thresholds(value: Any) -> Any:
     for key, model in (("fixed", FixedThresholds), ("adaptive", AdaptiveThresholds)):
         if isinstance(value, model) or (isinstance(value, dict) and key in value):
             return model.model_validate(value)
-    raise ValueError("must be {fixed: …} or {adaptive: …}")
+    raise MustError("be {fixed: …} or {adaptive: …}")
 
 
 Thresholds = Annotated[FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)]

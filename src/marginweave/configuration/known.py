@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns import Texts
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.configuration.values import FROZEN, FrozenModel, Positive, Words
@@ -22,8 +23,8 @@ def _rows(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not all(
         isinstance(row, list | tuple) for row in value
     ):
-        raise ValueError(
-            "must be a list of rows, each a value of every column and a count, or {file: totals.csv, count: COLUMN}"
+        raise MustError(
+            "be a list of rows, each a value of every column and a count, or {file: totals.csv, count: COLUMN}"
         )
     return tuple(tuple(map(str, row)) for row in value)
 

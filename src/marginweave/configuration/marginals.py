@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from marginweave.base.budget import NoiseSetting
+from marginweave.base.errors import MustError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.columns import Texts
@@ -142,8 +143,8 @@ def _cliques(value: Any) -> Any:
     if value == "adaptive":
         return AdaptiveCliques()
     if value != "selected" and not isinstance(value, AllCliques | AdaptiveCliques):
-        raise ValueError(
-            "must be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …, coarsen: …} or a list of lists of two and "
+        raise MustError(
+            "be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …, coarsen: …} or a list of lists of two and "
             "more attributes"
         )
     return value

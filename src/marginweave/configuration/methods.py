@@ -10,6 +10,9 @@ from marginweave.configuration.k_tuples import AggregateSettings
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.synthesis import SYNTHESES, AnySynthesis
 
+METHOD_ERROR = "method"
+"""Type of pydantic's error for a method that there is not; its message begins with "must"."""
+
 
 def method_of(value: Any, default: str) -> str:
     """Return the method that a section names, or the default; the model of the default refuses a section of another type."""
@@ -30,7 +33,9 @@ def _by_method(*methods: str) -> Discriminator:
 
     *names, last = ("auto", *methods)
     message = f"must have method {', '.join(names)} or {last}"
-    return Discriminator(method_or_none, custom_error_type="method", custom_error_message=message)
+    return Discriminator(
+        method_or_none, custom_error_type=METHOD_ERROR, custom_error_message=message
+    )
 
 
 Aggregation = Annotated[

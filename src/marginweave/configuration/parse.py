@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, MustError, UnconfirmedError
+from marginweave.configuration.methods import METHOD_ERROR
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.configuration.yaml_source import lines_of
@@ -39,7 +40,9 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
     errors: list[dict[str, Any]] = [dict(item) for item in error.errors(include_url=False)]
     messages = broken_rules(errors, Configuration)
     drafted = list(
-        dict.fromkeys(_place(item["loc"]) for item in errors if "drafted" in item["msg"])
+        dict.fromkeys(
+            _place(item["loc"]) for item in errors if isinstance(_cause(item), UnconfirmedError)
+        )
     )
     if len(drafted) <= 1:
         return InputError(join_messages(messages))
@@ -105,7 +108,7 @@ def _message(error: dict[str, Any], root: type[BaseModel]) -> str:
     about_key = _message_on_key(error, key, root)
     if about_key is not None:
         return about_key
-    if text.startswith("must"):
+    if kind == METHOD_ERROR or isinstance(_cause(error), MustError):
         return f"{key} ({value}) {text}" if key else f"the {root.__name__.lower()} {text}"
     if kind == "value_error":
         return f"{key} {text}".strip()
@@ -116,6 +119,12 @@ def _message(error: dict[str, Any], root: type[BaseModel]) -> str:
         return f"{key} ({value}) must be {rule}"
     expected = _expected(error)
     return f"{key} ({value}) must be {expected}" if expected else f"{key}: {text}"
+
+
+def _cause(error: dict[str, Any]) -> ValueError | None:
+    """Return the exception of a rule of ours behind one of pydantic's errors; None where the rule is pydantic's."""
+    cause: ValueError | None = (error.get("ctx") or {}).get("error")
+    return cause
 
 
 def _message_on_key(error: dict[str, Any], key: str, root: type[BaseModel]) -> str | None:

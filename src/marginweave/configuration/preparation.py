@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.base.budget import Stability
+from marginweave.base.errors import MustError
 from marginweave.configuration.values import FrozenModel, Number, Positive, PositiveWhole, to_number
 
 MAX_PROPORTION = 10
@@ -36,12 +37,12 @@ class GaussianImputation(FrozenModel):
 
 def _weights(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
-        raise ValueError("must be a mapping from values to weights")
+        raise MustError("be a mapping from values to weights")
     weights = {str(text).strip(): to_number(weight) for text, weight in value.items()}
     if len(weights) < len(value):
         raise ValueError("names a value twice")
     if min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
-        raise ValueError("must have weights that are not negative and not all 0")
+        raise MustError("have weights that are not negative and not all 0")
     return weights
 
 
@@ -56,8 +57,8 @@ class WeightedImputation(FrozenModel):
 def _imputation(value: Any) -> Any:
     distribution = value.get("distribution") if isinstance(value, dict) else value
     if distribution in _FROM_THE_DATA:
-        raise ValueError(
-            f"must not be the {distribution} of the column: it is read off the data, every record would move all imputed "
+        raise MustError(
+            f"not be the {distribution} of the column: it is read off the data, every record would move all imputed "
             "values, and it would be published for free; declare public weights or a public distribution"
         )
     if isinstance(value, dict) and "weights" in value:
@@ -68,8 +69,8 @@ def _imputation(value: Any) -> Any:
         return GaussianImputation.model_validate(value)
     if isinstance(value, UniformImputation | GaussianImputation | WeightedImputation):
         return value
-    raise ValueError(
-        "must be {distribution: uniform}, {distribution: gaussian, mean: …, deviation: …} or {weights: {value: weight, …}}"
+    raise MustError(
+        "be {distribution: uniform}, {distribution: gaussian, mean: …, deviation: …} or {weights: {value: weight, …}}"
     )
 
 

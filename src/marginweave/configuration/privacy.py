@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.base.budget import MOST_DELTA, Neighbors, Stability
+from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole
 
 # With this limit sums of one subject's rows fit easily into 64 bits.
@@ -51,8 +52,8 @@ def _unit(value: Any) -> Any:
     if isinstance(value, dict):
         return SubjectUnit.model_validate(value)
     if value != "row" and not isinstance(value, SubjectUnit):
-        raise ValueError(
-            "must be row, {column: ID, max_records: N} or {column: ID, join: true}, ID being the column that tells whose row "
+        raise MustError(
+            "be row, {column: ID, max_records: N} or {column: ID, join: true}, ID being the column that tells whose row "
             "it is"
         )
     return value
@@ -80,7 +81,7 @@ class PrivacySettings(FrozenModel):
     def _check_confirmed(self) -> PrivacySettings:
         if self.confirm:
             question = f"is one {self.unit_words} one person?"
-            raise ValueError(
+            raise UnconfirmedError(
                 f"was drafted and waits for confirmation: {question} Correct unit, and delete confirm: true"
             )
         return self

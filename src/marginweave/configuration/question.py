@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, MustError
 from marginweave.configuration.parse import broken_rules, join_messages, shortened
 from marginweave.configuration.rules.conditions import Allowed
 from marginweave.configuration.values import FrozenModel, OpenFraction, number
@@ -28,7 +28,7 @@ def _listed(value: Any) -> Any:
 
 def _pairs(value: Any) -> Any:
     if not isinstance(value, dict | list | tuple):
-        raise ValueError("must be conditions by their columns, such as {age: {from: 60}}")
+        raise MustError("be conditions by their columns, such as {age: {from: 60}}")
     return tuple(value.items()) if isinstance(value, dict) else value
 
 
@@ -60,18 +60,18 @@ class Question(FrozenModel):
     def _check(self) -> Self:
         quantities = (self.count, self.share, self.mean, self.sum, self.median, self.quantile)
         if len(list(filter(None, quantities))) > 1:
-            raise ValueError(
-                "must ask for one of count, share, mean, sum, median and quantile; a file has several questions"
+            raise MustError(
+                "ask for one of count, share, mean, sum, median and quantile; a file has several questions"
             )
         if self.share and not self.where:
-            raise ValueError(
-                "must have where with share: the share of which records? For shares of all values use table"
+            raise MustError(
+                "have where with share: the share of which records? For shares of all values use table"
             )
         if len(set(self.by)) < len(self.by):
-            raise ValueError("must not name a column twice in by")
+            raise MustError("not name a column twice in by")
         if self.of == "population" and self.asked in ("count", "sum"):
-            raise ValueError(
-                "must ask for a share, a mean or a quantile of a population, whose size no sample tells; or ask of the table"
+            raise MustError(
+                "ask for a share, a mean or a quantile of a population, whose size no sample tells; or ask of the table"
             )
         _ = self.fraction  # raises ValueError for a quantile in another form
         return self
@@ -103,7 +103,7 @@ class Question(FrozenModel):
         _, _, text = self.quantile.rpartition(":")
         fraction = number(text.strip())
         if fraction is None or not 0 < fraction < 1 or not self.column:
-            raise ValueError("must have a quantile like COLUMN:.9, with a number between 0 and 1")
+            raise MustError("have a quantile like COLUMN:.9, with a number between 0 and 1")
         return float(fraction)
 
     @property

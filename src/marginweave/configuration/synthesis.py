@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, Tag
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.values import (
     FrozenModel,
     Number,
@@ -22,7 +23,7 @@ MAX_MODEL_BYTES = 4 * 10**9
 
 
 def _records(*words: str) -> BeforeValidator:
-    rule = f"must be {', '.join(words)} or a whole number"
+    rule = f"be {', '.join(words)} or a whole number"
 
     def check(value: Any) -> int | str:
         if isinstance(value, str) and value in words:
@@ -30,9 +31,9 @@ def _records(*words: str) -> BeforeValidator:
         try:
             records = to_whole(value)
         except ValueError:
-            raise ValueError(rule) from None
+            raise MustError(rule) from None
         if not 0 <= records <= MAX_RECORDS:
-            raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
+            raise MustError(f"lie in [0, {MAX_RECORDS}]")
         return records
 
     return BeforeValidator(check)

@@ -18,18 +18,19 @@ from pydantic import (
     model_validator,
 )
 
+from marginweave.base.errors import MustError, UnconfirmedError
+
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(NUMBER_PATTERN)
 _CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
-
-NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
+_NAME_RULE = "be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(text: str) -> str:
     """Return a name of a dataset or a run if it can be part of a path; raises ValueError."""
     if not _NAME.fullmatch(text):
-        raise ValueError(NAME_RULE)
+        raise MustError(_NAME_RULE)
     return text
 
 
@@ -93,16 +94,14 @@ def to_number(value: Any) -> float:
     Raises ValueError for anything else, such as true and false.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError("must be a number")
+        raise MustError("be a number")
     try:
         converted = float(value)
     except (ValueError, OverflowError):
         comma = isinstance(value, str) and "," in value
-        raise ValueError(
-            "must be a number" + (", with a point for decimals" if comma else "")
-        ) from None
+        raise MustError("be a number" + (", with a point for decimals" if comma else "")) from None
     if not math.isfinite(converted):
-        raise ValueError("must be finite")
+        raise MustError("be finite")
     return converted + 0.0  # a negative zero is 0
 
 
@@ -110,7 +109,7 @@ def to_whole(value: Any) -> int:
     """Return a whole number, from a number or a text that spells one; raises ValueError."""
     converted = to_number(value)
     if not converted.is_integer():
-        raise ValueError("must be a whole number")
+        raise MustError("be a whole number")
     return int(converted)
 
 
@@ -124,7 +123,7 @@ def or_none(
             return "none"
         converted = convert(value)
         if not fits(converted):
-            raise ValueError(f"must {rule}")
+            raise MustError(f"{rule}")
         return converted
 
     return BeforeValidator(check)
@@ -138,7 +137,7 @@ PositiveWhole = Annotated[Whole, Field(ge=1)]
 
 def _printed(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("must be one line of printed characters")
+        raise MustError("be one line of printed characters")
     return text
 
 
@@ -194,8 +193,8 @@ def listed(values: Sequence[str], most: int = 12) -> str:
 
 def _answered(value: bool | None) -> bool | None:
     if value is False:
-        raise ValueError(
-            "must not be false, which answers nothing; write what is asked for, and delete confirm"
+        raise MustError(
+            "not be false, which answers nothing; write what is asked for, and delete confirm"
         )
     return value
 
@@ -207,7 +206,7 @@ Confirm = Annotated[bool | None, AfterValidator(_answered)]
 def confirmed(value: Any) -> Any:
     """Return a number that the user wrote; raises ValueError for a number that `marginweave init` drafted from the data."""
     if isinstance(value, dict) and set(value) <= {"about", "confirm"}:
-        raise ValueError(
+        raise UnconfirmedError(
             "was drafted from the data and waits for confirmation: delete the line unless the size is published, else "
             f"write the number alone, such as {value.get('about')}"
         )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
-from marginweave.base.errors import refuse_older
+from marginweave.base.errors import MustError, refuse_older
 from marginweave.base.formats import MANIFEST_FORMAT
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.release import Configuration
@@ -36,7 +36,7 @@ class RunState(StrEnum):
 def _relative(text: str) -> str:
     has_odd_part = not {"", ".", ".."}.isdisjoint(text.split("/"))
     if text.startswith("/") or "\\" in text or has_odd_part:
-        raise ValueError("must be a relative path inside the run")
+        raise MustError("be a relative path inside the run")
     return text
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
+from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.configuration.preparation import Imputation
 from marginweave.configuration.values import (
     FROZEN,
@@ -61,13 +62,13 @@ def _texts(value: Any) -> Any:
     if not isinstance(value, list | tuple) or any(
         isinstance(item, dict | list | tuple) for item in value
     ):
-        raise ValueError("must be a list of texts, such as [a, b]")
+        raise MustError("be a list of texts, such as [a, b]")
     return tuple(str(item) for item in value)
 
 
 def _published(text: str) -> str:
     if not text.strip():
-        raise ValueError("must say where the facts of the column are published")
+        raise MustError("say where the facts of the column are published")
     return text.strip()
 
 
@@ -117,13 +118,13 @@ class ColumnBase(BaseModel, frozen=True):
         if self.confirm and self.public is not None:
             raise ValueError("has confirm and public; a column that is confirmed has public alone")
         if self.confirm and not (self.private or self.buys_bounds):
-            raise ValueError(
+            raise UnconfirmedError(
                 'was drafted from the data and waits for confirmation: write public: "where this is published" instead of '
                 "confirm: true, or make it private"
             )
         facts = self._drafted_facts() if self.confirm else []
         if facts:
-            raise ValueError(
+            raise UnconfirmedError(
                 f"is private, and still has {', '.join(facts)} as drafted from the data: delete what is not published, or "
                 'write public: "where this is published" instead of confirm: true'
             )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, model_validator
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns.base import Limits, MeasuredColumn
 from marginweave.configuration.values import FrozenModel, Number, Positive
 
@@ -38,7 +39,7 @@ class BinSteps(FrozenModel):
                 f"has bins whose min ({self.min:g}) must be below their max ({self.max:g})"
             )
         if (self.max - self.min) / self.step > MAX_BINS:
-            raise ValueError(f"must have at most {MAX_BINS} steps")
+            raise MustError(f"have at most {MAX_BINS} steps")
         return self
 
     @property
@@ -61,11 +62,11 @@ class Histogram(FrozenModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len(self.edges) != len(self.weights) + 1 or not self.weights:
-            raise ValueError("must have one edge more than weights, and one weight at least")
+            raise MustError("have one edge more than weights, and one weight at least")
         if any(low >= high for low, high in pairwise(self.edges)):
-            raise ValueError("must have increasing edges")
+            raise MustError("have increasing edges")
         if min(self.weights) < 0 or sum(self.weights) <= 0:
-            raise ValueError("must have weights that are not negative, and not all 0")
+            raise MustError("have weights that are not negative, and not all 0")
         return self
 
 
@@ -78,7 +79,7 @@ def _draw(value: Any) -> Any:
     if isinstance(value, dict):
         return Histogram.model_validate(value)
     names = ", ".join(get_args(_NAMED))
-    raise ValueError(f"must be one of {names}, or a public distribution {{edges: …, weights: …}}")
+    raise MustError(f"be one of {names}, or a public distribution {{edges: …, weights: …}}")
 
 
 Draw = Annotated[_NAMED | Histogram | None, BeforeValidator(_draw)]

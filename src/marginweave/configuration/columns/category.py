@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns.base import (
     OTHER,
     RESERVED,
@@ -24,7 +25,7 @@ TRUE_VALUES = ("true", "1", "yes", "t", "y")
 
 def _titles(value: Any) -> Any:
     if not isinstance(value, dict):
-        raise ValueError("must be a mapping of values to their titles")
+        raise MustError("be a mapping of values to their titles")
     return {str(code).strip(): str(title).strip() for code, title in value.items()}
 
 
@@ -91,9 +92,7 @@ class ValuedColumn(MeasuredColumn, frozen=True):
 
 def _spellings(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
-        raise ValueError(
-            "must be a mapping of other spellings to the declared value that each means"
-        )
+        raise MustError("be a mapping of other spellings to the declared value that each means")
     return {str(text).strip(): str(meant).strip() for text, meant in value.items()}
 
 
@@ -158,8 +157,8 @@ class Category(ValuedColumn, frozen=True):
 
 def _no_truth(value: Any) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
-        raise ValueError(
-            'must be texts, and YAML can read yes and no as true and false; write them in quotes: ["yes"]'
+        raise MustError(
+            'be texts, and YAML can read yes and no as true and false; write them in quotes: ["yes"]'
         )
     return value
 

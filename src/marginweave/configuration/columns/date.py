@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
 from marginweave.configuration.columns.binned import (
     MAX_BINS,
@@ -42,7 +43,7 @@ def _bins(value: Any) -> Any:
     if isinstance(value, list | tuple) and len(value) >= 2:
         return tuple(str(edge) for edge in value)
     if value not in _PERIODS:
-        raise ValueError(f"must be one of {', '.join(_PERIODS)}, or a list of at least two edges")
+        raise MustError(f"be one of {', '.join(_PERIODS)}, or a list of at least two edges")
     return value
 
 
@@ -50,7 +51,7 @@ def _bounds(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ValueError("must be [first, last]")
+        raise MustError("be [first, last]")
     return tuple(str(item) for item in value)
 
 
@@ -59,11 +60,11 @@ def _format(value: Any) -> Any:
         return None
     used = _directives_of(str(value))
     if not used <= _DIRECTIVES:
-        raise ValueError(
-            "must be a strptime format of %Y %y %m %b %B %d %a %A %j %H %I %p %M %S, without a time zone"
+        raise MustError(
+            "be a strptime format of %Y %y %m %b %B %d %a %A %j %H %I %p %M %S, without a time zone"
         )
     if used.isdisjoint("Yy"):
-        raise ValueError("must have a year, %Y or %y")
+        raise MustError("have a year, %Y or %y")
     return str(value)
 
 
@@ -114,7 +115,7 @@ class DateColumn(BinnedColumn, frozen=True):
         if self.bins == "weekday" and (stop - 1) // self.per_day - first // self.per_day < 6:
             raise ValueError("has bounds that do not hold every weekday")
         if len(self.labels) > MAX_BINS:
-            raise ValueError(f"must have at most {MAX_BINS} bins")
+            raise MustError(f"have at most {MAX_BINS} bins")
 
     def _check_format(self) -> None:
         """Refuse a format that leaves out a unit that the bins need: a written value must be read back into its bin."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns.binned import MAX_BINS, BinSteps, Gap
 from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.values import declared_number, to_number, to_whole
@@ -14,7 +15,7 @@ def read_bins(value: Any) -> Any:
     """Return a count of bins, their edges, steps of one width, or a logarithmic scale; raises ValueError."""
     if isinstance(value, list | tuple):
         if len(value) < 2:
-            raise ValueError("must be a count or a list of at least two edges")
+            raise MustError("be a count or a list of at least two edges")
         return tuple(to_number(edge) for edge in value)
     if isinstance(value, dict):
         model = LogBins if "log" in value else BinSteps
@@ -23,7 +24,7 @@ def read_bins(value: Any) -> Any:
         return value
     count = to_whole(value)
     if not 1 <= count <= MAX_BINS:
-        raise ValueError(f"must be between 1 and {MAX_BINS}")
+        raise MustError(f"be between 1 and {MAX_BINS}")
     return count
 
 
@@ -32,7 +33,7 @@ def read_pair(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ValueError("must be [minimum, maximum]")
+        raise MustError("be [minimum, maximum]")
     return to_number(value[0]), to_number(value[1])
 
 
@@ -46,15 +47,13 @@ def read_codes(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, dict) or not value:
-        raise ValueError("must be a mapping of numbers to what they mean, such as {997: refused}")
+        raise MustError("be a mapping of numbers to what they mean, such as {997: refused}")
     labels = {str(code).strip(): str(label).strip() for code, label in value.items()}
     numbers = dict[str, Any]()
     for code, label in labels.items():
         numbers[code] = declared_number(code)
         if numbers[code] is None or not label:
-            raise ValueError(
-                f"must give a number what it means; {code!r} is no number, or means nothing"
-            )
+            raise MustError(f"give a number what it means; {code!r} is no number, or means nothing")
     if len(set(numbers.values())) < len(value):
         raise ValueError("has a number twice")
     return {code: labels[code] for code in sorted(labels, key=lambda code: numbers[code])}

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns import (
     BooleanColumn,
     Category,
@@ -25,7 +26,7 @@ from marginweave.configuration.values import FrozenModel
 
 def _mapping(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
-        raise ValueError("must be a mapping of values to values")
+        raise MustError("be a mapping of values to values")
     return {str(key): str(item) for key, item in value.items()}
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import ColumnBase, Limits, Texts
 from marginweave.configuration.columns.binned import BinnedColumn
@@ -51,10 +52,10 @@ class Condition(FrozenModel):
         lower = (self.at_least, self.above)
         upper = (self.at_most, self.below)
         if None not in lower or None not in upper:
-            raise ValueError("must have from or above, and to or below, not both of two")
+            raise MustError("have from or above, and to or below, not both of two")
         has_range = any(end is not None for end in (*lower, *upper))
         if bool(self.but) == has_range:
-            raise ValueError("must have but, or a range (from, above, to, below)")
+            raise MustError("have but, or a range (from, above, to, below)")
         return self
 
     @model_serializer
@@ -139,8 +140,8 @@ def _read(value: Any) -> Any:
     if isinstance(value, dict):
         return Condition.model_validate({key: _read_end(key, text) for key, text in value.items()})
     if isinstance(value, list | tuple) and not value:
-        raise ValueError(
-            "must give each of its columns a value or a condition; a list of values must not be empty"
+        raise MustError(
+            "give each of its columns a value or a condition; a list of values must not be empty"
         )
     return value if isinstance(value, list | tuple | Condition) else [value]
 

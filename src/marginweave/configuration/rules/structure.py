@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns import Column, Texts
 from marginweave.configuration.rules.computed import (
     ComputedColumn,
@@ -26,9 +27,7 @@ from marginweave.configuration.values import FrozenModel
 
 def _combination(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) < 2:
-        raise ValueError(
-            "must be a mapping of two or more columns to a value, or to a list of values"
-        )
+        raise MustError("be a mapping of two or more columns to a value, or to a list of values")
     return {str(name): item for name, item in value.items()}
 
 
