@@ -104,7 +104,7 @@ def _message(error: dict[str, Any], root: type[BaseModel]) -> str:
     key = _place(error["loc"])
     kind = error["type"]
     value = shortened(error.get("input"))
-    text = str(error["msg"]).removeprefix("Value error, ")
+    text = str(_cause(error) or error["msg"])
     about_key = _message_on_key(error, key, root)
     if about_key is not None:
         return about_key
