@@ -122,8 +122,8 @@ def test_the_gate_tells_other_ends_from_kills(judge: Judge, instead: str, end: s
     changed = Fault(
         name="change",
         file="flows/release.py",
-        text="log_prints=False,\n",
-        instead=f"{instead},\n",
+        text="persist_result=False,\n        log_prints=False,\n",
+        instead=f"persist_result=False,\n        {instead},\n",
         killed_by=(STAGE_TEST,),
     )
     verdict = judge(changed, changed.killed_by)

@@ -135,8 +135,7 @@ class RoundChoice(Measurement[CandidateScores]):
         scores = rows.remember(
             f"scores of round {planned.number}", lambda: state.scores(rows, planned)
         )
-        picks = state.picks(planned.number)
-        places = np.array([i for i, clique in enumerate(state.candidates) if clique not in picks])
+        places = state.open_places(planned)
         unit = self.view.stability(drawn.configuration)
         sensitivity = rounds.score_sensitivity(state.settings, state.candidates, unit)
         counts = CandidateScores(
@@ -246,6 +245,15 @@ class Rounds:
         """Return the marginals that a round has chosen so far."""
         committed = takewhile(self.drawn.is_committed, self._choices(number))
         return tuple(self._read_pick(choice)[0] for choice in committed)
+
+    def open_places(self, planned: Round) -> Integers:
+        """Return the places of the candidates that the next choice of a round is made from."""
+        attributes = self.drawn.configuration.attributes
+        for_ordinary = rounds.shares_of_ordinary_columns(attributes, self.settings.rounds)
+        of_sets: list[int] = []
+        if planned.first <= for_ordinary:
+            of_sets = [place for place, attribute in enumerate(attributes) if attribute.of_set]
+        return rounds.open_places(self.candidates, self.picks(planned.number), of_sets)
 
     def scores(self, rows: PrivateRows, planned: Round) -> Integers:
         """Return the scores of all candidates, as if a round's marginals had its shares equally; private."""

@@ -11,6 +11,10 @@ Sensitivity. A unit of theta records moves M_r by a vector u >= 0 with |u|_1 <= 
 |v|_1 <= theta, where it is replaced: theta, or 2 theta, in L1. By the triangle inequality ||M_r - m_r||_1 moves by no more,
 whatever m_r is, and the score by w_r times that; the largest w_r holds for all candidates.
 
+Sets. A column of sets counts as one column for each of its values. Tables of a value have few cells, so that little noise is
+taken off their score: rounds would choose these, and no pair of two ordinary columns. So the first shares are for ordinary
+columns alone, as many as the pairs of two ordinary columns are of all pairs of columns.
+
 Shares. The plan has a fixed number of equal shares, each a draw with a price. A round takes one at first, four times as many
 where rounds teach no more than noise. A round of m shares measures its marginals once with each; the mean of m measurements
 has 1/sqrt(m) of the noise, as one measurement with m shares would have. So what earlier rounds have found decides what a draw
@@ -19,13 +23,15 @@ measures, never what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.budget import Stability
+from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.counts.marginals import all_cliques
@@ -105,6 +111,30 @@ def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Cli
     for length in range(2, longest + 1):
         candidates += filter(varies, all_cliques(sizes, length, settings.max_cells))
     return fitting(candidates, sizes, MAX_CELLS)
+
+
+def shares_of_ordinary_columns(attributes: Sequence[Attribute], shares: int) -> int:
+    """Return how many of the first `shares` are for ordinary columns alone: with o of c columns, o (o - 1)/(c (c - 1)) of them.
+
+    An ordinary column is one that has no values of a set counted by themselves. DP: arithmetic on public numbers.
+    """
+    columns = {attribute.column for attribute in attributes}
+    of_sets = {attribute.column for attribute in attributes if attribute.of_set}
+    all_pairs = math.comb(len(columns), 2)
+    ordinary_pairs = math.comb(len(columns - of_sets), 2)
+    return shares * ordinary_pairs // all_pairs if all_pairs else shares
+
+
+def open_places(
+    candidates: Sequence[Clique], picks: Collection[Clique], of_sets: Collection[int]
+) -> Integers:
+    """Return the places of the candidates that may be chosen next, shape (number,): those that this round has not picked.
+
+    Those with one of the attributes `of_sets` are left out while there are others. DP: arithmetic on public and released facts.
+    """
+    remaining = [place for place, clique in enumerate(candidates) if clique not in picks]
+    ordinary = [place for place in remaining if not any(a in of_sets for a in candidates[place])]
+    return np.array(ordinary or remaining, np.int64)
 
 
 def weight(settings: AdaptiveCliques, clique: Clique) -> int:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Mask
@@ -20,7 +21,9 @@ from marginweave.measurements.rounds import (
     candidate_sets,
     next_pace,
     next_round,
+    open_places,
     shares_of,
+    shares_of_ordinary_columns,
     weight,
 )
 from marginweave.observations.means import expected_noise, merge_observations
@@ -39,6 +42,37 @@ def test_candidates_are_all_sets_that_are_small_enough() -> None:
     assert candidate_sets(AdaptiveCliques(adaptive=4), SIZES) == (*every, (0, 1, 2, 3))
     assert candidate_sets(AdaptiveCliques(adaptive=2), (2, 1, 5)) == ((0, 2),)
     assert candidate_sets(AdaptiveCliques(), (4,)) == ()
+
+
+@pytest.mark.parametrize(
+    ("ordinary", "sets", "shares"),
+    [(10, (22,), 13), (10, (), 16), (2, (5,), 5), (2, (5, 3), 2), (1, (5,), 0), (0, (4, 4), 0)],
+)
+def test_the_first_shares_are_for_ordinary_columns(
+    ordinary: int, sets: tuple[int, ...], shares: int
+) -> None:
+    """Of 16, as many as pairs of two ordinary columns are of all pairs of columns: 45 of 55, 1 of 3; a set is one column."""
+    attributes = [
+        Attribute(name=f"c{j}", column=f"c{j}", labels=("x", "y")) for j in range(ordinary)
+    ]
+    for number, values in enumerate(sets):
+        attributes += [
+            Attribute(name=f"s{number}={v}", column=f"s{number}", labels=(f"{v}",), of_set=True)
+            for v in range(values)
+        ]
+    assert shares_of_ordinary_columns(attributes, 16) == shares
+
+
+@given(st.sets(st.sampled_from([*combinations(range(4), 2)])))
+def test_a_value_of_a_set_waits_for_ordinary_columns(picks: set[tuple[int, ...]]) -> None:
+    """What was picked is left out; with attributes 2 and 3 of a set, one of these may be chosen only once (0, 1) is gone."""
+    candidates = [*combinations(range(4), 2)]
+    places = {candidates[place] for place in open_places(candidates, picks, [2, 3]).tolist()}
+    remaining = {*candidates} - picks
+    assert places == ({(0, 1)} if (0, 1) in remaining else remaining)
+    assert {*open_places(candidates, picks, ()).tolist()} == {
+        candidates.index(c) for c in remaining
+    }
 
 
 @pytest.mark.parametrize("longest", [2, 3, 4])
