@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from marginweave.answers.tables import released_tables
 from marginweave.base.arrays import Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
@@ -125,6 +126,33 @@ def noisy(config: Configuration, records: Records, seed: int, sd: float = 3.0) -
         measured(c, columns, tuple(merged.sizes[a] for a in c)) for c in ((0, 3), (1, 2))
     )
     return normalize_marginals(Marginals(domain=domain, one_way=one_way, larger=larger), config)
+
+
+@pytest.mark.parametrize(("beside", "is_public"), [(0, True), (100, False)])
+def test_a_known_total_that_counts_contradict_is_not_that_of_the_table(
+    beside: int, is_public: bool
+) -> None:
+    """1,000 records by a known table of these rows: with 100 cells beside it that are not as declared there are 1,100.
+
+    Four columns of noise 3 have a mean total of deviation 3.3 (harmonic): 100 is 30 deviations, 0 is within 5 but for 1e-6.
+    """
+    known = {
+        "columns": ["sex"],
+        "table": [["f", 600], ["m", 400]],
+        "others": 0,
+        "from": "these-rows",
+        "public": "a page",
+    }
+    config = configuration(
+        aggregate={"method": "marginals", "cliques": [["sex", "region"]]}, known=[known]
+    )
+    sizes = domain_sizes(config.attributes, tuple(a.labels for a in config.attributes))
+    rng = np.random.default_rng(4)
+    records = np.stack([rng.integers(0, size, 1000 + beside) for size in sizes], axis=1)
+    drawn = noisy(config, records, 5)
+    tables, _ = released_tables(drawn, config, config, lambda _: None)
+    assert (tables.total == 1000) == is_public
+    assert is_public or tables.total is None
 
 
 def assert_kept(config: Configuration, codes: tuple[NDArray[Any], ...]) -> None:

@@ -19,9 +19,15 @@ from marginweave.estimate.earlier import Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of, estimated_marginals, ignored_codes
 from marginweave.mechanisms.catalogue import count_noise
+from marginweave.observations.means import estimate_total
 from marginweave.observations.tables import Marginals, Observation
 from marginweave.observations.undeclared import ignored_attributes
 
+_CONTRADICTED = 5.0
+"""Deviations of the drawn number of records from a known one beyond which that is not the table's.
+
+By chance that is rare, and then the drawn number is used, which is right as well.
+"""
 FEWEST = 1e-6
 """Records of a value whose noisy count is not positive."""
 
@@ -141,6 +147,24 @@ def _merges_codes(m: Observation) -> bool:
     return any(len(np.unique(codes)) < len(codes) for codes in m.codes)
 
 
+def _public_total(marginals: Marginals, resolved: Configuration) -> float | None:
+    """Return the number of records where it is public: of a resized table, or by a known table that no count contradicts.
+
+    A known table without the cells that are not as declared adds up to fewer records than there are. Where single columns, each
+    of which counts every record, have a mean total that is more than `_CONTRADICTED` standard deviations away, the
+    number is not the table's.
+    """
+    if resolved.resize is not None:
+        return float(resolved.resize.records)
+    total = total_of_rows(resolved)
+    complete = [m for m in marginals.one_way if m.complete]
+    if total is None or not complete:
+        return total
+    precision = sum(1 / (m.counts.size * m.deviation**2) for m in complete)
+    deviations = abs(estimate_total(complete) - total) * math.sqrt(precision)
+    return total if deviations <= _CONTRADICTED else None
+
+
 def released_tables(
     marginals: Marginals,
     declared: Configuration,
@@ -158,12 +182,11 @@ def released_tables(
         StageError: a file of an earlier release is missing or was changed.
     """
     earlier = earlier_tables(declared, read)
+    total = _public_total(marginals, resolved)
     if not as_drawn:
         ignored = ignored_codes(marginals, resolved)
         earlier = [table.without_last(ignored) for table in earlier]
         marginals = estimated_marginals(marginals, resolved)
-    resize = resolved.resize
-    total = total_of_rows(resolved) if resize is None else float(resize.records)
     return part_tables(marginals, resolved, earlier, total), earlier
 
 
