@@ -18,7 +18,6 @@ from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import ForbiddenCodes
 from marginweave.configuration.question import Question
-from marginweave.configuration.sections import COMBINATIONS_CUT
 from marginweave.estimate.intervals import (
     Intervals,
     censored_bound,
@@ -27,6 +26,7 @@ from marginweave.estimate.intervals import (
 )
 from marginweave.estimate.normalize import find_rows
 from marginweave.observations.combinations import Aggregates
+from marginweave.texts.sentences import counts_sentence
 
 _LEFT_OUT = Note(
     "not measured: a rule on a set or a private domain leaves this out of counts and records, and changes no row, so that rows "
@@ -112,9 +112,11 @@ class TupleAnswers:
         bound = self.aggregates.bounds.get(length)
         if bound is None or not self.codes.configuration.is_cut(length, bound):
             return about
+        combinations = counts_sentence("of.combinations")
         if about.is_table:
-            return About(Counted.PART, COMBINATIONS_CUT)
-        return About(Counted.PART, f"{about} and {COMBINATIONS_CUT}")
+            return About(Counted.PART, str(combinations))
+        part = counts_sentence("of.and", first=str(about), second=combinations)
+        return About(Counted.PART, str(part))
 
     def _cut_notes(self, chosen: Sequence[Chosen]) -> tuple[Note, ...]:
         """Return a note on how much bounded contributions may have taken from a count, if they may have."""

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from marginweave.base.budget import MOST_DELTA, Neighbors, Stability
 from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole
+from marginweave.texts.sentences import counts_sentence
 
 # With this limit sums of one subject's rows fit easily into 64 bits.
 MAX_RECORDS_OF_A_SUBJECT = 10**4
@@ -128,9 +129,10 @@ class PrivacySettings(FrozenModel):
         if subject is None:
             return None
         if subject.join:
-            return f"joined records, one for each {subject.column}"
-        rows = "row" if subject.max_records == 1 else "rows"
-        return f"at most {subject.max_records} {rows} for each {subject.column}"
+            return str(counts_sentence("of.joined", column=subject.column))
+        rows = subject.max_records or 1
+        key = "of.row" if rows == 1 else "of.rows"
+        return str(counts_sentence(key, rows=rows, column=subject.column))
 
     @property
     def stability(self) -> Stability:

@@ -39,6 +39,7 @@ from marginweave.configuration.privacy import PrivacySettings
 from marginweave.configuration.rules.conditions import Condition, labels_of
 from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
+from marginweave.texts.sentences import counts_sentence
 
 # A block is in memory as read, as cleaned and as encoded, each with room to convert it; the allocator keeps freed memory.
 _BYTES_A_CELL = 64
@@ -49,7 +50,6 @@ _LEAST_ROWS = 1 << 10
 _MOST_ROWS = 1 << 18
 
 
-COMBINATIONS_CUT = "only some combinations of records that hold many"
 """Words for the counts of k-tuples where contributions were bounded, after "counts"."""
 
 
@@ -495,8 +495,8 @@ class Sections(Execution):
             if isinstance(column, SetColumn) and (
                 column.private or column.max_values < len(column.labels)
             ):
-                values = "1 value" if column.max_values == 1 else f"{column.max_values} values"
-                words[name] = f"at most {values} of {name} in each cell"
+                key = "of.value" if column.max_values == 1 else "of.values"
+                words[name] = str(counts_sentence(key, values=column.max_values, column=name))
         return words
 
     @property
@@ -506,13 +506,21 @@ class Sections(Execution):
 
     def counted_with(self, bounds: Mapping[int, int]) -> str | None:
         """Return `counted_words`, and words for k-tuples of which fewer were counted (`bounds`) than a record may hold."""
-        cut = COMBINATIONS_CUT if self.cuts_any(bounds) else None
+        cut = str(counts_sentence("of.combinations")) if self.cuts_any(bounds) else None
         return _joined(self.counted_words, cut)
 
     def count_note(self, bounds: Mapping[int, int]) -> str | None:
         """Return a sentence on the part of the table that counts are of (`counted_with`), or None for the whole table."""
         counted = self.counted_with(bounds)
-        return f"counts are of {counted}; {self.uncounted_words}" if counted else None
+        if counted is None:
+            return None
+        return str(counts_sentence("of.note", part=counted, more=self.uncounted_words))
+
+    @property
+    def uncounted_words(self) -> str:
+        """Words for the rest of the table, where numbers are of a part."""
+        is_changed = self.resize is not None or self.imputed_columns
+        return str(counts_sentence("of.more-or-fewer" if is_changed else "of.more"))
 
     def cuts_any(self, bounds: Mapping[int, int]) -> bool:
         """Return whether k-tuples counted, of some length, fewer combinations than a record may hold; no record is left out."""
@@ -526,18 +534,12 @@ class Sections(Execution):
         """Return words for what a number of some columns is of, as `counted_words`."""
         cut = [words for name, words in self.cut_sets.items() if name in columns]
         imputed = [name for name in self.imputed_columns if name in columns]
-        filled = f"records with draws for cells of {', '.join(imputed)} without a value"
-        bounded = _joined(self.privacy.counted_words, *cut, filled if imputed else None)
+        filled = str(counts_sentence("of.filled", columns=", ".join(imputed))) if imputed else None
+        bounded = _joined(self.privacy.counted_words, *cut, filled)
         if self.resize is None:
             return bounded
-        rows = f" ({bounded})" if bounded else ""
-        return f"a resized table of {self.resize.records:,} records{rows}, some of which may be made up"
-
-    @property
-    def uncounted_words(self) -> str:
-        """Words for the rest of the table, where numbers are of a part."""
-        is_changed = self.resize is not None or self.imputed_columns
-        return f"the table may have more{' or fewer' if is_changed else ''}"
+        key = "of.resized-part" if bounded else "of.resized"
+        return str(counts_sentence(key, records=self.resize.records, part=bounded or ""))
 
     def not_a_sample(self, columns: Collection[str]) -> str | None:
         """Return why what was counted of some columns is no simple sample of a population, by the configuration; else None."""
@@ -557,4 +559,9 @@ class Sections(Execution):
 
 def _joined(*words: str | None) -> str | None:
     """Return the words that are not None or empty, joined by "and"; None for none."""
-    return " and ".join(filter(None, words)) or None
+    joined: str | None = None
+    for part in filter(None, words):
+        joined = (
+            part if joined is None else str(counts_sentence("of.and", first=joined, second=part))
+        )
+    return joined

@@ -21,7 +21,6 @@ import numpy as np
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.sections import COMBINATIONS_CUT
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.estimate.intervals import (
@@ -39,7 +38,7 @@ from marginweave.publish.conclusions import combination_sentence, value_sentence
 from marginweave.publish.reader import PublishedRelease, titled_labels
 from marginweave.publish.templates import render
 from marginweave.released.statement import PrivacyStatement
-from marginweave.texts.sentences import Sentence, report_sentence
+from marginweave.texts.sentences import Sentence, counts_sentence, report_sentence
 
 FALSE_ALARM = 0.05
 """Probability, at most, that a comparison names any value as changed that has not."""
@@ -350,7 +349,7 @@ def _choices(chance: Chance) -> Iterator[Sentence]:
     if chance.repaired:
         yield report_sentence("choice.repaired", columns=listed(chance.repaired))
     if chance.lengths:
-        yield report_sentence("choice.counted", counted=COMBINATIONS_CUT)
+        yield report_sentence("choice.counted", counted=counts_sentence("of.combinations"))
 
 
 def _value_counts(
