@@ -29,8 +29,10 @@ from marginweave.configuration.values import (
 COMPRESS = 3.0
 """Values whose noisy count is below this many standard deviations are measured together by default."""
 
-# Most choices of one release, each of which is a draw in the ledger.
-_MOST_PICKS = 400
+MOST_PICKS = 400
+"""Most choices of one release, each of which is a draw in the ledger."""
+MOST_ROUNDS = 100
+"""Most rounds in which marginals are chosen."""
 
 
 class AllCliques(FrozenModel):
@@ -104,16 +106,16 @@ class AdaptiveCliques(FrozenModel):
     adaptive: Annotated[Whole, Field(ge=2, le=4)] = 3
     # the cells of two attributes of two values each
     max_cells: Annotated[Whole, Field(ge=4)] = 10_000
-    rounds: Annotated[Whole, Field(ge=1, le=100)] = 16
+    rounds: Annotated[Whole, Field(ge=1, le=MOST_ROUNDS)] = 16
     batch: Annotated[Whole, Field(ge=1, le=20)] = 4
     annealing: bool = True
     weights: Literal["workload", "equal"] = "workload"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.rounds * self.batch > _MOST_PICKS:
+        if self.rounds * self.batch > MOST_PICKS:
             raise ValueError(
-                f"has rounds ({self.rounds}) times batch ({self.batch}) above {_MOST_PICKS}; each is a separate charge"
+                f"has rounds ({self.rounds}) times batch ({self.batch}) above {MOST_PICKS}; each is a separate charge"
             )
         return self
 

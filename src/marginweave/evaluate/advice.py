@@ -7,8 +7,10 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from marginweave.configuration.marginals import MOST_PICKS, MOST_ROUNDS
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
+from marginweave.drafts.draft_text import yaml_line
 from marginweave.evaluate.distances import Names, sorted_names
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.means import expected_noise
@@ -28,12 +30,35 @@ class BeyondNoise:
 
     `large` are pairs with too many cells to be measured, `passed_over` pairs that rounds did not measure though they were
     farther from the model than noise. Both are tuples of sorted names. `known_columns` are columns with known counts that
-    records follow and that differ from those of the table.
+    records follow and that differ from those of the table. `more_rounds` is the line of YAML with twice the rounds, empty where
+    a configuration has no more; `measures_named` is False for k-tuples, which measure no sets that are named.
     """
 
     large: Collection[Names] = frozenset()
     passed_over: Collection[Names] = frozenset()
     known_columns: Set[str] = frozenset()
+    more_rounds: str = ""
+    measures_named: bool = True
+
+
+def rounds_line(configuration: Configuration) -> str:
+    """Return the section `aggregate` with twice the rounds as a line of YAML.
+
+    Fewer where that is more than a configuration may have; empty where there are no rounds, or no more of them.
+    """
+    settings = configuration.marginals
+    if settings is None or settings.adaptive is None:
+        return ""
+    adaptive = settings.adaptive
+    rounds = min(2 * adaptive.rounds, MOST_ROUNDS, MOST_PICKS // adaptive.batch)
+    if rounds <= adaptive.rounds:
+        return ""
+    section = settings.model_dump(
+        mode="json", exclude_defaults=True, exclude={"cliques", "method", "preset"}
+    )
+    cliques = adaptive.model_dump(mode="json", exclude_defaults=True)
+    cliques |= {"adaptive": adaptive.adaptive, "rounds": rounds}
+    return f"aggregate: {yaml_line({'method': 'marginals', 'cliques': cliques, **section})}"
 
 
 def known_apart(
@@ -94,11 +119,13 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
         if row.error is None and sorted_names(row.attributes) not in beyond.large:
             unmeasured += 1
     if unmeasured:
-        key = "advice.one-not-measured" if unmeasured == 1 else "advice.not-measured"
-        yield verdict_sentence(key, pairs=unmeasured)
+        key = "not-measured" if beyond.measures_named else "not-released"
+        number_key = f"one-{key}" if unmeasured == 1 else key
+        yield verdict_sentence(f"advice.{number_key}", pairs=unmeasured)
     passed_over = [row for row in longest if sorted_names(row.attributes) in beyond.passed_over]
     if any((row.error or 0.0) > GOOD for row in passed_over):
-        yield verdict_sentence("advice.more-rounds")
+        key = "advice.more-rounds" if beyond.more_rounds else "advice.no-more-rounds"
+        yield verdict_sentence(key, line=beyond.more_rounds)
     median = _median_error(longest, beyond)
     if GOOD < median < math.inf:
         factor = median / GOOD

@@ -15,7 +15,13 @@ from types import MappingProxyType
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import domain_sizes, rows_are_changed, unenforced_columns
-from marginweave.evaluate.advice import BeyondNoise, advice, apart_sentences, known_apart
+from marginweave.evaluate.advice import (
+    BeyondNoise,
+    advice,
+    apart_sentences,
+    known_apart,
+    rounds_line,
+)
 from marginweave.evaluate.distances import (
     Names,
     Sets,
@@ -121,7 +127,13 @@ def release_verdict(
         _column_facts(bounds, counts, configuration, association.cramers_v, facts),
         configuration.privacy.epsilon,
         configuration.titled_names,
-        beyond=BeyondNoise(large=large, passed_over=passed_over, known_columns=known_columns),
+        beyond=BeyondNoise(
+            large=large,
+            passed_over=passed_over,
+            known_columns=known_columns,
+            more_rounds=rounds_line(configuration),
+            measures_named=configuration.marginals is not None,
+        ),
         dependence=dependences(association, bounds, float(counts.record_count)),
     )
     result = _add_configuration_sentences(result, counts, configuration, apart, facts)
@@ -184,9 +196,8 @@ def _add_configuration_sentences(
 ) -> Verdict:
     """Return the verdict with sentences on what the configuration changed, on `known_apart` counts and on earlier releases."""
     titles = configuration.titled_names
-    can_choose = (
-        configuration.marginals and configuration.rows is None and counts.record_count < _FEW_ROWS
-    )
+    can_say_rows = configuration.rows is None and configuration.resize is None
+    can_choose = configuration.marginals and can_say_rows and counts.record_count < _FEW_ROWS
     if can_choose and verdict.advice:
         say_rows = verdict_sentence("advice.say-rows")
         verdict = verdict.model_copy(update={"advice": (*verdict.advice, str(say_rows))})
