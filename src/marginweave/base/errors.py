@@ -100,7 +100,7 @@ class MachineError(StageError):
 class MustError(ValueError):
     """A value of a configuration or a question breaks a rule; `rule` is what it must, as in "be a number".
 
-    Whoever reads the file is told the key, the value and the rule. Other ValueErrors say what a key has or lacks.
+    The message that users see names the key, the value and the rule. Other ValueErrors say what a key has or lacks.
     """
 
     def __init__(self, rule: str) -> None:
