@@ -194,7 +194,7 @@ def _print_draws(plans: dict[str, PlannedRelease]) -> None:
     from marginweave.forecast.layout import aligned
     from marginweave.forecast.overview import draw_rows
 
-    for line in aligned(draw_rows(plans)):
+    for line in aligned(draw_rows(plans), labels=1 if len(plans) == 1 else 2):
         out.print(line)
 
 

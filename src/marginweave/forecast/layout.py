@@ -10,29 +10,30 @@ WIDTH = 100
 _GAP = "  "
 
 
-def aligned(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], *, labels: int = 1, width: int = WIDTH) -> list[str]:
     """Return a table as lines of at most `width` characters, its columns one below the other.
 
-    Columns that do not fit follow in another table, which begins with the first column again. A first column that takes
-    more than half of the width has its cells on lines of their own, which alone can be longer: a name is not broken.
+    The first `labels` columns say what a row is of. Columns that do not fit follow in another table, which begins with these
+    again and has the rows with a cell in it. A first column that takes more than half of the width has its cells on lines of
+    their own, which alone can be longer: a name is not broken.
     """
     columns = list(zip(*rows, strict=True))
     names = columns[0]
     has_long_names = max(map(len, names)) > width // 2
     shown_names = ("",) * len(names) if has_long_names else names
+    label_columns: list[Sequence[str]] = [shown_names, *columns[1:labels]]
     lines: list[str] = []
-    parts: list[list[Sequence[str]]] = [[shown_names]]
-    for column in columns[1:]:
-        if _width([*parts[-1], column]) > width and len(parts[-1]) > 1:
-            parts.append([shown_names])
+    parts: list[list[Sequence[str]]] = [[*label_columns]]
+    for column in columns[labels:]:
+        if _width([*parts[-1], column]) > width and len(parts[-1]) > labels:
+            parts.append([*label_columns])
         parts[-1].append(column)
     for part in parts:
-        table = _lines(part)
-        if not has_long_names:
-            lines += table
-            continue
-        for name, line in zip(names, table, strict=True):
-            lines += [name, line]
+        filled = [any(cells) for cells in zip(*part[labels:], strict=True)]
+        for name, line, is_filled in zip(names, _lines(part), filled, strict=True):
+            if not is_filled and part is not parts[0]:
+                continue
+            lines += [name, line] if has_long_names else [line]
     return lines
 
 

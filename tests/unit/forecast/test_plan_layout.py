@@ -51,9 +51,9 @@ def plan_of(changes: dict[str, Any]) -> PlannedRelease | None:
         return None
 
 
-def check_table(rows: list[list[str]]) -> None:
+def check_table(rows: list[list[str]], labels: int = 1) -> None:
     """Lines fit, hold every word of every cell, and no cell has two numbers; names of draws and heads have what they have."""
-    lines = aligned(rows)
+    lines = aligned(rows, labels=labels)
     assert max(len(line) for line in lines if line not in {row[0] for row in rows}) <= WIDTH
     words = {word for line in lines for word in line.split()}
     assert all(set(cell.split()) <= words for row in rows for cell in row)
@@ -89,7 +89,7 @@ def test_tables_of_a_plan_fit(
     if plan.sizes:
         check_table(size_rows(plan.sizes))
     if compared is not None:
-        check_table(draw_rows({"A": plan, "B": compared}))
+        check_table(draw_rows({"A": plan, "B": compared}), labels=2)
 
 
 def test_noise_of_several_tables_is_two_lines_from_the_least_to_the_most() -> None:
@@ -115,3 +115,21 @@ def test_a_folded_line_keeps_its_words(words: list[str]) -> None:
     lines = folded(" ".join(words), WIDTH)
     assert [word for line in lines for word in line.split()] == words
     assert all(len(line) <= WIDTH or len(line.split()) == 1 for line in lines)
+
+
+def test_columns_that_do_not_fit_follow_below_the_same_labels() -> None:
+    """With the rows that have a cell there, and their plan."""
+    rows = [
+        ["draw", "", "noise", "more"],
+        ["one", "A", "1", ""],
+        ["one", "B", "2", "8"],
+        ["two", "B", "3", ""],
+    ]
+    assert aligned(rows, labels=2, width=14) == [
+        "draw     noise",
+        "one   A  1",
+        "one   B  2",
+        "two   B  3",
+        "draw     more",
+        "one   B  8",
+    ]
