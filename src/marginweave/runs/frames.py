@@ -7,10 +7,13 @@ Each cell becomes an Arrow value or a text that depends on the cell and on the d
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -42,6 +45,7 @@ _ASCII_TEXTS = (
     "{0}.map(lambda cell: cell if isinstance(cell, str | int | float | None) else ascii(cell))"
 )
 _MOMENTS = '{0}.where({0}.between("0001-01-01", "9999-12-31"))'
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 _DIGITS = 38
 """Most digits of Arrow's decimal numbers in 128 bits."""
 _MOST_DIGITS = 76
@@ -80,7 +84,8 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
     """Return the declared columns as Parquet, and their types: numbers and dates of pandas as they are, all else as text.
 
     Raises:
-        InputError: as `as_table`, or a column has a dtype whose cells have no faithful text, whatever the rows are.
+        InputError: as `as_table`, or a column has a dtype whose cells have no faithful text, whatever the rows are; or a
+            column of ids or of a private domain has a number that is not spelled as a whole number.
     """
     columns = configuration.columns
     kinds = {
@@ -88,6 +93,7 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
         for name in configuration.source_names
     }
     refuse_types(data, kinds, configuration.spelled_names)
+    _refuse_spellings(data, configuration.spelled_names)
     table = as_table(data, {name: _NATIVE.get(kind, "") for name, kind in kinds.items()})
     content = _parquet(table)
     if content is None:
@@ -178,6 +184,37 @@ def refuse_types(data: Any, kinds: Mapping[str, str], spelled: Collection[str]) 
     _check_names(list(frame.columns), kinds)
     for name, kind in kinds.items():
         _check_dtype(name, frame[name].dtype, _NATIVE.get(kind, ""), is_spelled=name in spelled)
+
+
+def _refuse_spellings(data: Any, spelled: Iterable[str]) -> None:
+    """Refuse a number that is not spelled as a whole number, in columns of Python objects whose cells are identified by texts.
+
+    Such a column may hold 7, 7.0, Decimal("7.0") and True: one number in several spellings, each of which would be another
+    person with `max_records` rows. Of a categorical dtype all categories are looked at. DP: it can only stop a run.
+
+    Raises:
+        InputError: there is one; the message has its column alone.
+    """
+    if not _is_pandas(data):
+        return
+    import pandas as pd
+
+    for name in spelled:
+        series = data[name]
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            series = pd.Series(series.dtype.categories)
+        if _is_untyped(series.dtype) and not all(map(_is_spelled_whole, series[series.notna()])):
+            place = _in_python(name)
+            quoted_name = json.dumps(name, ensure_ascii=False)
+            raise InputError(
+                f"the frame has the column {name!r} with a cell that is a float, a Boolean or a decimal with a fraction, so "
+                f"that one id or value can have several spellings; write {place} = {_WHOLE.format(place, quoted_name)}"
+            )
+
+
+def _is_spelled_whole(cell: Any) -> bool:
+    """Return whether a cell is no number, or one that is spelled as a whole number."""
+    return not isinstance(cell, Number | np.bool_) or _WHOLE_NUMBER.fullmatch(str(cell)) is not None
 
 
 def _check_names(columns: list[Any], names: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ openpyxl's own messages may quote cells, so none of them is ever passed on.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from typing import Any
@@ -18,6 +18,10 @@ from marginweave.configuration.number_texts import MARKS, NumberForm
 from marginweave.sources.parts import Part
 
 _ROWS = 1 << 15
+_INEXACT = (
+    "source ({source}) has the column {column!r} with a number in row {row} that is not stored as a whole number, or a "
+    "Boolean, of which one id or value can have several spellings; write the column as texts"
+)
 Row = tuple[Any, ...]
 
 
@@ -28,14 +32,21 @@ def sheet_header(source: str, part: Part) -> tuple[str, ...]:
 
 
 def read_sheet(
-    source: str, part: Part, columns: Sequence[str], numbers: NumberForm
+    source: str,
+    part: Part,
+    columns: Sequence[str],
+    numbers: NumberForm,
+    exact_text_columns: Container[str] = (),
 ) -> Iterator[pa.Table]:
     """Yield the named columns as texts behind dictionaries, in that order, some rows at a time; at least one table.
 
-    Rows without any value are left out. A number is spelled in the form of the source's numbers, a date in ISO 8601.
+    Rows without any value are left out. A number is spelled in the form of the source's numbers, a date in ISO 8601. The
+    `exact_text_columns`, of ids and of private domains, take whole numbers and no Booleans: of a person 7, 7.0 and TRUE
+    would be three.
 
     Raises:
-        InputError: the workbook cannot be read or has several sheets, or a row has a value beyond the last column's name.
+        InputError: the workbook cannot be read or has several sheets, or a row has a value beyond the last column's name, or
+            a cell of an exact column that is a number with a fraction or a Boolean; the message has its row and no value.
     """
     with _rows(source, part) as rows:
         header = _header(source, rows)
@@ -48,6 +59,9 @@ def read_sheet(
                 )
             if any(cell is not None for cell in row):
                 cells = [row[place] if place < len(row) else None for place in places]
+                for name, cell in zip(columns, cells, strict=True):
+                    if isinstance(cell, float | bool) and name in exact_text_columns:
+                        raise InputError(_INEXACT.format(source=source, column=name, row=line))
                 block.append([_text(cell, numbers) for cell in cells])
             if len(block) == _ROWS:
                 yield _table(block, columns)

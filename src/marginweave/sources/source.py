@@ -222,7 +222,9 @@ class TableSource:
                 yield from read_text(self.name, parts[0], delimiter, columns, self.form)
             elif kind == "sheet":
                 check_columns(sheet_header(self.name, parts[0]), columns)
-                yield from read_sheet(self.name, parts[0], columns, self.form.numbers)
+                yield from read_sheet(
+                    self.name, parts[0], columns, self.form.numbers, self.exact_text_columns
+                )
             else:
                 yield from read_parquet(self.name, parts, columns)
 
