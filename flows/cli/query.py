@@ -172,7 +172,8 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
 def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
     """Return all answers to `questions`, which are by name; the question of the command's options has the name "".
 
-    Prints why a question is refused. Raises InputError where one is, or where a release has none of the answers.
+    Prints why a question is refused, and of which part of the table answers are. Raises InputError where one is refused, or
+    where a release has none of the answers.
     """
     from marginweave.configuration.question import read_question
     from marginweave.runs.progress import shown_late
@@ -194,6 +195,10 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
         )
     if all(answer.how is None for answer in answers):
         raise InputError(answers[0].flag)
+    for about in dict.fromkeys(answer.about for answer in answers):
+        note = opened.codes.note(about)
+        if note is not None:
+            tell(note)
     return answers
 
 

@@ -140,7 +140,24 @@ class Codes:
         Raises:
             InputError: a condition on what was not counted, or one that does not go with its column.
         """
-        return tuple(self._condition(name, condition) for name, condition in question.where)
+        conditions: list[Chosen] = []
+        for name, condition in question.where:
+            conditions += self._condition(name, condition)
+        return tuple(conditions)
+
+    def sets_without_value(self, question: Question) -> dict[str, list[str]]:
+        """Return the columns of sets of which a question asks for no value, each with the names of its values' attributes.
+
+        Raises:
+            InputError: as `conditions`.
+        """
+        sets = dict[str, list[str]]()
+        for name, condition in question.where:
+            chosen = self._condition(name, condition)
+            attributes = [self.configuration.attributes[value.place] for value in chosen]
+            if attributes[0].of_set and not chosen[0].codes[0]:
+                sets[name] = [attribute.name for attribute in attributes]
+        return sets
 
     def groups(self, question: Question) -> Iterator[Group]:
         """Yield the groups of a question, in the order of the values; a single one of all records without `by`.
@@ -187,8 +204,10 @@ class Codes:
             )
         return ValueRange(place=place, low=low, high=high)
 
-    def _condition(self, name: str, condition: Condition | tuple[str, ...]) -> Chosen:
+    def _condition(self, name: str, condition: Condition | tuple[str, ...]) -> list[Chosen]:
         """Return the codes that a condition on a column or on what is counted under this name asks for.
+
+        They are of one attribute, or of each value of a set where it asks for records without any.
 
         Raises:
             InputError: as `conditions`.
@@ -207,7 +226,7 @@ class Codes:
                 hint = f"; a range is {options}, or written {{from: FROM, below: BELOW}}"
             raise InputError(f"a condition {error.fault}{hint}") from None
         if attribute.of_set:
-            return self._value_of_set(name, labels)
+            return self._values_of_set(name, labels)
         gaps = self._gaps(place, condition)
         # "any but" has all the remaining ones
         is_named = bool(gaps) and not isinstance(condition, Condition)
@@ -227,7 +246,7 @@ class Codes:
             )
         flags = np.zeros(size, np.bool_)
         flags[[code for code in codes if code < size]] = True
-        return Chosen(place=place, codes=flags)
+        return [Chosen(place=place, codes=flags)]
 
     def _codes_of_labels(self, place: int, labels: Sequence[str | None]) -> list[int]:
         """Return the codes of an attribute that have one of these labels; None is no label."""
@@ -262,19 +281,22 @@ class Codes:
             return set(range(first, self.sizes[place])) - named
         return named
 
-    def _value_of_set(self, name: str, labels: Sequence[str | None]) -> Chosen:
-        """Return the records that have one value of a column of sets. Raises InputError unless it is a single value."""
-        if len(labels) != 1 or labels[0] is None:
+    def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:
+        """Return the records with one value of a column of sets; without any of its values where the label is None.
+
+        Raises:
+            InputError: there is not a single label.
+        """
+        if len(labels) != 1:
             raise InputError(
                 f"column {name!r} holds several values, each counted by itself: a condition must name one; give one for each"
             )
-        places = [
-            place
-            for place, attribute in enumerate(self.configuration.attributes)
-            if attribute.column == name and attribute.labels == (labels[0],)
-        ]
-        has_value = np.array([True, False])
-        return Chosen(place=places[0], codes=has_value)
+        has_value = np.array([labels[0] is not None, labels[0] is None])
+        chosen: list[Chosen] = []
+        for place, attribute in enumerate(self.configuration.attributes):
+            if attribute.column == name and labels[0] in (None, *attribute.labels):
+                chosen.append(Chosen(place=place, codes=has_value))
+        return chosen
 
     def _values(self, name: str) -> Iterator[tuple[str, Chosen]]:
         """Yield the values of a column, or of what is counted under this name, each by itself."""
@@ -305,6 +327,13 @@ class Codes:
         """Return why what was counted of these attributes is no simple sample of a population; None where it may be one."""
         attributes = self.configuration.attributes
         return self.configuration.not_a_sample({attributes[place].column for place in places})
+
+    def note(self, about: About) -> str | None:
+        """Return a sentence on the part of the table that an answer is about; None for all of it, or the population."""
+        words: str | None = about.part
+        if about.kind == Counted.RESIZED:
+            words = self.configuration.counted_among(())
+        return f"counts are of {words}; {self.configuration.uncounted_words}" if words else None
 
     def texts(self, place: int) -> list[str]:
         """Return the text that readers see for each code of an attribute that has no values of a set."""
@@ -349,12 +378,14 @@ class Codes:
     def _not_counted(self, name: str) -> str:
         """Return a message that says why a name is no counted column, and which names there are."""
         set_names = [a.name for a in self.configuration.attributes if a.of_set and a.column == name]
-        names = set_names or [*self.configuration.names]
+        names = [*self.configuration.names]
+        if set_names:
+            return f"{name!r} holds several values, each counted by itself: name one or some of {listed(set_names)}"
         parts = [part.strip() for part in name.split(",")]
         if len(parts) > 1 and set(parts) <= set(names):
             ways = f"query --by {' --by '.join(parts)}, table {' '.join(parts)}, or in a file by: [{', '.join(parts)}]"
             return f"{name!r} are several columns, which are named one by one: {ways}"
-        if name in self.configuration.columns and not set_names:
+        if name in self.configuration.columns:
             rule = (
                 self.configuration.structure.rule_of(name) if self.configuration.structure else None
             )

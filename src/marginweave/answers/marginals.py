@@ -94,8 +94,10 @@ class MarginalAnswers:
         """Yield an answer for each group of a question.
 
         Raises:
-            InputError: it names what was not counted, or a population that the table is no simple sample of.
+            InputError: it names what was not counted, or records without any value of a set whose values were not measured
+                together, or a population that the table is no simple sample of.
         """
+        self._check_sets(question)
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
@@ -128,6 +130,16 @@ class MarginalAnswers:
                 how=answer.how,
                 notes=(*answer.notes, *without_value),
             )
+
+    def _check_sets(self, question: Question) -> None:
+        """Refuse records without any value of a set where no measured set has all of its values; raises InputError."""
+        for column, names in self.codes.sets_without_value(question).items():
+            is_measured = any(set(names) <= set(measured) for measured in self.measured_together)
+            if len(names) > 1 and not is_measured:
+                raise InputError(
+                    f"records without any value of column {column!r} were not counted: each value was, by itself, and no "
+                    f"measured set has all of them; name one of {listed(names)}"
+                )
 
     def _without_value(self, numbers: ValueRange) -> tuple[Note, ...]:
         """Return a note on the undeclared cells of a column, which means, sums and quantiles leave out, if there are any."""

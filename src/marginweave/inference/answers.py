@@ -60,9 +60,6 @@ def read_answers(
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds)
-        note = configuration.count_note(statement.bounds_of_lengths)
-        if note is not None:
-            say(note)
         if statement.uncounted is not None:
             say(statement.uncounted.words)
         domain = statement.released_domain

@@ -314,6 +314,29 @@ def test_values_of_sets() -> None:
     assert groups == ["fever", "(not fever)"]
     with pytest.raises(InputError, match="a condition must name one"):
         ask(answers, "signs in cough, fever")
+    with pytest.raises(
+        InputError, match=r"'signs' holds several values, .*: name one or some of signs=.*, signs="
+    ):
+        ask(answers, by=["signs"])
+
+
+def test_records_without_any_value_of_a_set() -> None:
+    """They are asked for by name where a measured set has all of the values, and refused by name elsewhere."""
+    apart, _ = opened(EXTRA, (("sex", "signs=fever"),))
+    names = [name for name in apart.codes.domain.names if name.startswith("signs=")]
+    assert len(names) > 1
+    with pytest.raises(
+        InputError,
+        match=r"records without any value of column 'signs' were not counted: .*; name one of",
+    ):
+        ask(apart, "signs = (missing)")
+    together, rows = opened(EXTRA, (("sex", *names),))
+    without = np.all([rows[name] == 1 for name in names], axis=0)
+    (none,) = ask(together, "signs = (missing)")
+    assert none.low <= without.sum() <= none.high
+    assert none.how == "measured"
+    (of_women,) = ask(together, "signs = (missing)", "sex = f", share=True)
+    assert of_women.low <= (without & (rows["sex"] == 0)).mean() <= of_women.high
 
 
 def test_what_no_value_meets_is_a_zero_with_a_reason() -> None:

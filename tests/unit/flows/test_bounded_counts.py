@@ -125,3 +125,44 @@ def test_counts_that_leave_out_combinations_say_so(
     assert "a true count may lie above its range" in (release / "explore.html").read_text()
     for name in ("report.html", "explore.html"):
         assert f"(counts {words})" in (release / name).read_text()
+
+
+def test_a_set_whose_cells_are_cut_is_mentioned_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the line of the command as in the answer; neither other answers nor refusals speak of it."""
+    place = tmp_path / "ledger" / "ledger.sqlite"
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place))
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors="add-remove",
+    )
+    Ledger.create(place, environment={}).accounts.open(account, actor="steward")
+    lines = ["sex,signs", *(f"{'fm'[i % 2]},{'a;b' if i % 3 else 'c'}" for i in range(600))]
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 1},
+    }
+    config = tmp_path / "people.yaml"
+    config.write_text(
+        yaml.safe_dump(raw(columns=columns, aggregate={"method": "marginals"}), sort_keys=False)
+    )
+    release = run_plainly(tmp_path, config, "r") / "release"
+    cut = "at most 1 value of signs in each cell"
+    for options, code, of in (
+        (["--where", "sex = f"], 0, "the table"),
+        (["--by", "signs=a"], 0, cut),
+        (["--where", "sex = f", "--level", "1"], 2, ""),
+    ):
+        found = CliRunner().invoke(app, ["query", str(release), *options])
+        assert found.exit_code == code
+        assert (f"counts are of {cut}; the table may have more" in found.stderr) == (of == cut)
+        assert (
+            f"of {of}: low to high" in " ".join(found.stdout.split())
+            if of
+            else cut not in found.output
+        )
