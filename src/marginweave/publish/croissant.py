@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from marginweave.base.arrow import cell_type
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
 from marginweave.publish.synthetic import no_value_sentence
@@ -163,8 +165,9 @@ def _field(configuration: Configuration, field: pa.Field, undeclared: str | None
     """Return the entry of one column of the synthetic records."""
     column = configuration.columns[field.name]
     label = report_sentence("dataset.column", label=column.label) if column.label else None
+    no_value = no_value_sentence(configuration, field.name)
     description = _paragraph(
-        (label, column.description, no_value_sentence(configuration, field.name), undeclared)
+        (label, column.description, _codes_sentence(column), no_value, undeclared)
     )
     kind = re.match("[a-z]+", str(cell_type(field.type)))
     type_name = _TYPES.get(kind[0] if kind else "", "Text")
@@ -176,3 +179,16 @@ def _field(configuration: Configuration, field: pa.Field, undeclared: str | None
         "dataType": f"sc:{type_name}",
         "source": {"fileObject": {"@id": "synthetic.parquet"}, "extract": {"column": field.name}},
     }
+
+
+def _codes_sentence(column: ColumnBase) -> Sentence | None:
+    """Return a sentence on the numbers of a column that are codes, as records have them, and what each means; None for none.
+
+    Whoever averages the column has to leave them out.
+    """
+    if not isinstance(column, NumberColumn) or not column.codes:
+        return None
+    codes = []
+    for code, meaning in column.codes.items():
+        codes.append(str(report_sentence("codes.code", code=code, label=meaning)))
+    return report_sentence("codes.of-column", codes=", ".join(codes))

@@ -160,7 +160,7 @@ def _check_account_file(
     require(same, "account.json is not the one that was published")
     return (
         f"account.json has the cap of the rows at row {final_row['seq']}; "
-        "its total may have releases whose rows are not here"
+        "its total is not below the charge of this release, and may have others whose rows are not here"
     )
 
 

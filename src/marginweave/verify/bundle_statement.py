@@ -22,6 +22,7 @@ from marginweave.verify.bundle_accounting import (
     SLACK,
     Content,
     check_epsilon,
+    draws_hold,
     exposure,
     require,
     share_of_marginals,
@@ -173,9 +174,10 @@ def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
 
 
 def check_account(account: Content, rows: list[Content], published: Content) -> None:
-    """Refuse an account.json with another account, unit, cap, date or meaning than the rows.
+    """Refuse an account.json with another account, unit, cap, date or meaning than the rows, or too small a total.
 
-    Its total is not compared: it includes releases whose rows may not be here. `published` is the row of the publication.
+    Its total includes releases whose rows may not be here, so that it is compared with the charge of this release alone.
+    `published` is the row of the publication.
 
     Raises:
         Fault: the first thing that differs.
@@ -202,6 +204,41 @@ def check_account(account: Content, rows: list[Content], published: Content) -> 
         )
     if not unknown:
         _check_caps(account, before)
+        _check_total(account, [row for row in before if row["release"] == published["release"]])
+
+
+def _check_total(account: Content, release_rows: list[Content]) -> None:
+    """Refuse a total that is below the charge of this release, or whose epsilon is below what follows from its amounts."""
+    total = account["total"]
+    charged = {name: Decimal(total["charged"][name]) for name in AMOUNTS}
+    states = {row["draw"]: row["kind"] for row in release_rows if row["draw"] is not None}
+    reserved = [
+        row for row in release_rows if row["kind"] == "RESERVED" and row["draw"] is not None
+    ]
+    own = [row for row in reserved if states[row["draw"]] != "RETURNED"]
+    for name in AMOUNTS:
+        least = sum(Fraction(row[name]) for row in own)  # exact, however many digits
+        require(
+            Fraction(total["charged"][name]) >= least,
+            f"total.charged.{name} in account.json is below the charge of this release",
+        )
+    require(account["releases"] >= bool(own), "releases in account.json is below 1")
+    same_delta = total["delta"] == account["cap"]["delta"]
+    require(same_delta, "total.delta in account.json is not that of the cap")
+    if total["composition"] == "plain":
+        least_epsilon = float(release_rows[0]["body"]["epsilon"]) if own else 0.0
+        enough = total["epsilon"] >= least_epsilon * (1 - SLACK)
+    else:
+        draw = {"name": "total", "mechanism": "", "parameter": 0.0, **charged}
+        known = total["composition"] in {"gdp", "zcdp"}
+        delta = Decimal(repr(total["delta"]))
+        is_infinite = math.isinf(total["epsilon"])
+        enough = known and (
+            is_infinite or draws_hold([draw], total["epsilon"] * (1 + SLACK), delta)
+        )
+    require(
+        enough, "total.epsilon in account.json is below what its composition of `charged` gives"
+    )
 
 
 def _check_caps(account: Content, before: list[Content]) -> None:

@@ -80,6 +80,14 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
     )
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     assert "No value is an empty cell in synthetic.csv" in fields["age"]["description"]
+    assert "codes" not in fields["age"]["description"]
+    coded, codes = published(columns__age__codes={999: "refused", -1: "not known"})
+    content = json.loads(
+        croissant(coded.configuration, coded.statement, table_of(coded, codes).schema, {})
+    )
+    fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
+    words = "These numbers are codes, not amounts: -1 (not known), 999 (refused)."
+    assert words in fields["age"]["description"]
     uncut, _ = published(columns__signs__max_values=5)
     whole = {
         n.length: n.model_copy(update={"contribution_bound": 99}) for n in uncut.statement.noise

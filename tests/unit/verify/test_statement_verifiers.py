@@ -389,6 +389,32 @@ def test_every_lie_about_the_account_is_found(
         place.write_text(whole)
 
 
+@pytest.mark.parametrize("kind", ["tuples", "laplace", "sampled"])
+def test_a_bundle_refuses_a_total_below_the_charge_of_its_release(
+    kind: str, made: Callable[[str], Made], tmp_path: Path
+) -> None:
+    """Amounts, their epsilon and the number of releases; larger ones may have releases whose rows are elsewhere."""
+    release = made(kind)
+    bundle = forged(release, release.statement, tmp_path / "bundle")
+    place = bundle / "account.json"
+    told = json.loads((release.run / "release" / "account.json").read_text())
+    place.write_text(json.dumps(told))
+    verify(bundle)
+    lies: list[tuple[Path_, Any]] = [(("releases",), 0), (("total", "composition"), "none")]
+    for path, value in leaves(told["total"], ("total",)):
+        if Decimal(str(value)):
+            less = Decimal(str(value)) * Decimal("0.999")
+            lies.append((path, float(less) if isinstance(value, float) else str(less)))
+    assert len(lies) > 3
+    for path, value in lies:
+        place.write_text(json.dumps(changed(told, path, value)))
+        with pytest.raises(Fault, match=r"account\.json"):
+            verify(bundle)
+    larger = changed(changed(told, ("releases",), 7), ("total", "epsilon"), 2.9)
+    place.write_text(json.dumps(larger))
+    verify(bundle)
+
+
 def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(
     made: Callable[[str], Made],
 ) -> None:
