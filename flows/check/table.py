@@ -13,7 +13,7 @@ from marginweave.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
 from marginweave.drafts.look import ColumnLook, Repetition, count_missing
-from marginweave.drafts.subjects import SUBJECT, are_subjects
+from marginweave.drafts.subjects import are_subjects, names_subjects
 from marginweave.drafts.tally import handled, judge
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.released.evaluation import BrokenRule
@@ -145,7 +145,7 @@ class Inspection:
         if isinstance(column, IdentifierColumn):
             return self.present.count(name) == 1
         free = column is None or column.private
-        return free and SUBJECT.search(name) is not None and self.present.count(name) == 1
+        return free and names_subjects(name) and self.present.count(name) == 1
 
     @property
     def columns(self) -> tuple[str, ...]:

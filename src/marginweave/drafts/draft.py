@@ -36,9 +36,14 @@ def draft_configuration(
         InputError: the source cannot be read, has no rows, or has column names that a configuration cannot have.
     """
     header = source_columns(source, form)
-    table = TableSource(source, form).table(usable_names(header))
+    names = usable_names(header)
+    table_source = TableSource(source, form)
+    without_text = table_source.without_text(names)
+    table = table_source.table([name for name in names if name not in without_text])
     described_by = None if dictionary is None else DataDictionary(dictionary, below)
-    return draft_table(table, dataset_name(source), form, header, described_by)
+    facts = TableFacts(table, header, without_text)
+    draft = propose_configuration(dataset_name(source), form, facts, described_by)
+    return write_draft(draft)
 
 
 def draft_table(

@@ -10,7 +10,7 @@ import yaml
 
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.yaml_source import TEXT_KEYS
-from marginweave.drafts.drafted_columns import ColumnDraft
+from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_configuration import ConfigurationDraft
 from marginweave.drafts.subjects import Subject
 
@@ -22,7 +22,8 @@ _HEAD = """\
 # Everything in a configuration must be public knowledge. For each column that says `confirm: true`, compare what the line
 # says with what is published (a questionnaire, a code list, a law), correct it, and then either
 #   - write  public: "where this is published"  instead of  confirm: true;  privacy.json prints it as an assumption,
-#   - or make it private:  {type: category, domain: private},  or for a number  bounds: private, within: [lowest, highest];
+#   - or make it private:  {type: category, domain: private},  or for a number  bounds: private, within: [lowest, highest],
+#     bins: 10;
 #     missing, codes, decimals and the like were read from the data, too: delete them there,
 #   - or delete the line: a column that is not named is not released.
 # Values that nobody has in this table but that exist belong in the list; bounds are what can be, not what there is.
@@ -67,10 +68,7 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
         unit = "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
     else:
         column = yaml_line(subject.column)
-        unit = (
-            f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.mean:.1f} rows each; 95 % have at most "
-            f"{subject.most}: of those with more, {subject.most} are counted\n"
-        )
+        unit = f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.words}\n"
     return (
         "privacy:\n"
         "  confirm: true  # whose privacy is it? Look at unit, and delete this line when it is right\n"

@@ -14,7 +14,9 @@ from typing import Any
 from marginweave.base.errors import InputError
 from marginweave.configuration.code_lists import NoCodesError, column_words, with_code_lists
 from marginweave.configuration.execution import SourceFile
-from marginweave.drafts.drafted_columns import ColumnDraft, propose_column
+from marginweave.drafts.column_draft import ColumnDraft
+from marginweave.drafts.drafted_columns import propose_column
+from marginweave.drafts.private_costs import with_costs
 from marginweave.drafts.subjects import Subject, near_on_grid
 from marginweave.drafts.table_facts import TableFacts, header_doubts
 
@@ -23,6 +25,9 @@ _RANGES = frozenset({"number", "date", "datetime"})
 _UNDECLARED_CODES = "the dictionary has codes for it: declare them as codes, or as missing"
 _UNFIT = "most of its values are none of the dictionary's codes: is it the right dictionary, and the right column?"
 _UNPUBLISHED_GAPS = 'the codes are published; what means "no value" is not'
+_WITHOUT_TEXT = (
+    "its type is neither text nor number nor date: it is dropped; convert it, and draft again"
+)
 _SUBJECT = "it tells the people apart that privacy protects"
 
 
@@ -101,11 +106,17 @@ def propose_configuration(
         raise InputError(
             "source has no rows below its header, and a draft is made by a look at them"
         )
-    columns = {name: propose_column(facts.column(name), source.numbers) for name in names}
+    columns: dict[str, ColumnDraft] = {}
+    for name in names:
+        if name in facts.without_text:
+            columns[name] = ColumnDraft("identifier", remark=_WITHOUT_TEXT)
+        else:
+            columns[name] = propose_column(facts.column(name), source.numbers)
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark=_SUBJECT)
     if dictionary is not None:
         columns |= _describe_columns(columns, facts, dictionary)
+    columns = with_costs(columns, 1 if subject is None else subject.most)
     return ConfigurationDraft(
         dataset=dataset,
         source=source,
@@ -141,7 +152,7 @@ def _describe_columns(
             refusal = error
         if name == subject and (codes or words):
             described[name] = replace(draft, facts={**draft.facts, **words})
-        elif codes and facts.column(name).are_codes(codes):
+        elif codes and name not in facts.without_text and facts.column(name).are_codes(codes):
             described[name] = _coded_column(draft, codes, words, dictionary)
         elif codes or words:
             described[name] = _labeled_column(draft, codes, titles, words)

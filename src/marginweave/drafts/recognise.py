@@ -98,7 +98,10 @@ def _recognise_numbers(source: str, form: SourceFile) -> SourceFile:
     if delimiter_of(source, form) != ",":
         forms = (*(numbers for numbers in _FORMS if numbers != _COMMA_THOUSANDS), _COMMA_THOUSANDS)
     candidates = {(name, numbers): set[str]() for name in names for numbers in forms}
-    for table in TableSource(source, form).tables(names):
+    table_source = TableSource(source, form)
+    without_text = table_source.without_text(names)
+    names = [name for name in names if name not in without_text]
+    for table in table_source.tables(names):
         for name in names:
             _drop_misfits(candidates, name, _texts(table.column(name)))
     unread: dict[NumberForm, list[int]] = {numbers: [] for numbers in forms}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from marginweave.base.arrays import Integers
 from marginweave.base.arrow import compute as pc
 from marginweave.base.arrow import to_numpy
 
@@ -24,43 +26,83 @@ SUBJECT = re.compile(
 _LEAST_SUBJECTS = 30
 _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
+_COMPLETE = 0.95
+_FEW_TIMES = 3
+_PLACE = re.compile(
+    r"(?i)(^|[^a-z])(tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item"
+    r"|location|zone|team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land)"
+    r"([^a-z]|$)|(?-i:(Location|Zone|Product|Station|Store|School|Site|Item|Order)(ID|Id)$)"
+)
+"""Names of what many people share, or one person has many of: these are no people."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A column whose values repeat as ids of subjects do: `mean` rows a subject, and at most `most` for 95 % of them."""
+    """A column whose values repeat as ids of subjects do.
+
+    A subject has `mean` rows. A draft proposes to count at most `most` of each; `shares` has what that and other caps would
+    leave of the rows, by cap.
+    """
 
     column: str
     mean: float
     most: int
+    shares: Mapping[int, float]
+
+    @property
+    def words(self) -> str:
+        """The choice of a cap, with its price, in words."""
+        choices = [
+            f"{self.mean:.1f} rows each; {self.most} counts {_share_words(self.shares[self.most])} of the rows"
+        ]
+        for cap, share in self.shares.items():
+            if cap != self.most:
+                times = f"{cap / self.most:.2g}".removesuffix(".0")
+                noise = "half" if 2 * cap == self.most else f"{times} times"
+                choices.append(f"{cap}: {noise} the noise, {_share_words(share)} of the rows")
+        return "; ".join(choices)
+
+
+def _share_words(share: float) -> str:
+    """Return a share, never more than there is."""
+    return "all" if share >= 1 else f"{math.floor(100 * share)} %"
+
+
+def names_subjects(name: str) -> bool:
+    """Return whether a column of this name may tell subjects apart, as no column of places, products or orders does."""
+    return bool(SUBJECT.search(name)) and not _PLACE.search(name)
 
 
 def subject_of(table: pa.Table) -> Subject | None:
     """Return the first column whose name and repeated values are those of subjects with several rows. Private."""
     for name in table.column_names:
-        if not SUBJECT.search(name):
+        if not names_subjects(name):
             continue
         ids = table.column(name).drop_null()
         counted = pc.value_counts(ids).field("counts")
-        counts = to_numpy(counted)
+        counts = np.sort(to_numpy(counted))
         if are_subjects(len(counts), int(counts.sum())):
-            most = on_grid(float(np.quantile(counts, 0.95)))
-            return Subject(column=name, mean=float(counts.mean()), most=most)
+            return _capped(name, counts)
     return None
+
+
+def _capped(name: str, counts: Integers) -> Subject:
+    """Return the subject whose numbers of rows are `counts`, in order; its cap leaves 95 % of the subjects all rows.
+
+    Half of that cap has half the noise. No cap leaves out a row if it is the most rows of any, which is a choice if it is near.
+    """
+    most = int(counts[math.ceil(_COMPLETE * len(counts)) - 1])
+    caps = {most, max(1, most // 2)}
+    if counts[-1] <= _FEW_TIMES * most:
+        caps.add(int(counts[-1]))
+    rows = int(counts.sum())
+    shares = {cap: int(np.minimum(counts, cap).sum()) / rows for cap in sorted(caps)}
+    return Subject(column=name, mean=rows / len(counts), most=most, shares=shares)
 
 
 def are_subjects(ids: int, rows: int) -> bool:
     """Return whether this number of distinct ids in this number of rows can be subjects, some with several rows."""
     return ids >= _LEAST_SUBJECTS and ids < rows <= _MOST_ROWS_EACH * ids
-
-
-def on_grid(rows: float) -> int:
-    """Return the least of 1, 2, 5, 10, 20, 50, … that is at least `rows`."""
-    power = 10 ** max(0, math.floor(math.log10(max(rows, 1))))
-    for step in _GRID:
-        if step * power >= rows:
-            return int(step * power)
-    return int(10 * power)
 
 
 def near_on_grid(rows: int) -> int:

@@ -37,17 +37,29 @@ GAPS = RESERVED | {
 """Texts that mean "no value", in lower case."""
 CURRENCY = re.compile(r"[+-]?[€$£¥] ?[+-]?[0-9].*|[+-]?[0-9].*[€$£¥]")
 FORMATS = (
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d.%m.%Y",
-    "%Y/%m/%d",
-    "%d/%m/%Y %H:%M",
-    "%m/%d/%Y %H:%M",
-    "%d.%m.%Y %H:%M",
+    *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d"),
+    *("%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M", "%Y/%m/%d %H:%M"),
+    *("%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d %H:%M:%S"),
+    *("%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p", "%d-%m-%Y", "%m-%d-%Y"),
+    *("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y"),
+    *("%a %d %b %Y", "%a, %d %b %Y", "%A, %d %B %Y", "%A, %B %d, %Y"),
+    *(
+        "%d/%m/%y",
+        "%m/%d/%y",
+        "%d.%m.%y",
+        "%d-%b-%y",
+        "%d %b %y",
+        "%m/%d/%y %H:%M",
+        "%d.%m.%y %H:%M",
+    ),
+    *("%Y%m%d", "%Y-%m", "%m/%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y"),
 )
 """Formats of dates besides ISO 8601, which is tried first and needs no format."""
 _NEGATIVE_ZERO = r"^-(0+([.,]0*)?)$"
 _LONGEST_NAME = 256
+_NA = "NA"
+_LEAST_CODES = 5
+_NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
@@ -65,12 +77,24 @@ class ColumnCells:
     @cached_property
     def present(self) -> list[str]:
         """Distinct texts that are values."""
-        return [text for text in self.cells if text.casefold() not in GAPS]
+        return [text for text in self.cells if not self._is_gap(text)]
 
     @cached_property
     def gaps(self) -> list[str]:
         """Distinct texts that mean "no value"."""
-        return [text for text in self.cells if text.casefold() in GAPS]
+        return [text for text in self.cells if self._is_gap(text)]
+
+    def _is_gap(self, text: str) -> bool:
+        return text.casefold() in GAPS and not (text == _NA and self.has_code_na)
+
+    @cached_property
+    def has_code_na(self) -> bool:
+        """Whether NA is a code, as of Namibia: at least five other values, nearly all of two capital letters."""
+        if _NA not in self.cells:
+            return False
+        values = [text for text in self.cells if text.casefold() not in GAPS]
+        codes = sum(bool(re.fullmatch("[A-Z]{2}", text)) for text in values)
+        return codes >= _LEAST_CODES and codes >= _NEARLY_ALL * len(values)
 
     @property
     def filled(self) -> int:
@@ -110,6 +134,8 @@ class TableFacts:
 
     table: pa.Table
     header: Sequence[str]
+    without_text: Sequence[str] = ()
+    """Columns of the header that the table lacks, as their cells have no text."""
 
     @cached_property
     def names(self) -> list[str]:

@@ -243,6 +243,18 @@ class TableSource:
             types = {name: kind for name, kind in types.items() if types_of_part.get(name) == kind}
         return types
 
+    def without_text(self, columns: Sequence[str]) -> list[str]:
+        """Return which columns have a type without a text in the first part, such as a duration or a list.
+
+        Raises InputError as `column_schema`.
+        """
+        if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
+            return []
+        with reading(self.name):
+            schema = column_schema(self.name, parts_of(self.name)[0])
+        check_columns(schema.names, columns)
+        return [name for name in columns if not is_cell(cell_type(schema.field(name).type))]
+
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Return all of it as one table, without dictionaries. Raises InputError as `tables`."""
         return plain_table(pa.concat_tables(self.tables(columns)))

@@ -21,8 +21,10 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
 from marginweave.configuration.yaml_source import parse_yaml
+from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.draft_text import yaml_line
-from marginweave.drafts.drafted_columns import ColumnDraft, propose_column, rounded_outward
+from marginweave.drafts.drafted_columns import propose_column
+from marginweave.drafts.drafted_numbers import rounded_outward
 from marginweave.drafts.table_facts import column_cells
 from marginweave.flows.cli.app import app
 from tests.support.drafts import drafted_text
@@ -74,7 +76,7 @@ def answered(raw: dict) -> dict:
         (["1", "1.0", "2"], "category", {"values": ["1", "2"]}),
         (["Y", ""], "category", {"values": ["Y"], "missing": [""]}),
         (["x", "x"], "constant", {"value": "x"}),
-        (["", " "], "category", {"domain": "private"}),
+        (["", " "], "identifier", {}),
         (["yes", "NO", "n/a"], "boolean", {"true_values": ["yes"], "false_values": ["NO"], "missing": ["n/a"]}),
         (["Yes", "yes", "No"], "boolean", {}),
         (["T", "F"], "boolean", {"true_values": ["T"], "false_values": ["F"]}),
@@ -85,7 +87,7 @@ def answered(raw: dict) -> dict:
         ([*map(str, range(40)), "N"], "number", {"bounds": [0, 40], "bins": 10, "decimals": 0, "missing": ["N"]}),
         ([*map(float, range(40)), float("nan"), float("inf")], "number",
          {"bounds": [0, 40], "bins": 10, "decimals": 0, "missing": [""]}),
-        ([-9000, 1341000, *range(20)], "number", {"bounds": [-100000, 1400000], "bins": 10, "decimals": 0}),
+        ([-9000, 1341000, *range(20)], "number", {"bounds": [-100000, 1400000], "bins": {"log": 24}, "decimals": 0}),
         (["2019-05-01", "2023-07-31", ""], "date", {"bounds": ["2019-04-01", "2023-09-30"], "bins": "year", **EMPTY}),
         (["2001-03-04", "2020-06-07"], "date", {"bounds": ["2001-01-01", "2020-12-31"], "bins": "year"}),
         (["31.12.2019", "01.02.2020"], "date", {"bounds": ["2019-12-01", "2020-02-29"], "bins": "month", "format": "%d.%m.%Y"}),
@@ -128,7 +130,6 @@ def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> Non
             *(f"name {i}" for i in range(60)),
             "NA",
         ],  # a text that may mean "no value" is one of the cells'
-        [f"{i // 60}:{i % 60:02d}" for i in range(1440)],  # times of day
         [f"1e-{320 + i}" for i in range(60)],  # smaller than any double
         [f"0.{'0' * 40}{i}" for i in range(1, 60)] + ["1e-9999"],
         [repr(1e15 + i / 8) for i in range(60)],  # finer than the decimals that doubles have there
@@ -148,8 +149,6 @@ def test_more_than_fifty_values_make_a_private_domain(values: list) -> None:
             + ["31.2.2021", "unknown"],
             '"%d.%m.%Y"',
         ),
-        ([f"€{i}.49" for i in range(60)], "currency sign"),
-        ([f"{i // 4},{i % 4}9 €" for i in range(90)] + ["free"], "currency sign"),
     ],
 )
 def test_what_most_cells_look_like_is_said(values: list[str], words: str) -> None:
@@ -291,7 +290,9 @@ def test_codes_are_read_back_as_they_stand(tmp_path: Path) -> None:
     codes = ["no", "N", "01", "12:30", "1_000", "1e-6", "yes", "off", "~", "2019-01-01"]
     raw = draft(tmp_path / "t.csv", {"no": codes, "1e3": codes, "a: b": codes})
     assert list(raw["columns"]) == ["no", "1e3", "a: b"]
-    assert all(set(column["values"]) == set(codes) for column in raw["columns"].values())
+    for column in raw["columns"].values():
+        assert column["same"] == {"N": "no"}
+        assert {*column["values"], *column["same"]} == set(codes)
 
 
 def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
         draft(tmp_path / "t.csv", {"sex": ["f", "m"] * 20, "age": [*map(str, range(20, 60))]})
     )
     raw["columns"]["sex"] = {"type": "category", "domain": "private", "confirm": True}
-    raw["columns"]["age"] |= {"bounds": "private", "within": [0, 150]}
+    raw["columns"]["age"] |= {"bounds": "private", "within": [0, 150], "bins": 10}
     with pytest.raises(InputError, match=r"columns\.age is private, and still has decimals"):
         parse_configuration(raw)
     del raw["columns"]["age"]["decimals"]

@@ -16,9 +16,10 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.values import number
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.drafts.drafted_columns import ColumnDraft, propose_column
+from marginweave.drafts.column_draft import ColumnDraft
+from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.orders import in_order
-from marginweave.drafts.subjects import near_on_grid, on_grid, subject_of
+from marginweave.drafts.subjects import near_on_grid, subject_of
 from marginweave.drafts.table_facts import column_cells
 from tests.support.drafts import answered, drafted_text
 
@@ -80,7 +81,6 @@ def test_rows_are_an_order_of_size(rows: int) -> None:
     about = near_on_grid(rows)
     assert str(about).rstrip("0") in {"1", "2", "5"}
     assert 0.63 <= about / rows <= 1.6
-    assert rows <= on_grid(rows) <= 2.5 * rows
 
 
 def test_a_subject_is_found_by_name_and_repetition() -> None:
@@ -88,7 +88,7 @@ def test_a_subject_is_found_by_name_and_repetition() -> None:
     assert subject_of(pa.table({"patient_id": ids, "sex": ["f"] * 300})) is not None
     subject = subject_of(pa.table({"PatientID": ids}))
     assert subject is not None
-    assert (subject.column, subject.most, round(subject.mean, 2)) == ("PatientID", 5, 3.0)
+    assert (subject.column, subject.most, round(subject.mean, 2)) == ("PatientID", 3, 3.0)
     assert all(
         subject_of(pa.table({name: ids}))
         for name in ("Fallnummer", "Pat.-Nr.", "Patientennummer", "versicherten_nr")

@@ -1,0 +1,237 @@
+"""Proposes what to declare about numbers: the bounds that an expert would write, bins, decimals and special codes. DP: none."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from itertools import accumulate
+from typing import Any
+
+from pydantic import ValidationError
+
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.number_texts import NumberForm
+from marginweave.configuration.values import number
+from marginweave.drafts.column_draft import FEW_NUMBERS, ODD, STEPS, ColumnDraft, plain
+from marginweave.drafts.special_codes import special_codes
+from marginweave.drafts.table_facts import ColumnCells
+
+_BINS = 10
+_LOG_BINS = (12, 8, 6)
+_LOG_BINS_OF_TWO_SIDES = (24, 16, 12)
+_EXACT = 2**53
+_MOST_DECIMALS = 9
+_SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
+_SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
+_ROUNDED = "bounds are rounded from the table: write what can be"
+_CLASSIFICATION = re.compile(
+    r"(?i)(^|[^a-z])(codes?|nace|isic|naics|isco|icd|industry|occupation|zip|postcode|postal|plz|fips|tract|geoid|county"
+    r"|puma|cbsa|cpt|drg|atc|soc|sic|ags|gkz|insee|u?id|uuid|guid)([^a-z]|$)|[a-z](ID|Id)$"
+)
+"""Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
+_LEAST_DIGITS = 4
+_LEAST_CELLS = 5
+_SPARSE = 20
+_MOST_ROUND = 0.3
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Numbers that are known by the name of their column: where they can lie, and how far they reach in a table of them."""
+
+    names: re.Pattern[str]
+    low: int
+    high: int
+    reach: float
+    bins: Any
+    whole: bool = True
+    largest: float = 0
+    """Largest number that is taken for one of the scale, where that may be above its end."""
+    width: float = 0
+    """Least distance of the least and the largest number: equal bins would hold narrower numbers in one of them."""
+
+    def fits(self, name: str, least: Decimal, most: Decimal, decimals: int) -> bool:
+        """Return whether the numbers of a column lie within the scale, and reach as far as numbers of it do."""
+        largest = self.largest or self.high
+        is_inside = self.low <= least and self.reach <= most <= largest
+        is_wide = most - least >= self.width
+        is_fine = not (self.whole and decimals)
+        return is_inside and is_wide and is_fine and bool(self.names.search(name))
+
+
+def _named(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?i)(?:^|[^a-zäöüé])(?:{words})(?:[^a-zäöüé]|$)")
+
+
+_PERCENT = _named(
+    r"pct\w*|percent\w*|prozent\w*|anteil|share|spo2|saturation|humidity|feuchte|pourcentage"
+)
+_AGE = _named("age|alter|edad|âge|leeftijd|alder")
+_SCALES = (
+    _Scale(_named("hours?|hr|stunde|heure|hora"), 0, 23, 20, {"min": 0, "max": 23, "step": 2}),
+    _Scale(_named("hours?|hr|stunde|heure|hora"), 0, 24, 20, 12, whole=False),
+    _Scale(_named("minutes?|min|seconds?|sec|sekunde"), 0, 59, 50, 12),
+    _Scale(_named("day|dom|tag|jour|dia|day_?of_?month"), 1, 31, 28, 10),
+    _Scale(_named("month|monat|mois|mes"), 1, 12, 12, 11),
+    _Scale(_named("weeks?|kw|woche|week_?of_?year|semaine"), 1, 53, 50, 13),
+    _Scale(_named("doy|yday|julian|day_?of_?year"), 1, 366, 300, 12),
+    _Scale(_named("ph|ph_?wert"), 0, 14, 7, 14, whole=False, largest=15),
+    _Scale(_named(r"angle|azimuth|bearing|heading|direction|winkel|wind_dir\w*"), 0, 360, 180, 12, whole=False),
+    _Scale(_PERCENT, 0, 1, 0, _BINS, whole=False, width=0.5),
+    _Scale(_PERCENT, 0, 100, 0, _BINS, whole=False, width=50),
+    _Scale(re.compile("%"), 0, 100, 0, _BINS, whole=False, width=50),
+)  # fmt: skip
+"""Scales whose bounds an expert knows, the narrower first."""
+_ADULT = 18
+_OLD = 80
+_OLDEST = 100
+
+
+def propose_number(
+    column: ColumnCells, form: NumberForm, missing: Mapping[str, Any]
+) -> ColumnDraft | None:
+    """Return the draft of a number, for texts in the given form of numbers; None where they are no sizes.
+
+    A single text among many numbers, such as N, is taken for "no value", 999 for a special number. Numbers of a
+    classification, by the name of the column or by their digits, name groups. DP: none.
+    """
+    if _CLASSIFICATION.search(column.name):
+        return None
+    cells = {form.plain(text) or text: column.cells[text] for text in column.present}
+    numbers, unread = _read_numbers(cells)
+    special = special_codes(numbers)
+    decimals = max((_decimals_of(value) for value in numbers), default=0)
+    numbers -= Counter(special)
+    has_leading_zeros = any(re.match(r"[+-]?0[0-9]", text) for text in cells)
+    if len(unread) > 1 or len(numbers) <= FEW_NUMBERS or has_leading_zeros:
+        return None
+    least = min(numbers)
+    most = max(numbers)
+    # The difference vanishes in Decimal precision.
+    if max(abs(least), abs(most)) >= _EXACT or most - least == 0 or are_codes(numbers):
+        return None
+    facts: dict[str, Any] = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
+    if special:
+        facts["codes"] = {plain(code): f"code {plain(code)}" for code in special}
+    facts |= missing
+    if unread:
+        facts["missing"] = [*missing.get("missing", []), *unread]
+    remarks = [ODD.format("numbers")] if unread else []
+    if special:
+        remarks.append(_SPECIAL)
+    known = _expert_bins(column.name, least, most, decimals)
+    if known:
+        return _first_valid([{**known, **facts}], remarks)
+    return _rounded_number(numbers, facts, remarks)
+
+
+def are_codes(numbers: Mapping[Decimal, int]) -> bool:
+    """Return whether whole numbers, by their number of cells, name groups by their digits and gaps.
+
+    They have as many digits, at least four; each is in several cells, and yet most numbers between the least and the
+    largest are in none; and few end in 0, as rounded sizes do.
+    """
+    texts = {format(value, "f") for value in numbers}
+    are_alike = len({len(text) for text in texts}) == 1
+    if not are_alike or not all(text.isdigit() and len(text) >= _LEAST_DIGITS for text in texts):
+        return False
+    cells = sum(numbers.values())
+    width = int(max(numbers) - min(numbers)) + 1
+    has_gaps = len(numbers) * _SPARSE <= width
+    is_round = sum(int(value) % 10 == 0 for value in numbers) > _MOST_ROUND * len(numbers)
+    step = reduce(math.gcd, (int(value - min(numbers)) for value in numbers))
+    return has_gaps and cells >= _LEAST_CELLS * len(numbers) and not is_round and step == 1
+
+
+def _read_numbers(cells: Mapping[str, int]) -> tuple[Counter[Decimal], list[str]]:
+    """Return the numbers with the number of their cells, and the texts that are no numbers."""
+    numbers: Counter[Decimal] = Counter()
+    unread = []
+    for text, count in cells.items():
+        value = number(text)
+        if value is None:
+            unread.append(text)
+        else:
+            numbers[value] += count
+    return numbers, unread
+
+
+def _decimals_of(value: Decimal) -> int:
+    exponent = value.normalize().as_tuple().exponent
+    return max(0, -int(exponent))
+
+
+def _expert_bins(name: str, least: Decimal, most: Decimal, decimals: int) -> dict[str, Any]:
+    """Return the bounds and bins that an expert would write by the name of a column; nothing where it says too little."""
+    for scale in _SCALES:
+        if scale.fits(name, least, most, decimals):
+            return {"bounds": [scale.low, scale.high], "bins": scale.bins}
+    if not _AGE.search(name) or least < 0 or not STEPS <= most <= 120:
+        return {}
+    high = max(_OLDEST if most > _OLD else 0, math.ceil(most / 10) * 10)
+    if least < _ADULT:
+        return {"bounds": [0, high], "bins": high // 10}
+    edges = [_ADULT, *range(20, high + 1, 10)]
+    return {"bounds": [_ADULT, high], "bins": edges} if len(edges) > 2 else {}
+
+
+def _rounded_number(
+    numbers: Mapping[Decimal, int], facts: Mapping[str, Any], remarks: Sequence[str]
+) -> ColumnDraft | None:
+    """Return the draft with bounds rounded outward: log bins where few numbers are large, on one side of 0 or on both."""
+    low, high = rounded_outward(min(numbers), max(numbers))
+    bounds = [plain(low), plain(high)]
+    drafts = [
+        {"bounds": bounds, "bins": {"log": count}, **facts}
+        for count in _log_bins(numbers, low, high)
+    ]
+    skewed = _first_valid(drafts, [*remarks, _SKEWED])
+    if skewed is not None:
+        return skewed
+    return _first_valid([{"bounds": bounds, "bins": _BINS, **facts}], [*remarks, _ROUNDED])
+
+
+def _log_bins(numbers: Mapping[Decimal, int], low: Decimal, high: Decimal) -> Sequence[int]:
+    """Return how many log bins to try, the most first; none where the numbers are spread over equal bins.
+
+    Most cells of skewed numbers would share the first of equal bins, or with numbers on both sides of 0 those beside 0.
+    """
+    width = (high - low) / _BINS
+    if min(numbers) >= 0:
+        return _LOG_BINS if _quantile(numbers, 0.5) < low + width else ()
+    quartiles = _quantile(numbers, 0.25), _quantile(numbers, 0.75)
+    is_skewed = max(map(abs, quartiles)) < width
+    if not is_skewed:
+        return ()
+    return _LOG_BINS_OF_TWO_SIDES if high > 0 else _LOG_BINS
+
+
+def _first_valid(drafts: Sequence[dict[str, Any]], remarks: Sequence[str]) -> ColumnDraft | None:
+    """Return the first draft of a number that the configuration allows; None where it allows none."""
+    for facts in drafts:
+        # A bin can be without a whole number, and numbers can lie closer than doubles tell apart.
+        with suppress(ValidationError):
+            NumberColumn.model_validate({"type": "number", **facts})
+            return ColumnDraft("number", facts, "; ".join(remarks))
+    return None
+
+
+def _quantile(numbers: Mapping[Decimal, int], share: float) -> Decimal:
+    """Return the least number that this share of the cells do not exceed: for .5 the lower median."""
+    ordered = sorted(numbers)
+    cells_up_to = list(accumulate(numbers[value] for value in ordered))
+    return ordered[bisect_left(cells_up_to, cells_up_to[-1] * share)]
+
+
+def rounded_outward(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:
+    """Return the multiples of the largest power of ten within half of the range that enclose it."""
+    exponent = math.floor(((high - low) / 2).log10())
+    step = Decimal(10) ** exponent
+    return math.floor(low / step) * step, math.ceil(high / step) * step
