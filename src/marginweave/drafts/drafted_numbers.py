@@ -19,13 +19,15 @@ from pydantic import ValidationError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.number_texts import NumberForm
 from marginweave.configuration.values import number
-from marginweave.drafts.column_draft import FEW_NUMBERS, ODD, STEPS, ColumnDraft, plain
+from marginweave.drafts.column_draft import FEW_NUMBERS, ODD, ColumnDraft, plain
 from marginweave.drafts.special_codes import special_codes
 from marginweave.drafts.table_facts import ColumnCells
 
 _BINS = 10
 _LOG_BINS = (12, 8, 6)
 _LOG_BINS_OF_TWO_SIDES = (24, 16, 12)
+_QUARTILES = 4
+"""Quartiles are so much closer to 0 than a bin is wide where tails are long; those of normal numbers are not."""
 _EXACT = 2**53
 _MOST_DECIMALS = 9
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
@@ -92,6 +94,8 @@ _SCALES = (
 _ADULT = 18
 _OLD = 80
 _OLDEST = 100
+_MOST_YEARS = 120
+_YOUNG = 30
 
 
 def propose_number(
@@ -173,11 +177,11 @@ def _expert_bins(name: str, least: Decimal, most: Decimal, decimals: int) -> dic
     for scale in _SCALES:
         if scale.fits(name, least, most, decimals):
             return {"bounds": [scale.low, scale.high], "bins": scale.bins}
-    if not _AGE.search(name) or least < 0 or not STEPS <= most <= 120:
+    if not _AGE.search(name) or least < 0 or most > _MOST_YEARS:
         return {}
     high = max(_OLDEST if most > _OLD else 0, math.ceil(most / 10) * 10)
     if least < _ADULT:
-        return {"bounds": [0, high], "bins": high // 10}
+        return {"bounds": [0, high], "bins": high // (2 if high <= _YOUNG else 10)}
     edges = [_ADULT, *range(20, high + 1, 10)]
     return {"bounds": [_ADULT, high], "bins": edges} if len(edges) > 2 else {}
 
@@ -207,7 +211,7 @@ def _log_bins(numbers: Mapping[Decimal, int], low: Decimal, high: Decimal) -> Se
     if min(numbers) >= 0:
         return _LOG_BINS if _quantile(numbers, 0.5) < low + width else ()
     quartiles = _quantile(numbers, 0.25), _quantile(numbers, 0.75)
-    is_skewed = max(map(abs, quartiles)) < width
+    is_skewed = max(map(abs, quartiles)) < width / _QUARTILES
     if not is_skewed:
         return ()
     return _LOG_BINS_OF_TWO_SIDES if high > 0 else _LOG_BINS
