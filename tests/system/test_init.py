@@ -20,9 +20,9 @@ MARKER = "xq7marker"
 def table(marginweave: CommandLine) -> Path:
     """A table whose only tell-tale values are seen once, in a short list, a long one, a number and an ignored column."""
     lines = [f"sex,town,income,{MARKER}name,"]
-    for i in range(120):
+    for i in range(7200):  # each town is in 120 rows: a private domain releases it
         lines.append(
-            f"{MARKER if i == 7 else 'f'},{MARKER}{i % 60},{7717 if i == 9 else i},{i % 2},{i}"
+            f"{MARKER if i == 7 else 'f'},{MARKER}{i % 60},{7717 if i == 9 else i % 120},{i % 2},{i}"
         )
     path = marginweave.home / "visits.csv"
     path.write_text("\n".join(lines) + "\n")

@@ -24,6 +24,7 @@ _BOOLEANS = (
     frozenset(("t", "f")),
     frozenset(("y", "n")),
 )
+_MOST_SPELLINGS = 20
 # where this share of the cells differs, no list of values has room for them, private or not
 _ALMOST_ALL = 0.9
 _DIFFERENT = "nearly every cell is different, as ids are; it is dropped"
@@ -104,6 +105,8 @@ def _propose_kind(
 
 def _boolean(present: Sequence[str], missing: Mapping[str, Any]) -> ColumnDraft | None:
     """Propose a boolean with the source's two texts, in which the synthetic CSV file is then written."""
+    if len(present) > _MOST_SPELLINGS:
+        return None
     texts = sorted(present, key=str.casefold)
     if frozenset(map(str.casefold, texts)) not in _BOOLEANS:
         return None
@@ -126,7 +129,7 @@ def _identifier(column: ColumnCells) -> ColumnDraft | None:
 
 def _is_row_number(column: ColumnCells) -> bool:
     """Return whether the cells are whole numbers without a gap, each once: from 0 or 1 on, or many of them."""
-    if column.gaps:
+    if column.gaps or len(column.present) != column.filled:
         return False
     row_numbers = [int(text) for text in column.present if re.fullmatch("0|[1-9][0-9]{0,14}", text)]
     if len(row_numbers) != column.filled:

@@ -170,7 +170,7 @@ def _placeholders(instants: Collection[int]) -> frozenset[int]:
 
 def _is_end(instant: int) -> bool:
     moment = moment_of(instant)
-    return moment.year in (1, 9999) or f"{moment:%m-%d}" in ("01-01", "12-31")
+    return moment.year in (1, 9999) or (moment.month, moment.day) in ((1, 1), (12, 31))
 
 
 def _whole_months(first: int, last: int) -> list[str]:

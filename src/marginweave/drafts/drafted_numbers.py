@@ -28,6 +28,7 @@ _LOG_BINS = (12, 8, 6)
 _LOG_BINS_OF_TWO_SIDES = (24, 16, 12)
 _QUARTILES = 4
 """Quartiles are so much closer to 0 than a bin is wide where tails are long; those of normal numbers are not."""
+_SAMPLE = 25
 _EXACT = 2**53
 _MOST_DECIMALS = 9
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
@@ -106,7 +107,9 @@ def propose_number(
     A single text among many numbers, such as N, is taken for "no value", 999 for a special number. Numbers of a
     classification, by the name of the column or by their digits, name groups. DP: none.
     """
-    if _CLASSIFICATION.search(column.name):
+    sample = column.present[:: -(-len(column.present) // _SAMPLE)]
+    odd = sum(form.plain(text) is None and number(text) is None for text in sample)
+    if odd > 1 or _CLASSIFICATION.search(column.name):
         return None
     cells = {form.plain(text) or text: column.cells[text] for text in column.present}
     numbers, unread = _read_numbers(cells)

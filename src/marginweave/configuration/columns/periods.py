@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, timedelta
+from functools import cache
 
 DAY = 86_400
 EPOCH_WEEKDAY = 3  # Monday is 0; 1970-01-01 was a Thursday
@@ -38,6 +39,7 @@ def parse_instant(text: str, format: str | None) -> int | None:  # noqa: A002 - 
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 
+@cache
 def zone_offset(zone: str) -> timedelta:
     """Return how far the clocks of a zone, as `ISO_PATTERN` has it, are ahead of UTC; none is 0.
 
