@@ -37,6 +37,11 @@ class ColumnDraft:
         """Return whether its domain is private: then only the fact that it has many values comes from the data."""
         return self.facts.get("domain") == "private"
 
+    @property
+    def waits(self) -> bool:
+        """Return whether the column waits for the steward to confirm it: a private domain has nothing to confirm."""
+        return not self.is_private and self.public is None
+
 
 def plain(value: Decimal | float) -> int | float:
     """Return a finite number as people write it: 5 and not 5.0."""

@@ -42,8 +42,7 @@ def draft_configuration(
     table = table_source.table([name for name in names if name not in without_text])
     described_by = None if dictionary is None else DataDictionary(dictionary, below)
     facts = TableFacts(table, header, without_text)
-    draft = propose_configuration(dataset_name(source), form, facts, described_by)
-    return write_draft(draft)
+    return propose_configuration(dataset_name(source), form, facts, described_by)
 
 
 def draft_table(

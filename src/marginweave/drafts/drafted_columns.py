@@ -61,11 +61,6 @@ _SIZES: tuple[tuple[re.Pattern[str], str], ...] = (
 _BRACKETS = re.compile(rf"\({_DIGITS}\)")
 _IN_BRACKETS = "cells in brackets are negative numbers: write -123 for (123)"
 
-    @property
-    def waits(self) -> bool:
-        """Return whether the column waits for the steward to confirm it: a private domain has nothing to confirm."""
-        return not self.is_private and self.public is None
-
 
 def propose_column(column: ColumnCells, numbers: NumberForm = USUAL) -> ColumnDraft:
     """Return the draft for one column: its kind, and the facts that its cells show.

@@ -28,10 +28,11 @@ _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
 _COMPLETE = 0.95
 _FEW_TIMES = 3
+_SHARED = "tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item|location|zone"
+_REPEATED = "team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land"
 _PLACE = re.compile(
-    r"(?i)(^|[^a-z])(tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item"
-    r"|location|zone|team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land)"
-    r"([^a-z]|$)|(?-i:(Location|Zone|Product|Station|Store|School|Site|Item|Order)(ID|Id)$)"
+    rf"(?i)(^|[^a-z])({_SHARED}|{_REPEATED})([^a-z]|$)"
+    r"|(?-i:(Location|Zone|Product|Station|Store|School|Site|Item|Order)(ID|Id)$)"
 )
 """Names of what many people share, or one person has many of: these are no people."""
 

@@ -22,7 +22,6 @@ from marginweave.configuration.number_texts import NumberForm
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.column_draft import ColumnDraft
-from marginweave.drafts.draft import draft_configuration
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.private_costs import least_records, with_costs
 from marginweave.drafts.spellings import same_values
@@ -31,7 +30,7 @@ from marginweave.drafts.table_facts import column_cells
 from marginweave.measurements.private_values import PrivateValues
 from marginweave.measurements.split import plan_budget
 from tests.support.configurations import configuration
-from tests.support.drafts import answered
+from tests.support.drafts import answered, drafted_text
 
 ROWS = 2500
 RNG = random.Random(4)
@@ -265,7 +264,7 @@ def test_bounds_are_those_of_an_expert_or_have_a_comment(
 def draft_of(place: Path, columns: dict[str, list[str]]) -> str:
     lines = [",".join(columns), *map(",".join, zip(*columns.values(), strict=True))]
     (place / "t.csv").write_text("\n".join(lines) + "\n")
-    return draft_configuration(str(place / "t.csv"), SourceFile(file="t.csv"))
+    return drafted_text(str(place / "t.csv"), SourceFile(file="t.csv"))
 
 
 def confirmed(text: str) -> Configuration:
@@ -348,7 +347,7 @@ def test_one_column_without_text_stops_nobody(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
-    text = draft_configuration(str(tmp_path / "t.parquet"), SourceFile(file="t.parquet"))
+    text = drafted_text(str(tmp_path / "t.parquet"), SourceFile(file="t.parquet"))
     columns = parse_yaml(text)["columns"]
     assert [*columns] == ["sex", "wait", "seen"]
     assert (columns["wait"]["type"], columns["seen"]["type"]) == ("identifier", "datetime")
