@@ -28,8 +28,8 @@ _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
 _COMPLETE = 0.95
 _FEW_TIMES = 3
-_SHARED = "tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item|location|zone"
-_REPEATED = "team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land"
+_SHARED = "tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item|zone"
+_REPEATED = "location|team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land"
 _PLACE = re.compile(
     rf"(?i)(^|[^a-z])({_SHARED}|{_REPEATED})([^a-z]|$)"
     r"|(?-i:(Location|Zone|Product|Station|Store|School|Site|Item|Order)(ID|Id)$)"
