@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from marginweave.base.arrays import Integers
 from marginweave.configuration.attributes import Attribute
 
 if TYPE_CHECKING:
-    pass
+    from marginweave.base.arrays import Integers  # numpy
 
 # No level has fewer bins than half of this number: fewer bins say little about a number.
 _MANY_BINS = 5
