@@ -186,7 +186,7 @@ class Synthesizer(Shown):
         if isinstance(stopped, KeyboardInterrupt):
             raise KeyboardInterrupt(_INTERRUPTED)
         if stopped is not None:
-            raise InputError(stopped.detail if is_path else stopped.in_python)
+            raise InputError(stopped.in_python)
         return self
 
     def sample(

@@ -222,8 +222,10 @@ class Codes:
         except ConditionError as error:
             hint = ""
             if error.names_number:
-                options = f'--where "{name} >= FROM" --where "{name} < BELOW"'
-                hint = f"; a range is {options}, or written {{from: FROM, below: BELOW}}"
+                hint = (
+                    f'; a range is --where "{name} >= FROM" --where "{name} < BELOW", or written '
+                    "{from: FROM, below: BELOW}"
+                )
             raise InputError(f"a condition {error.fault}{hint}") from None
         if attribute.of_set:
             return self._values_of_set(name, labels)

@@ -108,7 +108,9 @@ class MarginalAnswers:
                 asked_places.add(numbers.place)
             reason = self.sampled or self.codes.not_a_sample(asked_places)
             if reason:
-                raise InputError(f"--of population is not possible: {reason}; ask --of table")
+                raise InputError(
+                    f"no answer of the population is possible: {reason}; ask for one of the table"
+                )
         say = listener()
         for number, group in enumerate(groups, 1):
             say(f"answer {number:,} of {len(groups):,}")
@@ -214,7 +216,7 @@ class MarginalAnswers:
         most = inner.max()
         return Note(
             f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
-            f'with --where "{attribute.column} >= {least:g}" --where "{attribute.column} < {most:g}", or release it with '
+            f'under the conditions "{attribute.column} >= {least:g}" and "{attribute.column} < {most:g}", or release it with '
             "bounds beyond its bins, to which numbers are clamped"
         )
 

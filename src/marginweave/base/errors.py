@@ -31,6 +31,10 @@ class NotFittedError(InputError, ValueError, AttributeError):
     """`fit` was not called; a ValueError and an AttributeError, as users of scikit-learn expect."""
 
 
+NEW_NAME = "give the new release a name with --run, in Python fit(…, run=NAME)"
+"""Advice for a run that can never become the requested release."""
+
+
 class UnusableTableError(InputError):
     """A table that is unusable as declared; `in_python` is the message for callers from Python, where no command helps."""
 

@@ -67,7 +67,8 @@ def _recognise_text(source: str, form: SourceFile, *, encoding: bool) -> SourceF
         recognised = encoding_of(source, part, form)
         if recognised is None:
             raise InputError(
-                f"source ({source}) is no text in UTF-8, UTF-16 or windows-1252; another one needs --encoding"
+                f"source ({source}) is no text in UTF-8, UTF-16 or windows-1252; save it in one of these, or say which: "
+                "marginweave init --encoding NAME"
             )
         form = form.model_copy(update={"encoding": recognised})
     try:

@@ -112,7 +112,7 @@ class Usability:
             UnusableTableError: no rows, a column in which nothing was read, or most of it lost without a word about that.
         """
         if not any(tally.cells for tally in self.tallies.values()):
-            raise _unusable_table(_NO_ROWS, "", "Give fit a frame that has rows")
+            raise _unusable_table(_NO_ROWS, "", "Give fit a table that has rows")
         on_purpose = handled(written)
         faults: dict[str, Unusable] = {}
         for name, tally in self.tallies.items():
@@ -142,6 +142,6 @@ _NO_ROWS = "the table has no rows"
 _ADVICE = "See what is wrong: marginweave check CONFIG. Where it is meant, {meant}run it with --yes and without `check: stop`"
 _MEANT = "write `outside: null` to the column; or "
 _IN_PYTHON = (
-    'Compare frame[NAME].value_counts() with config["columns"][NAME]. Correct one of them or, where it '
-    "is meant, write {meant}"
+    'Compare the values of the column, frame[NAME].value_counts(), with config["columns"][NAME]. Correct one of them or, '
+    "where it is meant, write {meant}"
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from marginweave.accounting.records import BEGUN, DrawRecord, ReleaseRecord, State
 from marginweave.base.durable import remove_temporary_files
-from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.base.errors import NEW_NAME, BudgetError, InputError, StageError
 from marginweave.base.interruption import INTERRUPTION
 from marginweave.draws.files import DrawSecret, DrawSecrets, DrawStore
 from marginweave.released.program import Program
@@ -169,8 +169,8 @@ def _returned_error(record: ReleaseRecord, name: str) -> BudgetError:
             f"{message}, and so was the whole release; the same command reserves the release again"
         )
     return BudgetError(
-        f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release another name with "
-        f"--run, and give up this one: marginweave purge {record.run} --unfinished"
+        f"{message}, so its run can no longer finish; what was drawn stays charged. To begin again, {NEW_NAME}, "
+        f"and give up this one: marginweave purge {record.run} --unfinished"
     )
 
 
@@ -291,7 +291,7 @@ def check_same_program(draw: DrawRecord, program: Program) -> None:
     if begun_by != program:
         raise InputError(
             f"draw {draw.name} of release {draw.release} was begun by marginweave {begun_by}, and this is "
-            f"{program}: finish the run with the program that began it, or give a new release another name with --run"
+            f"{program}: finish the run with the program that began it, or {NEW_NAME}"
         )
 
 

@@ -11,7 +11,7 @@ from marginweave.accounting.charges import Charge, ChargedPlan
 from marginweave.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.accounting.records import DrawRecord, ReleaseRecord
 from marginweave.base.budget import BasicAmount, Cost
-from marginweave.base.errors import InputError
+from marginweave.base.errors import NEW_NAME, InputError
 from marginweave.released.program import Program
 
 # Prices are rounded to doubles on their way into a plan.
@@ -142,7 +142,7 @@ def check_same_plan(
         raise InputError(
             f"run {record.run} was reserved by marginweave {record.program} with another plan than {program} would draw: "
             f"{first}. This attempt drew nothing: "
-            "finish the run with the program that began it, or give a new release another name with --run"
+            f"finish the run with the program that began it, or {NEW_NAME}"
         )
     return tuple(sorted(close))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from marginweave.accounting.records import ReleaseRecord, State
 from marginweave.base.budget import Cost
 from marginweave.base.durable import file_digest, replace_file
-from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.base.errors import NEW_NAME, BudgetError, InputError, StageError
 from marginweave.checkpoints.run_folder import (
     RunFolder,
     check_proposed,
@@ -25,7 +25,7 @@ from marginweave.ledger.plans import check_same_plan
 from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Correction, Manifest, RunState
 from marginweave.runs.progress import reporter
-from marginweave.runs.request import NEW_NAME, Request, is_example
+from marginweave.runs.request import Request, is_example
 
 
 def check_same_configuration(request: Request, present: Manifest) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from marginweave.accounting.records import Decision
 from marginweave.base.durable import PRIVATE_MODE, at_place, replace_file
-from marginweave.base.errors import InputError, OperatorError, StageError
+from marginweave.base.errors import NEW_NAME, InputError, OperatorError, StageError
 from marginweave.base.places import FRAME, refuse_long
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger import Ledger, Witness
 from marginweave.released.manifest import Manifest, RunState
 from marginweave.runs.continuity import check_continuity, check_outputs, sync_with_ledger
-from marginweave.runs.request import NEW_NAME, STOPPED, ledger_of, original_request
+from marginweave.runs.request import STOPPED, ledger_of, original_request
 
 _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 

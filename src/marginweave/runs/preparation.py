@@ -16,7 +16,7 @@ from functools import partial
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
 from marginweave.base.durable import write_once
-from marginweave.base.errors import BudgetError, InputError, OperatorError
+from marginweave.base.errors import NEW_NAME, BudgetError, InputError, OperatorError
 from marginweave.configuration.release import Configuration
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger, ReleaseRequest, Witness, opening_for
@@ -28,7 +28,7 @@ from marginweave.runs import continuity
 from marginweave.runs.capabilities import RunReference
 from marginweave.runs.earlier import check_earlier, keep_earlier
 from marginweave.runs.looks import record_look
-from marginweave.runs.request import NEW_NAME, STOPPED, Request, remember
+from marginweave.runs.request import STOPPED, Request, remember
 from marginweave.sources.content import content_of
 
 # Cap of the account that `run` opens for an example by itself. The data are public, so it only has to leave room for trials.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _REQUEST = "request.json"
 STOPPED = "stopped.txt"
 """Name of the file in `internal/` that says why a run stopped before its first draw."""
-NEW_NAME = "give the new release a name with --run, in Python fit(…, run=NAME)"
-"""Advice for a run that can never become the requested release."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,7 @@ def read_request(
     """
     configuration = load_configuration(path)
     if run == "":
-        raise InputError("--run and --source must not be empty")
+        raise InputError("the name of a run must not be empty")
     folder = RunFolder.at(home, run or configuration.default_run)
     begun = folder.read_manifest()
     named_releases = configuration.earlier
@@ -107,7 +105,7 @@ def read_request(
     below = below or path.resolve().parent
     source_name = configuration.source.file if source is None else source
     if not source_name.strip():
-        raise InputError("--run and --source must not be empty")
+        raise InputError("the name of a source must not be empty")
     source_name = find_from(below if source is None else Path.cwd(), source_name)
     check_kind(source_name, configuration.source)
     return Request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -531,8 +532,73 @@ def test_a_frame_without_rows_is_no_matter_of_its_columns() -> None:
     said = told.value.in_python
     assert (
         said
-        == "validate: the table has no rows. Nothing was charged. Give fit a frame that has rows"
+        == "validate: the table has no rows. Nothing was charged. Give fit a table that has rows"
     )
+
+
+def test_fit_of_a_file_says_what_to_do_in_python(tmp_path: Path) -> None:
+    """As fit of a frame: whoever asked in Python has no --yes."""
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(9),
+        delta=Decimal("1e-4"),
+        unit="row",
+        neighbors="add-remove",
+    )
+    ledger.accounts.open(account, actor="steward")
+    frame = people_frame()
+    model = mw.Synthesizer(raw(), verbose=False)
+    for sexes, advice in (
+        (["secret"] * len(frame), 'write del config["columns"][NAME]'),
+        (["f", *["secret"] * (len(frame) - 1)], '["outside"] = "null"'),
+        ([], "Give fit a table that has rows"),
+    ):
+        unusable = frame.iloc[: len(sexes)].assign(sex=sexes)
+        unusable.to_csv(tmp_path / "people.csv", index=False)
+        with pytest.raises(InputError) as of_file:
+            model.fit(tmp_path / "people.csv")
+        assert str(of_file.value).endswith(advice)
+        assert "--" not in str(of_file.value)
+        with pytest.raises(InputError) as of_frame:
+            model.fit(unusable)
+        assert str(of_frame.value) == str(of_file.value)
+
+
+FOR_COMMANDS = (
+    "forecast/target.py",
+    "publish/comparison.py",
+    "runs/published.py",
+    "ledger/",
+    "configuration/question.py",
+)
+"""Rooms and files whose messages with options only commands show, or that command lines are written by."""
+
+
+def test_no_message_for_python_has_an_option_alone() -> None:
+    """An option is part of a whole command, or what to write in Python or in a file is beside it."""
+    alone = []
+    library = REPOSITORY / "src" / "marginweave"
+    for file in sorted(library.rglob("*.py")):
+        place = file.relative_to(library).as_posix()
+        if place.startswith((*FOR_COMMANDS, "verify/bundle")):
+            continue
+        tree = ast.parse(file.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        parts = set[int]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts.update(id(part) for part in ast.walk(node) if part is not node)
+        for node in ast.walk(tree):
+            if id(node) in docstrings | parts or not isinstance(node, ast.Constant | ast.JoinedStr):
+                continue
+            text = ast.unparse(node)
+            has_option = re.search(r"[^-]--[a-z]", text)
+            if has_option and not re.search(
+                r"marginweave \w|in Python|written|NEW_NAME|in a file", text
+            ):
+                alone.append(f"{place}:{node.lineno}: {text}")
+    assert alone == []
 
 
 def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
