@@ -16,6 +16,7 @@ from marginweave.configuration.columns import MeasuredColumn, SetColumn
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
 from marginweave.released.evaluation import BrokenRule
+from marginweave.sources.long_cells import LongCells
 from marginweave.texts.sentences import Sentence, Share, sentence
 
 _SHOWN = 3
@@ -175,6 +176,11 @@ def suite_finding(broken: str) -> Remark:
 def ownerless_finding(name: str, share: float) -> Remark:
     """Return the finding on rows without an id of a person, which are left out."""
     return _remark(Severity.LOOK, share, "table.ownerless", name=name)
+
+
+def long_cells_finding(cells: LongCells) -> Remark:
+    """Return the finding on cells with many line breaks, which may be rows that a quote has taken."""
+    return Remark(severity=Severity.LOOK, share=1.0, text=cells.words, advice=cells.advice)
 
 
 def id_finding(name: str, share: float) -> Remark:

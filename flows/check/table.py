@@ -30,6 +30,7 @@ from .advice import (
     check_sentence,
     column_findings,
     id_finding,
+    long_cells_finding,
     ownerless_finding,
     rule_finding,
     suite_finding,
@@ -79,7 +80,11 @@ def check_table(request: Request) -> list[CheckedRow]:
         for block in source.tables(inspection.columns):
             inspection.add(block)
             pa.default_memory_pool().release_unused()
-    return sorted(inspection.rows(), key=lambda row: row.order)
+        long_cells = source.long_cells()
+    rows = inspection.rows()
+    if long_cells is not None:
+        rows.append(CheckedRow(subject="table", findings=(long_cells_finding(long_cells),)))
+    return sorted(rows, key=lambda row: row.order)
 
 
 def id_warnings(request: Request) -> list[str]:

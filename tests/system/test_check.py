@@ -445,3 +445,20 @@ def test_what_is_configured_after_a_look_says_so(marginweave: CommandLine, tmp_p
     assert cli("check", write(tmp_path, ROWS)).returncode == 0
     assert not marked("same")
     assert marked("changed", columns__cost__bounds=[0, 2000])
+
+
+def test_rows_that_a_quote_has_taken_are_named_by_their_line(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
+    """Every row has as many fields as the header, so that nothing else is wrong; `init` says it as well."""
+    good = [f"{'fm'[i % 2]},{i % 100},{i}" for i in range(400)]
+    taken = ['"f,1,7', *good[:30], 'm",1,8']
+    path = write(tmp_path, [*good, *taken, *good])
+    checked = said(marginweave("check", path).stdout)
+    assert "The cell that begins in line 402 of the file has 31 line breaks." in checked
+    assert "a quote opens there by mistake" in checked
+    drafted = marginweave("init", tmp_path / "people.csv", "--output", tmp_path / "draft.yaml")
+    assert "The cell that begins in line 402 of the file has 31 line breaks." in said(
+        drafted.stdout
+    )
+    assert "# The cell that begins in line 402" in (tmp_path / "draft.yaml").read_text()

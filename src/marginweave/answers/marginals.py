@@ -215,9 +215,9 @@ class MarginalAnswers:
         least = inner.min()
         most = inner.max()
         return Note(
-            f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
-            f'under the conditions "{attribute.column} >= {least:g}" and "{attribute.column} < {most:g}", or release it with '
-            "bounds beyond its bins, to which numbers are clamped"
+            f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end. Ask for records with "
+            f"{attribute.column} >= {least:g} and {attribute.column} < {most:g}, or release it with bounds beyond its bins, to "
+            "which numbers are clamped"
         )
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +43,12 @@ def draft_configuration(
     table = table_source.table([name for name in names if name not in without_text])
     described_by = None if dictionary is None else DataDictionary(dictionary, below)
     facts = TableFacts(table, header, without_text)
-    return propose_configuration(dataset_name(source), form, facts, described_by)
+    draft = propose_configuration(dataset_name(source), form, facts, described_by)
+    long_cells = table_source.long_cells()
+    if long_cells is None:
+        return draft
+    doubt = f"{long_cells.words} {long_cells.advice}"
+    return replace(draft, doubts=(*draft.doubts, doubt))
 
 
 def draft_table(

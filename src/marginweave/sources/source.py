@@ -22,10 +22,17 @@ from marginweave.configuration.release import Configuration
 from marginweave.sources.arrow_file import arrow_batches, arrow_schema
 from marginweave.sources.content import content_of, read_example
 from marginweave.sources.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
+from marginweave.sources.long_cells import LongCells, find_long_cells
 from marginweave.sources.number_cells import plain_numbers
 from marginweave.sources.parts import Part, State, fault_of, parts_of, reading
 from marginweave.sources.sheet import read_sheet, sheet_header
-from marginweave.sources.text_source import check_columns, header_advice, read_header, read_text
+from marginweave.sources.text_source import (
+    check_columns,
+    has_quotes,
+    header_advice,
+    read_header,
+    read_text,
+)
 
 _ROWS = 1 << 17
 
@@ -258,6 +265,17 @@ class TableSource:
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Return all of it as one table, without dictionaries. Raises InputError as `tables`."""
         return plain_table(pa.concat_tables(self.tables(columns)))
+
+    def long_cells(self) -> LongCells | None:
+        """Return the cells of a text file with many line breaks, as `find_long_cells`; None for another kind of file."""
+        delimiter = delimiter_of(self.name, self.form)
+        if delimiter is None:
+            return None
+        with reading(self.name):
+            part = parts_of(self.name)[0]
+            if not has_quotes(self.name, part, self.form):
+                return None
+            return find_long_cells(self.name, part, delimiter, self.form)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the source, as `content_of`."""

@@ -22,7 +22,7 @@ from marginweave.sources.kinds import compression_of
 from marginweave.sources.parts import Part
 
 _SAMPLE = 1 << 16
-_LINE_END = re.compile(r"\r\n|\r|\n")
+LINE_END = re.compile(r"\r\n|\r|\n")
 _BLOCK = 1 << 23  # a row of at most this many bytes lies in two blocks at most, and can be read
 csv.field_size_limit(_BLOCK)
 
@@ -60,24 +60,27 @@ def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = 
     rows = csv.reader(
         io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True
     )
+    line = 1
     try:
         for row in rows:
             if width is not None and len(row) != width and row:
-                first = rows.line_num - sum(len(_LINE_END.findall(cell)) for cell in row)
+                first = rows.line_num - sum(len(LINE_END.findall(cell)) for cell in row)
                 raise InputError(f"line {first} has {_fields(len(row))}, the header has {width}")
+            line = rows.line_num + 1
     except csv.Error as error:
         fault = str(error)
     else:
         return
     if "expected after" in fault:
         raise InputError(
-            "has a quote that is closed inside a field; a quote that is meant is written twice"
+            f"has a quote that is closed inside a field, in the row that begins in line {line}; a quote that is meant is "
+            "written twice"
         )
     if "field limit" in fault:
         raise InputError(
-            f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed"
+            f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed, from line {line} on"
         )
-    raise InputError("has a quote that is never closed")
+    raise InputError(f"has a quote that is never closed, in the row that begins in line {line}")
 
 
 def _fields(number: int) -> str:
@@ -141,7 +144,7 @@ def read_text(
     """
     header = read_header(source, part, delimiter, form)
     check_columns(header, columns, lambda: header_advice(source, part, delimiter, form))
-    if _has_quotes(source, part, form):
+    if has_quotes(source, part, form):
         _check_rows(source, part, delimiter, form, len(header))
     other_widths: list[int] = []
 
@@ -201,7 +204,7 @@ def _open_csv(
     )
 
 
-def _has_quotes(source: str, part: Part, form: SourceFile) -> bool:
+def has_quotes(source: str, part: Part, form: SourceFile) -> bool:
     """Return whether a text file has a quote anywhere; raises InputError where it is not in the declared encoding."""
     try:
         with byte_stream(source, part, form) as file:

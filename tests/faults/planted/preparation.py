@@ -16,7 +16,7 @@ FAULTS = (
     Fault(
         name="a quote that is never closed takes every row after it for a part of one value",
         file="src/marginweave/sources/text_source.py",
-        text="if _has_quotes(source, part, form):",
+        text="if has_quotes(source, part, form):",
         instead="if False:",
         killed_by=(
             "tests/unit/sources/test_quotes.py::test_cells_are_those_of_a_strict_reader_and_a_row_of_another_width_has_its_line",

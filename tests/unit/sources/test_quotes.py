@@ -6,6 +6,8 @@ import csv
 import io
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
 from marginweave.sources import text_source
+from marginweave.sources.long_cells import MANY_BREAKS
 from marginweave.sources.source import TableSource
 from marginweave.sources.text_source import check_quotes_and_widths
 
@@ -101,11 +104,59 @@ def test_a_file_without_a_quote_is_read_by_pyarrow_alone(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('1,"x', "never closed"),
-        ('1,"x"y', "closed inside a field"),
-        (f'1,"{"x" * 2**24}', "row of more than 8 MiB, or"),
+        ('1,"x', "never closed, in the row that begins in line 1$"),
+        ('a,b\n1,"x\ny"\n2,"x\n\n', "never closed, in the row that begins in line 4$"),
+        ('1,"x"y', "closed inside a field, in the row that begins in line 1;"),
+        ('a,b\n\n1,"x\n2,y\n3,"y', "closed inside a field, in the row that begins in line 3;"),
+        (f'1\n1,"{"x" * 2**24}', "row of more than 8 MiB, or a quote that .*, from line 2 on$"),
     ],
 )
 def test_all_faults_are_told_apart(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         check_quotes_and_widths(io.BytesIO(text.encode()), ",")
+
+
+BREAKS = st.integers(0, 2 * MANY_BREAKS)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(BREAKS, BREAKS), max_size=6),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["utf-8", "utf-16"]),
+)
+@example([(0, 0), (3, 40), (40, 0)], "\n", "utf-8")
+def test_cells_with_many_line_breaks_are_named_by_their_line(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[int, int]],
+    end: str,
+    encoding: str,
+) -> None:
+    """The line in which the first begins, also after another cell of its row with line breaks, and nothing of its content."""
+    path = tmp_path_factory.getbasetemp() / "long.csv"
+    text = "a,b" + end
+    expected = []
+    for breaks_of_row in rows:
+        cells = []
+        for breaks in breaks_of_row:
+            if breaks >= MANY_BREAKS:
+                begun = text + ",".join(cells)
+                expected.append((begun.count("\n") + 1, breaks))
+            cells.append('"' + "secret" + "\n" * breaks + '"')
+        text += ",".join(cells) + end
+    path.write_bytes(text.encode(encoding))
+    form = SourceFile.model_validate({"file": path.name, "encoding": encoding})
+    found = TableSource(str(path), form).long_cells()
+    if not expected:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.number, found.line, found.breaks) == (len(expected), *expected[0])
+    assert f"line {found.line} of the file" in str(found.words)
+    assert "secret" not in f"{found.words} {found.advice}"
+
+
+def test_other_files_have_no_such_cells(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": ["x" + "\n" * 100]}), tmp_path / "t.parquet")
+    source = TableSource(str(tmp_path / "t.parquet"), SourceFile(file="t.parquet"))
+    assert source.long_cells() is None
