@@ -64,6 +64,7 @@ def init(
     form = _form(file, target, encoding, delimiter)
     draft = _draft(file, form, target, home, encoding=encoding is None, dictionary=dictionary)
     _write_new(target, write_draft(draft))
+    _tell_findings(draft)
     _tell_next(target, draft)
 
 
@@ -116,6 +117,16 @@ def _draft(
         f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft"
     )
     return draft
+
+
+def _tell_findings(draft: ConfigurationDraft) -> None:
+    """Print the relations that were found, with exact counts, which no file has."""
+    if draft.relations:
+        out.print(
+            "All rows, or nearly all, keep these relations; the draft asks about each (the counts are for you alone):"
+        )
+    for relation in draft.relations:
+        out.print(f"  - {relation.finding}")
 
 
 def _tell_next(target: Path, draft: ConfigurationDraft) -> None:

@@ -18,6 +18,6 @@ def drafted_text(
 
 
 def answered(draft: str, public: str) -> str:
-    """The draft with its unit confirmed, without the number of rows, and every column published there."""
-    text = re.sub(r"^(  confirm: true|rows:).*\n", "", draft, flags=re.MULTILINE)
+    """The draft with its unit and its rules confirmed, without the number of rows, and every column published there."""
+    text = re.sub(r"^( +confirm: true|rows:).*\n", "", draft, flags=re.MULTILINE)
     return text.replace("confirm: true", f"public: {public}")

@@ -69,7 +69,9 @@ class Sections(Execution):
     missing: Texts = ()
     columns: Columns
     rows: Annotated[PositiveWhole | None, BeforeValidator(confirmed)] = None
-    structure: Structure | None = None
+    structure: Annotated[
+        Structure | None, BeforeValidator(lambda rules: None if rules == "" else rules)
+    ] = None
     known: Annotated[tuple[Known, ...], Field(min_length=1)] | None = None
     resize: ResizeSettings | None = None
     evaluate: EvaluationSettings = EvaluationSettings()

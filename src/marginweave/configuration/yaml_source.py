@@ -112,7 +112,10 @@ def _describe(error: yaml.MarkedYAMLError, name: str) -> str:
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the line of each key of the configuration `text`, and of each column, such as `columns.age`."""
+    """Return the line of each key of the configuration `text`, of each column, such as `columns.age`, and of each rule.
+
+    Rules are numbered from 1, such as `structure.ordered, entry 1`.
+    """
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = dict[str, int]()
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -120,6 +123,18 @@ def lines_of(text: str) -> dict[str, int]:
         if key.value == "columns" and isinstance(value, yaml.MappingNode):
             for name, _ in value.value:
                 lines[f"columns.{name.value}"] = name.start_mark.line + 1
+        if key.value == "structure" and isinstance(value, yaml.MappingNode):
+            lines |= _lines_of_rules(value)
+    return lines
+
+
+def _lines_of_rules(structure: yaml.MappingNode) -> dict[str, int]:
+    """Return the line of each rule of the section `structure`."""
+    lines: dict[str, int] = {}
+    for key, rules in structure.value:
+        if isinstance(rules, yaml.SequenceNode):
+            for place, rule in enumerate(rules.value, 1):
+                lines[f"structure.{key.value}, entry {place}"] = rule.start_mark.line + 1
     return lines
 
 

@@ -12,6 +12,7 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.yaml_source import TEXT_KEYS
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_configuration import ConfigurationDraft
+from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject
 
 _PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
@@ -31,6 +32,12 @@ _HEAD = """\
 # header: they are public, too.
 # Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
 # the column, is counted as not as declared, and the release says how many there are.
+"""
+_CONFIRM = "confirm: true{}"
+_ANSWERS = "  # answers for the entries up to the next comment"
+_RULES = """\
+# Rules that all rows keep, or all but a few. Is a rule so by definition, and not in this table alone? Yes: delete its line that
+# says confirm. No: delete its entry, from the dash on. A release says which rules it has, and its records keep them.
 """
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
@@ -52,6 +59,7 @@ def write_draft(draft: ConfigurationDraft) -> str:
     lines.append("columns:\n")
     lines += [f"  # column {place} has no name and is left out\n" for place in draft.unnamed_places]
     lines += [column_line(name, column) for name, column in draft.columns.items()]
+    lines += _rule_lines(draft.relations)
     lines.append(_PUBLISH)
     return "".join(lines)
 
@@ -89,6 +97,23 @@ def column_line(name: str, draft: ColumnDraft) -> str:
         declared["public"] = draft.public
     remark = f"  # {draft.remark}" if draft.remark else ""
     return f"  {yaml_line(name)}: {yaml_line(declared)}{remark}\n"
+
+
+def _rule_lines(relations: Sequence[Relation]) -> list[str]:
+    """Return the section `structure` with the relations as rules that wait for a yes; nothing where there are none."""
+    lines = [_RULES, "structure:\n"] if relations else []
+    key = ""
+    for relation in sorted(relations, key=lambda relation: relation.key):
+        if relation.key != key:
+            key = relation.key
+            lines.append(f"  {key}:\n")
+        lines.append(f"    # {relation.words}\n")
+        for number, entry in enumerate(relation.entries):
+            pairs = [f"{yaml_line(name)}: {yaml_line(value)}" for name, value in entry.items()]
+            if number == 0:
+                pairs.append(_CONFIRM.format(_ANSWERS if len(relation.entries) > 1 else ""))
+            lines += [f"    {'  ' if place else '- '}{pair}\n" for place, pair in enumerate(pairs)]
+    return lines
 
 
 def yaml_line(value: Any, below: str = "") -> str:

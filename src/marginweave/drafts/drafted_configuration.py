@@ -16,7 +16,9 @@ from marginweave.configuration.code_lists import NoCodesError, column_words, wit
 from marginweave.configuration.execution import SourceFile
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_columns import propose_column
+from marginweave.drafts.find_relations import find_relations, with_changes
 from marginweave.drafts.private_costs import with_costs
+from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject, near_on_grid
 from marginweave.drafts.table_facts import TableFacts, header_doubts
 
@@ -48,11 +50,14 @@ class ConfigurationDraft:
     """Every column looks like an identifier or a constant."""
     doubts: Sequence[str]
     """Lines of warning about the header."""
+    relations: Sequence[Relation] = ()
+    """Rules between columns that the rows keep, or all but a few."""
 
     @property
     def question_count(self) -> int:
-        """Number of facts that wait for a yes: the unit of privacy, the number of rows, and columns."""
-        return 2 + sum(column.waits for column in self.columns.values())
+        """Number of facts that wait for a yes: the unit of privacy, the number of rows, columns, and relations."""
+        columns = sum(column.waits for column in self.columns.values())
+        return 2 + columns + len(self.relations)
 
 
 @dataclass(frozen=True)
@@ -108,25 +113,39 @@ def propose_configuration(
         )
     columns: dict[str, ColumnDraft] = {}
     for name in names:
-        if name in facts.without_text:
+        if subject is not None and name == subject.column:
+            columns[name] = ColumnDraft("identifier", remark=_SUBJECT)
+        elif name in facts.without_text:
             columns[name] = ColumnDraft("identifier", remark=_WITHOUT_TEXT)
         else:
             columns[name] = propose_column(facts.column(name), source.numbers)
-    if subject is not None:
-        columns[subject.column] = ColumnDraft("identifier", remark=_SUBJECT)
     if dictionary is not None:
         columns |= _describe_columns(columns, facts, dictionary)
     columns = with_costs(columns, 1 if subject is None else subject.most)
+    relations = find_relations(facts.table, _with_codes(columns, dictionary), source.numbers)
     return ConfigurationDraft(
         dataset=dataset,
         source=source,
         subject=subject,
         about_rows=near_on_grid(facts.rows),
-        columns=columns,
+        columns=with_changes(columns, relations),
         unnamed_places=facts.unnamed_places,
         counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),
         doubts=header_doubts(names),
+        relations=relations,
     )
+
+
+def _with_codes(
+    columns: Mapping[str, ColumnDraft], dictionary: DataDictionary | None
+) -> dict[str, ColumnDraft]:
+    """Return the drafts with the codes of the dictionary in place of the name of its file."""
+    listed = dict(columns)
+    for name, draft in columns.items():
+        if dictionary is not None and isinstance(draft.facts.get("values"), Mapping):
+            codes, _ = dictionary.codes(name)
+            listed[name] = replace(draft, facts={**draft.facts, "values": list(codes)})
+    return listed
 
 
 def _describe_columns(

@@ -113,14 +113,14 @@ def _date_draft(
     layout = dates.layout
     placeholders = _placeholders(dates.instants.values())
     instants = [instant for instant in dates.instants.values() if instant not in placeholders]
-    first = _month_of(min(instants))
-    last = _month_of(max(instants))
+    first = month_of(min(instants))
+    last = month_of(max(instants))
     has_two_digits = "%y" in (layout or "")
     if has_two_digits and last // 12 >= _LAST_OF_TWO_DIGITS:
         return ColumnDraft("identifier", remark=_WRONG_CENTURY)
     has_days = layout is None or "%d" in layout
     bins = _date_bins(first, last, has_days=has_days)
-    facts: dict[str, Any] = {"bounds": _whole_months(first, last), "bins": bins}
+    facts: dict[str, Any] = {"bounds": whole_months(first, last), "bins": bins}
     if layout:
         facts["format"] = layout
     facts |= missing
@@ -141,7 +141,7 @@ def _date_draft(
     return None
 
 
-def _month_of(instant: int) -> int:
+def month_of(instant: int) -> int:
     """Return the month of an instant, counted from January of the year 0."""
     moment = moment_of(instant)
     return 12 * moment.year + moment.month - 1
@@ -173,7 +173,7 @@ def _is_end(instant: int) -> bool:
     return moment.year in (1, 9999) or (moment.month, moment.day) in ((1, 1), (12, 31))
 
 
-def _whole_months(first: int, last: int) -> list[str]:
+def whole_months(first: int, last: int) -> list[str]:
     """Return bounds around two months, counted from the year 0.
 
     They are months, quarters or years: no finer, as a share of their range, than the bounds of numbers.

@@ -185,7 +185,11 @@ class Configuration(Shown, dict[str, Any]):
             drafted["dataset"] = dataset
         if not isinstance(data, str | Path):
             drafted._refuse_types(data)
-        drafted._remarks = {name: column.remark for name, column in draft.columns.items()}
+        remarks = {name: column.remark for name, column in draft.columns.items()}
+        drafted._remarks = {
+            **remarks,
+            **{relation.name: relation.finding for relation in draft.relations},
+        }
         record_look(
             home_directory(home), "init", drafted["dataset"], source, canonical_written(drafted)
         )
@@ -269,14 +273,28 @@ class Configuration(Shown, dict[str, Any]):
         for name, column in self.get("columns", {}).items():
             if column.get("confirm"):
                 facts[f"columns.{name}"] = self._remarks.get(name, "")
+        for name in self._drafted_rules():
+            facts[name] = self._remarks.get(name, "")
         return facts
+
+    def _drafted_rules(self) -> dict[str, dict[str, Any]]:
+        """Return the rules of `structure` that wait to be confirmed, by name."""
+        from marginweave.drafts.relations import rule_name
+
+        rules: dict[str, dict[str, Any]] = {}
+        for key, entries in (self.get("structure") or {}).items():
+            for rule in entries or ():
+                if rule.get("confirm") in (True, "true"):
+                    rules[rule_name(key, rule)] = rule
+        return rules
 
     def confirm(self, name: str, public: str = "") -> Self:
         """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
 
         Args:
-            name: a column, `privacy` (its unit is right), or `rows` (the number of rows is published: those of the table,
-                also where a person has several; with `join: true`, of people).
+            name: a column, `privacy` (its unit is right), `rows` (the number of rows is published: those of the table,
+                also where a person has several; with `join: true`, of people), or a rule, as `unconfirmed` names it. To
+                decline a rule, delete it from `structure`.
             public: where the facts of the column are published, such as "questionnaire 2019, p. 4".
 
         Raises:
@@ -292,6 +310,8 @@ class Configuration(Shown, dict[str, Any]):
             self["rows"] = self["rows"]["about"]
         elif key == "privacy":
             del self["privacy"]["confirm"]
+        elif key.startswith("structure."):
+            del self._drafted_rules()[key]["confirm"]
         elif not public.strip():
             raise InputError(
                 f'{key} needs a place where it is published; call confirm("{name}", "questionnaire 2019, p. 4")'

@@ -21,7 +21,7 @@ from marginweave.configuration.columns import (
 from marginweave.configuration.columns.base import Limits
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.columns.periods import moment_of
-from marginweave.configuration.values import FrozenModel
+from marginweave.configuration.rules.drafted import DraftedRule
 
 
 def _mapping(value: Any) -> Any:
@@ -30,7 +30,7 @@ def _mapping(value: Any) -> Any:
     return {str(key): str(item) for key, item in value.items()}
 
 
-class _Computed(FrozenModel):
+class _Computed(DraftedRule):
     key: ClassVar[str]
     """Its key in the section `structure`."""
     column: str

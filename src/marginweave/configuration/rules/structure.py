@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from marginweave.base.errors import MustError
+from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.configuration.columns import Column, Texts
 from marginweave.configuration.rules.computed import (
     ComputedColumn,
@@ -22,16 +22,19 @@ from marginweave.configuration.rules.computed import (
     with_types,
 )
 from marginweave.configuration.rules.conditions import Allowed
+from marginweave.configuration.rules.drafted import WAITS, DraftedRule
 from marginweave.configuration.values import FrozenModel
 
 
 def _combination(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) < 2:
         raise MustError("be a mapping of two or more columns to a value, or to a list of values")
+    if value.get("confirm") in (True, "true"):
+        raise UnconfirmedError(WAITS)
     return {str(name): item for name, item in value.items()}
 
 
-class AppliesRule(FrozenModel):
+class AppliesRule(DraftedRule):
     """Columns that apply only `where` other columns have certain values.
 
     Elsewhere they are `otherwise`, and where they apply they never are. `otherwise` is one of their values, or a text that
@@ -45,13 +48,19 @@ class AppliesRule(FrozenModel):
     ] = None
 
 
-class OrderedColumns(FrozenModel):
+class OrderedColumns(DraftedRule):
     """Numbers, or dates, none of which is less than an earlier column of the list; nor equal to it, without `ties`."""
 
     columns: Annotated[Texts, Field(min_length=2)]
     ties: bool = True
 
 
+def _entries(value: Any) -> Any:
+    """Return the entries of a key: none where all were deleted, and only the key remains."""
+    return () if value in (None, "") else value
+
+
+_ENTRIES = BeforeValidator(_entries)
 # An empty list is left out, so that digests do not change.
 _NOT_EMPTY = AfterValidator(lambda rules: rules or None)
 
@@ -69,12 +78,14 @@ class Structure(FrozenModel):
     keeps all rules (`Repair`).
     """
 
-    determined: tuple[DeterminedColumn, ...] = ()
-    forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
-    applies: Annotated[tuple[AppliesRule, ...] | None, _NOT_EMPTY] = None
-    ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
-    difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
-    sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
+    determined: Annotated[tuple[DeterminedColumn, ...], _ENTRIES] = ()
+    forbidden: Annotated[
+        tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...], _ENTRIES
+    ] = ()
+    applies: Annotated[tuple[AppliesRule, ...] | None, _ENTRIES, _NOT_EMPTY] = None
+    ordered: Annotated[tuple[OrderedColumns, ...] | None, _ENTRIES, _NOT_EMPTY] = None
+    difference: Annotated[tuple[DifferenceColumn, ...] | None, _ENTRIES, _NOT_EMPTY] = None
+    sum: Annotated[tuple[SumColumn, ...] | None, _ENTRIES, _NOT_EMPTY] = None
 
     @cached_property
     def orders(self) -> Orders:

@@ -1,0 +1,469 @@
+"""`init` finds relations between columns, asks about each, and suggests none between independent columns."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import marginweave as mw
+from marginweave.base.errors import InputError
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_source import parse_yaml
+from marginweave.drafts import chance
+from marginweave.drafts.draft import draft_table
+from marginweave.drafts.draft_text import write_draft
+from marginweave.drafts.drafted_configuration import ConfigurationDraft
+from marginweave.evaluate.rules import broken_rules
+from tests.support.drafts import answered
+
+ROWS = 1200
+FILE = SourceFile(file="t.csv")
+TAXIS = Path("/work/shared/cases/26/taxis.csv")
+Table = Mapping[str, Sequence[object]]
+
+
+def drafted(columns: Table, form: SourceFile = FILE) -> ConfigurationDraft:
+    return draft_table(pa.table(dict(columns)), "t", form, list(columns))
+
+
+def findings(draft: ConfigurationDraft) -> dict[str, str]:
+    """What a terminal shows of each relation, by its name."""
+    return {relation.name: relation.finding for relation in draft.relations}
+
+
+def structure_of(draft: ConfigurationDraft) -> dict[str, Any]:
+    return parse_yaml(write_draft(draft)).get("structure", {})
+
+
+def rules_of(draft: ConfigurationDraft) -> dict[str, list[dict[str, Any]]]:
+    """The suggested rules, as they are when they are confirmed."""
+    rules: dict[str, list[dict[str, Any]]] = {}
+    for key, entries in structure_of(draft).items():
+        rules[key] = [
+            {part: value for part, value in rule.items() if part != "confirm"} for rule in entries
+        ]
+    return rules
+
+
+def confirmed(draft: ConfigurationDraft) -> Configuration:
+    return parse_configuration(parse_yaml(answered(write_draft(draft), '"the code book"')))
+
+
+def stays(rng: np.random.Generator, wrong: int = 0) -> dict[str, list[Any]]:
+    """Stays in a hospital; `wrong` of them end before they begin."""
+    admitted = [date(2023, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 360, ROWS)]
+    nights = rng.integers(0, 30, ROWS)
+    discharged = [first + timedelta(days=int(n)) for first, n in zip(admitted, nights, strict=True)]
+    for row in range(wrong):
+        discharged[row] = admitted[row] - timedelta(days=9)
+    return {"admitted": list(map(str, admitted)), "discharged": list(map(str, discharged))}
+
+
+def trips(rng: np.random.Generator) -> dict[str, list[Any]]:
+    """Fares, with tips in a half and tolls in a twentieth of the trips; 23 sorts of whole and decimal numbers."""
+    cents = rng.integers(250, 9000, ROWS) * 10
+    tips = np.where(rng.random(ROWS) < 0.5, 0, rng.integers(0, 1500, ROWS))
+    tolls = np.where(rng.random(ROWS) < 0.95, 0, rng.integers(1, 90, ROWS) * 100)
+    total = cents + tips + tolls
+    return {
+        "fare": [f"{value / 100:.1f}" for value in cents],
+        "tip": [f"{value / 100:.2f}" for value in tips],
+        "tolls": [str(value // 100) for value in tolls],
+        "total": [f"{value / 100:.2f}" for value in total],
+    }
+
+
+def visits() -> dict[str, list[str]]:
+    """The table of a review: several visits of a person, whose length follows from two dates."""
+    rng = random.Random(14)
+    rows: list[tuple[str, ...]] = []
+    for _ in range(800):
+        person = str(rng.randint(10**10, 10**11 - 1))
+        sex = rng.choice("fm")
+        for _ in range(min(40, max(1, int(rng.expovariate(0.25))))):
+            first = date(2023, 1, 1) + timedelta(days=rng.randint(0, 360))
+            nights = min(60, int(rng.expovariate(0.3)))
+            last = first + timedelta(days=nights)
+            rows.append((person, sex, str(first), str(last), rng.choice("ABC"), str(nights)))
+    names = ("patient_id", "sex", "admitted", "discharged", "ward", "los")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def independent(seed: int, rows: int = ROWS) -> dict[str, list[Any]]:
+    """Columns of all kinds that do not depend on each other, many alike, some with gaps and most cells the same."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, list[Any]] = {}
+    for i in range(3):
+        columns[f"day{i}"] = [
+            str(date(2020, 1, 1) + timedelta(days=int(d))) for d in rng.integers(0, 900, rows)
+        ]
+        columns[f"n{i}"] = list(map(str, rng.integers(0, 10 ** (i + 2), rows)))
+        columns[f"cost{i}"] = [f"{value:.2f}" for value in rng.lognormal(i + 1, 1.5, rows)]
+        columns[f"zero{i}"] = [
+            str(value) if value > 950 else "0" for value in rng.integers(0, 1000, rows)
+        ]
+        columns[f"code{i}"] = [f"c{value}" for value in rng.integers(0, 4 + 20 * i, rows)]
+        columns[f"many{i}"] = [f"m{value}" for value in rng.integers(0, 300, rows)]
+        columns[f"rare{i}"] = ["x" if value else "y" for value in rng.random(rows) < 0.01]
+        columns[f"gap{i}"] = [
+            str(value) if value < 60 * i + 20 else "" for value in rng.integers(0, 150, rows)
+        ]
+        columns[f"skip{i}"] = [
+            f"s{value}" if value < 3 else "" for value in rng.integers(0, 5, rows)
+        ]
+    return columns
+
+
+def cases() -> Iterator[tuple[str, Table, dict[str, list[dict[str, Any]]]]]:
+    """Tables with one relation each, by its kind; the last cells of a row are free."""
+    rng = np.random.default_rng(1)
+    yield "dates", stays(rng), {"ordered": [{"columns": ["admitted", "discharged"]}]}
+    first = [datetime(2024, 1, 1) + timedelta(seconds=int(s)) for s in rng.integers(0, 10**7, ROWS)]  # noqa: DTZ001
+    length = rng.integers(60, 5000, ROWS)
+    last = [start + timedelta(seconds=int(s)) for start, s in zip(first, length, strict=True)]
+    yield (
+        "moments",
+        {
+            "taken": list(map(str, first)),
+            "brought": list(map(str, last)),
+            "seconds": list(map(str, length)),
+        },
+        {"difference": [{"column": "seconds", "of": "brought", "since": "taken"}]},
+    )
+    yield "sums", trips(rng), {"sum": [{"column": "total", "of": ["fare", "tip", "tolls"]}]}
+    months = rng.integers(0, 500, (12, ROWS))
+    by_month = {f"m{i}": list(map(str, cells)) for i, cells in enumerate(months)}
+    yield (
+        "a long sum",
+        {"year": list(map(str, months.sum(axis=0))), **by_month},
+        {"sum": [{"column": "year", "of": list(by_month)}]},
+    )
+    low = rng.integers(0, 100, ROWS)
+    high = low + rng.integers(0, 40, ROWS)
+    yield (
+        "numbers",
+        {"worst": list(map(str, high)), "mean": list(map(str, low))},
+        {"ordered": [{"columns": ["mean", "worst"]}]},
+    )
+    ward = rng.integers(0, 24, ROWS)
+    yield (
+        "a coarser column",
+        {"ward": [f"w{w:02d}" for w in ward], "unit": [f"u{w // 5}" for w in ward]},
+        {
+            "determined": [
+                {
+                    "column": "unit",
+                    "by": "ward",
+                    "mapping": {f"w{w:02d}": f"u{w // 5}" for w in range(24)},
+                }
+            ]
+        },
+    )
+    zone = rng.integers(0, 90, ROWS)
+    groups = [
+        {"zone": [f"z{z:02d}" for z in range(30 * b, 30 * b + 30)], "borough": {"but": [f"b{b}"]}}
+        for b in range(3)
+    ]
+    yield (
+        "a private domain",
+        {"zone": [f"z{z:02d}" for z in zone], "borough": [f"b{z // 30}" for z in zone]},
+        {"forbidden": groups},
+    )
+    smoker = rng.random(ROWS) < 0.3
+    packs = [str(n) if s else "" for n, s in zip(rng.integers(1, 40, ROWS), smoker, strict=True)]
+    yield (
+        "a certain value",
+        {"smoker": ["current" if s else "never" for s in smoker], "packs": packs},
+        {"applies": [{"columns": ["packs"], "where": {"smoker": ["current"]}}]},
+    )
+    since = [
+        str(n) if p and n % 3 else "" for n, p in zip(rng.integers(1, 40, ROWS), packs, strict=True)
+    ]
+    yield (
+        "nested gaps",
+        {"packs": packs, "since": since},
+        {"forbidden": [{"packs": [""], "since": {"but": [""]}}]},
+    )
+    second = [str(n) if p else "" for n, p in zip(rng.integers(1, 90, ROWS), packs, strict=True)]
+    yield (
+        "the same gaps",
+        {"packs": packs, "cost": second},
+        {"applies": [{"columns": ["cost"], "where": {"packs": {"but": [""]}}}]},
+    )
+
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize(
+    ("columns", "rules"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_each_kind_of_relation_is_found_and_accepted(columns: Table, rules: dict[str, Any]) -> None:
+    """It alone is suggested; with a yes, the configuration is accepted, and no row of the table breaks it."""
+    draft = drafted({**columns, "sex": ["f", "m"] * (ROWS // 2)})
+    assert rules_of(draft) == rules
+    assert all(": 0 of 1," in finding for finding in findings(draft).values()), findings(draft)
+    configuration = confirmed(draft)
+    broken = broken_rules(pa.table(dict(columns, sex=["f", "m"] * (ROWS // 2))), configuration)
+    assert {rule.records for rule in broken} <= {0}
+
+
+@pytest.mark.parametrize(("wrong", "is_found"), [(12, True), (13, False)])
+def test_one_row_in_a_hundred_may_break_a_relation_and_its_number_is_not_in_the_draft(
+    wrong: int, is_found: bool
+) -> None:
+    draft = drafted(stays(np.random.default_rng(5), wrong))
+    assert bool(structure_of(draft)) is is_found
+    if is_found:
+        assert findings(draft) == {
+            "structure.ordered.admitted, discharged": "`discharged` is never before `admitted`: 12 of 1,200 rows break it"
+        }
+        clean = drafted(stays(np.random.default_rng(5), 0))
+        assert (
+            write_draft(draft).partition("structure:")[2]
+            == write_draft(clean).partition("structure:")[2]
+        )
+
+
+def test_a_thousand_rows_that_break_a_relation_are_no_errors() -> None:
+    assert chance.are_exceptions(1000, 200_000)
+    assert not chance.are_exceptions(1001, 200_000)
+    assert not chance.are_exceptions(1000, 99_999)
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=15, deadline=None)
+def test_nothing_is_suggested_between_independent_columns(seed: int) -> None:
+    """27 columns of many kinds; a false alarm of one kind has a probability of 1e-6 at most, so 6e-5 in all examples."""
+    assert findings(drafted(independent(seed))) == {}
+
+
+@pytest.mark.parametrize("rows", [3, 40, 200])
+def test_few_rows_suggest_nothing_by_chance(rows: int) -> None:
+    for seed in range(5):
+        assert findings(drafted(independent(seed, rows))) == {}
+
+
+def test_the_bounds_of_chance_hold() -> None:
+    """Exact tails of the binomial, hypergeometric and shuffled order are never above the bounds that are used."""
+    from scipy import stats
+
+    for draws, share in ((20, 0.3), (200, 0.05), (50, 0.9)):
+        for broken in range(0, draws, 7):
+            bound = np.exp(-chance.draws_evidence(broken, draws, share))
+            assert stats.binom.cdf(broken, draws, share) <= bound * (1 + 1e-9)
+            good = round(1000 * share)
+            assert stats.hypergeom.cdf(broken, 1000, good, draws) <= bound * (1 + 1e-9)
+    rng = np.random.default_rng(2)
+    low = np.sort(rng.normal(0, 1, 60))
+    high = rng.normal(1.5, 1, 60)
+    expected = float((low[:, None] > high).mean() * 60)
+    shuffled = np.array([(low > rng.permutation(high)).sum() for _ in range(20_000)])
+    for broken in range(int(expected)):
+        bound = 2 * np.exp(-chance.permutation_evidence(broken, expected))
+        # Of 20,000 shuffles, five standard deviations above the bound.
+        assert (shuffled <= broken).mean() <= bound + 5 * np.sqrt(bound / 20_000)
+
+
+def test_orders_that_follow_from_others_are_left_out() -> None:
+    """Of three dates in a row two orders; numbers whose ranges do not meet have none, nor have equal columns."""
+    rng = np.random.default_rng(3)
+    days = np.cumsum(rng.integers(0, 60, (3, ROWS)), axis=0) + rng.integers(0, 300, ROWS)
+    columns = {
+        name: [str(date(2020, 1, 1) + timedelta(days=int(d))) for d in cells]
+        for name, cells in zip("cab", days, strict=True)
+    }
+    draft = drafted({name: columns[name] for name in "abc"})
+    assert rules_of(draft) == {"ordered": [{"columns": ["a", "b"]}, {"columns": ["c", "a"]}]}
+    low = list(map(str, rng.integers(0, 40, ROWS)))
+    high = list(map(str, rng.integers(50, 400, ROWS)))
+    assert findings(drafted({"low": low, "high": high, "again": low})) == {}
+
+
+def test_small_numbers_are_in_no_order_with_large_ones_where_some_break_it() -> None:
+    """Tolls depend on the length of a trip and are mostly below it, without a rule."""
+    rng = np.random.default_rng(4)
+    miles = rng.lognormal(1, 0.8, 6000)
+    tolls = (
+        np.where(rng.random(6000) < miles / 200, rng.choice([2, 3, 6], 6000), 0)
+        + rng.integers(0, 9, 6000) / 100
+    )
+    assert 0 < (tolls > miles).sum() < 60
+    draft = drafted(
+        {"miles": [f"{value:.2f}" for value in miles], "tolls": [f"{value:.2f}" for value in tolls]}
+    )
+    assert findings(draft) == {}
+
+
+def test_the_sum_of_sums_is_taken_apart() -> None:
+    """A total of a subtotal and a tax is the sum of all three parts: what is computed is in no other rule."""
+    rng = np.random.default_rng(6)
+    room, meals, tax = rng.integers(0, 900, (3, ROWS))
+    columns = {
+        "room": room,
+        "meals": meals,
+        "net": room + meals,
+        "tax": tax,
+        "total": room + meals + tax,
+    }
+    sums = rules_of(drafted({name: list(map(str, cells)) for name, cells in columns.items()}))[
+        "sum"
+    ]
+    assert sorted(sums, key=lambda rule: len(rule["of"])) == [
+        {"column": "net", "of": ["room", "meals"]},
+        {"column": "total", "of": ["room", "meals", "tax"]},
+    ]
+
+
+def test_the_table_of_a_review_has_its_length_of_stay() -> None:
+    draft = drafted(visits())
+    assert rules_of(draft) == {
+        "difference": [{"column": "los", "of": "discharged", "since": "admitted"}]
+    }
+
+
+@pytest.mark.skipif(not TAXIS.exists(), reason="the table of taxis is not on this machine")
+def test_the_taxis_have_an_order_of_times_and_zones_in_boroughs() -> None:
+    table = pacsv.read_csv(
+        TAXIS,
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(_header(TAXIS), pa.string())
+        ),
+    )
+    draft = draft_table(table, "taxis", FILE, table.column_names)
+    rules = rules_of(draft)
+    orders = [rule["columns"] for rule in rules["ordered"]]
+    assert ["pickup", "dropoff"] in orders
+    assert ["fare", "total"] in orders
+    assert {tuple(rule) for rule in rules["forbidden"]} == {
+        ("pickup_zone", "pickup_borough"),
+        ("dropoff_zone", "dropoff_borough"),
+    }
+    confirmed(draft)
+
+
+def _header(path: Path) -> list[str]:
+    with path.open() as file:
+        return file.readline().strip().split(",")
+
+
+def many_relations() -> ConfigurationDraft:
+    """The draft of a table with relations of all kinds."""
+    columns: dict[str, Sequence[object]] = {}
+    for _, table, _ in (CASES[0], CASES[2], CASES[5], CASES[6], CASES[7]):
+        columns |= table
+    return drafted(columns)
+
+
+def test_any_choice_of_yes_and_no_is_accepted() -> None:
+    """A no is the entries of a relation deleted, a yes its line; where all entries of a key are deleted, the key may stay."""
+    draft = many_relations()
+    assert len(findings(draft)) == 5
+    text = answered(write_draft(draft), '"the code book"')
+    head, blocks = _blocks(text)
+    assert len(blocks) == 5
+    for kept in chain.from_iterable(combinations(range(5), n) for n in range(6)):
+        lines = list(head)
+        for place, (key, block) in enumerate(blocks):
+            if f"  {key}:" not in lines:
+                lines.append(f"  {key}:")
+            lines += block if place in kept else []
+        structure = parse_configuration(parse_yaml("\n".join(lines))).structure
+        assert structure is not None
+        assert structure.can_be_broken or structure.computed or not kept
+
+
+def test_a_structure_without_a_rule_is_none() -> None:
+    """All rules are declined, with their keys."""
+    head, _ = _blocks(answered(write_draft(many_relations()), '"the code book"'))
+    assert parse_configuration(parse_yaml("\n".join(head))).structure is None
+
+
+def _blocks(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """The text above the rules, and of each relation its key and its lines, from one comment to the next."""
+    head, _, rules = text.partition("structure:\n")
+    blocks: list[tuple[str, list[str]]] = []
+    key = ""
+    for line in rules.splitlines():
+        name = re.fullmatch("  ([a-z]+):", line)
+        if name:
+            key = name[1]
+        elif line.startswith("    #"):
+            blocks.append((key, [line]))
+        elif line.startswith("    "):
+            blocks[-1][1].append(line)
+    return [*head.splitlines(), "structure:"], blocks
+
+
+def test_each_rule_is_refused_until_it_is_confirmed() -> None:
+    """The message names them with their lines; each question is one line that says confirm."""
+    draft = many_relations()
+    rules = write_draft(draft).partition("structure:\n")[2]
+    assert rules.count("confirm: true") == len(findings(draft))
+    text = (
+        answered(write_draft(draft), '"the code book"').partition("structure:\n")[0]
+        + "structure:\n"
+        + rules
+    )
+    with pytest.raises(InputError, match="waits for confirmation") as refusal:
+        parse_configuration(parse_yaml(text), text)
+    for key in ("ordered", "determined", "sum", "applies", "forbidden"):
+        line = text[: text.index(f"\n  {key}:")].count("\n") + 4
+        assert f"structure.{key}, entry 1 (line {line})" in str(refusal.value)
+
+
+def test_a_terminal_shows_no_value_and_a_comment_is_one_line() -> None:
+    """Values and names can have any character, and only the draft has values."""
+    state = ["xq7\nmarker" if i % 3 else "no" for i in range(ROWS)]
+    columns = {"a`b": state, "c": [str(i % 29) if i % 3 else "" for i in range(ROWS)]}
+    draft = drafted(columns)
+    assert rules_of(draft)["applies"] == [{"columns": ["c"], "where": {"a`b": ["xq7\nmarker"]}}]
+    assert list(findings(draft).values()) == [
+        "`c` has a value where `a`b` has certain values, and nowhere else: 0 of 1,200 rows break it"
+    ]
+    assert "# `c` has a value where `a`b` is xq7\\nmarker, and nowhere else\n" in write_draft(draft)
+
+
+def test_a_draft_in_python_asks_about_its_rules(tmp_path: Path) -> None:
+    table = pa.table(dict(CASES[0][1]))
+    config = mw.Configuration.draft(table, "stays", home=tmp_path)
+    name = "structure.ordered.admitted, discharged"
+    assert (
+        config.unconfirmed[name]
+        == "`discharged` is never before `admitted`: 0 of 1,200 rows break it"
+    )
+    assert "rows break it" not in config.to_yaml()
+    config.confirm("privacy")
+    for column in ("admitted", "discharged"):
+        config.confirm(column, "the code book")
+    del config["rows"]
+    with pytest.raises(InputError, match=r"structure\.ordered, entry 1 was drafted"):
+        _ = config.resolved
+    assert config.confirm(name).unconfirmed == {}
+    assert config.resolved.structure is not None
+    del config["structure"]["ordered"][0]
+    assert config.resolved.structure.ordered is None
+
+
+def test_numbers_are_read_as_the_source_writes_them() -> None:
+    """1.234,5 is a number with a decimal comma; so are its sums."""
+    columns = trips(np.random.default_rng(8))
+    german = {name: [text.replace(".", ",") for text in cells] for name, cells in columns.items()}
+    form = SourceFile.model_validate({"file": "t.csv", "decimal": "comma"})
+    assert rules_of(drafted(german, form)) == {
+        "sum": [{"column": "total", "of": ["fare", "tip", "tolls"]}]
+    }
