@@ -13,7 +13,7 @@ from marginweave.drafts.declared_cells import DeclaredCells
 FALSE_ALARM = 1e-6
 """Bound of the probability that anything is suggested in a table of independent columns, for each kind of relation."""
 MOST_BROKEN = 0.01
-"""Largest share of the rows that may break a relation: typing errors, and no group of its own."""
+"""Largest share of the rows that may break a relation: typing errors, and no separate group of rows."""
 MOST_BROKEN_ROWS = 1000
 """Largest number of rows that may break it: a release mends these rows, and a thousand alike are no errors."""
 LEAST_EFFECT = 0.01

@@ -71,7 +71,7 @@ class _Condition:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _GapSearch:
     """A search for conditions under which columns have values: `both_ways` there and only there, else only there."""
 
     tables: SampledTable
@@ -158,8 +158,8 @@ def find_gaps(tables: SampledTable, computed: Collection[str]) -> list[Relation]
     ]
     gapped = [name for name in public if _has_gaps(tables, name)]
     least_evidence = needed_evidence(2 * len(public) * len(gapped))
-    there_and_only_there = _Search(tables, least_evidence, both_ways=True)
-    only_there = _Search(tables, least_evidence, both_ways=False)
+    there_and_only_there = _GapSearch(tables, least_evidence, both_ways=True)
+    only_there = _GapSearch(tables, least_evidence, both_ways=False)
     relations: list[Relation] = []
     for alike in _classes(there_and_only_there, gapped):
         first = alike[0]
@@ -196,7 +196,7 @@ def _on_values(tables: SampledTable, name: str) -> _Condition:
     return _Condition(name, column.missing or (), column.labels)
 
 
-def _classes(search: _Search, gapped: Iterable[str]) -> list[list[str]]:
+def _classes(search: _GapSearch, gapped: Iterable[str]) -> list[list[str]]:
     """Return the columns in groups that have their gaps in the same rows, but for a few; most groups have one column."""
     classes: list[list[str]] = []
     for name in gapped:
@@ -209,7 +209,7 @@ def _classes(search: _Search, gapped: Iterable[str]) -> list[list[str]]:
     return classes
 
 
-def _applies(search: _Search, condition: _Condition, names: Sequence[str]) -> Relation:
+def _applies(search: _GapSearch, condition: _Condition, names: Sequence[str]) -> Relation:
     verb = "has a value" if len(names) == 1 else "have values"
     return Relation(
         key="applies",
@@ -222,7 +222,7 @@ def _applies(search: _Search, condition: _Condition, names: Sequence[str]) -> Re
     )
 
 
-def _only(search: _Search, condition: _Condition, name: str) -> Relation:
+def _only(search: _GapSearch, condition: _Condition, name: str) -> Relation:
     missing = search.tables.table.columns[name].missing or ()
     return Relation(
         key="forbidden",
