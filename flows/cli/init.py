@@ -120,7 +120,9 @@ def _draft(
 
 
 def _tell_findings(draft: ConfigurationDraft) -> None:
-    """Print the relations that were found, with exact counts, which no file has."""
+    """Print the relations that were found, with exact counts, which no file has; nothing where names may be values."""
+    if draft.doubts:
+        return
     if draft.relations:
         out.print(
             "All rows, or nearly all, keep these relations; the draft asks about each (the counts are for you alone):"

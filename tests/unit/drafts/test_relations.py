@@ -173,14 +173,17 @@ def cases() -> Iterator[tuple[str, Table, dict[str, list[dict[str, Any]]]]]:
             ]
         },
     )
-    zone = rng.integers(0, 90, ROWS)
+    # Most rows have one of three zones: a private domain releases these, and the column is not left out.
+    zone = np.where(
+        rng.random(ROWS) < 0.6, 20 * rng.integers(0, 3, ROWS), rng.integers(0, 60, ROWS)
+    )
     groups = [
-        {"zone": [f"z{z:02d}" for z in range(30 * b, 30 * b + 30)], "borough": {"but": [f"b{b}"]}}
+        {"zone": [f"z{z:02d}" for z in range(20 * b, 20 * b + 20)], "borough": {"but": [f"b{b}"]}}
         for b in range(3)
     ]
     yield (
         "a private domain",
-        {"zone": [f"z{z:02d}" for z in zone], "borough": [f"b{z // 30}" for z in zone]},
+        {"zone": [f"z{z:02d}" for z in zone], "borough": [f"b{z // 20}" for z in zone]},
         {"forbidden": groups},
     )
     smoker = rng.random(ROWS) < 0.3
@@ -337,7 +340,7 @@ def test_the_table_of_a_review_has_its_length_of_stay() -> None:
 
 
 @pytest.mark.skipif(not TAXIS.exists(), reason="the table of taxis is not on this machine")
-def test_the_taxis_have_an_order_of_times_and_zones_in_boroughs() -> None:
+def test_the_taxis_have_an_order_of_times_and_of_amounts() -> None:
     table = pacsv.read_csv(
         TAXIS,
         convert_options=pacsv.ConvertOptions(
@@ -349,10 +352,6 @@ def test_the_taxis_have_an_order_of_times_and_zones_in_boroughs() -> None:
     orders = [rule["columns"] for rule in rules["ordered"]]
     assert ["pickup", "dropoff"] in orders
     assert ["fare", "total"] in orders
-    assert {tuple(rule) for rule in rules["forbidden"]} == {
-        ("pickup_zone", "pickup_borough"),
-        ("dropoff_zone", "dropoff_borough"),
-    }
     confirmed(draft)
 
 
