@@ -105,6 +105,23 @@ FAULTS = (
         killed_by=(f"{_CELLS}::test_floats_of_files_and_other_libraries_are_refused",),
     ),
     Fault(
+        name="7 and 7.0 in an object column are two persons",
+        file="src/marginweave/runs/frames.py",
+        text="    _refuse_spellings(data, configuration.spelled_names)\n",
+        instead="",
+        killed_by=(
+            f"{_CELLS}::test_no_number_of_an_object_column_is_two_persons",
+            f"{_CELLS}::test_categories_follow_the_same_rule_also_those_that_no_row_has",
+        ),
+    ),
+    Fault(
+        name="7 and 7.0 in a sheet are two persons",
+        file="src/marginweave/sources/sheet.py",
+        text="isinstance(cell, float | bool) and name in exact_text_columns",
+        instead="isinstance(cell, bool) and name in exact_text_columns",
+        killed_by=(f"{_CELLS}::test_no_number_of_a_sheet_is_two_persons",),
+    ),
+    Fault(
         name="a public domain is what occurs in the rows",
         file="src/marginweave/columns/category.py",
         text="    if column.private:\n        # An empty cell",
