@@ -40,7 +40,7 @@ _UNKNOWN = {
         "marginals.cells",
     ),
     "follows from released values": (
-        *("not_measured", "confidence"),
+        *("not_measured", "confidence", "verdict"),
         *("noise.threshold", "noise.raised_from", "noise.candidates"),
     ),
     "words": ("preparation", "assumptions", "not_covered", "composition"),

@@ -633,7 +633,7 @@ def test_no_mean_or_sum_of_open_bins_is_known() -> None:
                 None,
             )
             assert (
-                'ask for what lies between, with --where "age >= 0" --where "age < 50"'
+                "Ask for records with age >= 0 and age < 50, or release it with"
                 in refused.flag
             )
         (between,) = ask(answers, "age >= 0", "age < 50", **{asked: "age"})
