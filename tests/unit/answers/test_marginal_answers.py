@@ -632,10 +632,7 @@ def test_no_mean_or_sum_of_open_bins_is_known() -> None:
                 None,
                 None,
             )
-            assert (
-                "Ask for records with age >= 0 and age < 50, or release it with"
-                in refused.flag
-            )
+            assert "Ask for records with age >= 0 and age < 50, or release it with" in refused.flag
         (between,) = ask(answers, "age >= 0", "age < 50", **{asked: "age"})
         inside = np.isin(rows["age"], (1, 2, 3))
         edges = np.array([-1, 0, 18, 30])
