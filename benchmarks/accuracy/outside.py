@@ -63,10 +63,10 @@ def ask(answers: MarginalAnswers, rows: np.ndarray, seed: int) -> dict[str, list
         factors: Factors = [examiner.factor(examiner.part(axis)) for axis in chosen]
         answer, truth = answers.answer_group(question, factors, [], None), examiner.truth(factors)
         if answer.interval is None:
-            raise SystemExit(f"refused: {answer.flag}")
+            raise SystemExit(f"refused: {'; '.join(note.words for note in answer.notes)}")
         stratum = sum(truth >= size for size in SIZES)
         covered = answer.claimed and answer.interval.low <= truth <= answer.interval.high
-        usable = answer.claimed and not answer.flag.startswith("do not")
+        usable = answer.claimed and not any(note.unusable for note in answer.notes)
         width = (answer.interval.high - answer.interval.low) / len(rows)
         each = (1.0, float(answer.claimed), float(covered), float(usable), width)
         name = f"{length}|{answer.how}|{stratum}"

@@ -307,8 +307,9 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
 
     Example: `marginweave runs`
     """
-    from marginweave.runs.retention import list_runs
+    from marginweave.runs.retention import carry_out_decisions, list_runs
 
+    carry_out_decisions(home)
     summaries = list_runs(home)
     if as_json:
         console.print_json([summary.row() for summary in summaries])

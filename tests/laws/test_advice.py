@@ -290,9 +290,11 @@ def test_every_mark_between_thousands_that_is_advised_is_accepted(mark: str) -> 
     [({"type": "number", "bounds": [0, 100], "bins": 5}, "bounds"), (BOUGHT, "within")],
 )
 def test_limits_are_widened_by_the_key_that_has_them(kind: dict[str, Any], key: str) -> None:
+    from marginweave.configuration.columns import NumberColumn
     from marginweave.flows.check.advice import _limits_key
 
     column = parse_configuration(raw(columns__age=kind)).columns["age"]
-    assert _limits_key(column) == key  # type: ignore[arg-type]
+    assert isinstance(column, NumberColumn)
+    assert _limits_key(column) == key
     wider = {**kind, key: [0, 1000]}
     parse_configuration(raw(columns__age=wider))

@@ -148,7 +148,8 @@ def test_a_known_total_that_counts_contradict_is_not_that_of_the_table(
     )
     sizes = domain_sizes(config.attributes, tuple(a.labels for a in config.attributes))
     rng = np.random.default_rng(4)
-    records = np.stack([rng.integers(0, size, 1000 + beside) for size in sizes], axis=1)
+    columns = [rng.integers(0, size, 1000 + beside) for size in sizes]
+    records = np.stack(columns, axis=1).astype(np.int32)
     drawn = noisy(config, records, 5)
     tables, _ = released_tables(drawn, config, config, lambda _: None)
     assert (tables.total == 1000) == is_public

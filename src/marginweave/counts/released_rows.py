@@ -42,7 +42,7 @@ def released_level(
     for j in private_columns:
         labels_of_column = labels[j]
         rows = first.columns[:, 0] == j
-        names = [labels_of_column[value] for value in first.values[rows, 0].tolist()]
+        names = [labels_of_column[int(value)] for value in first.values[rows, 0]]
         released[j] = tuple(sorted(names))
         position = _positions(released[j])
         values[rows, 0] = [position[name] for name in names]

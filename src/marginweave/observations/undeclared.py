@@ -94,7 +94,7 @@ def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
     last_cells = [one_way.counts[-1:]]
     for table in larger:
         axis = table.attributes.index(place)
-        last_cells.append(table.counts.take(-1, axis))
+        last_cells.append(np.take(table.counts, [-1], axis))
     precision = np.zeros(len(tables))
     sums = np.zeros(len(tables))
     for i, (cells, table) in enumerate(zip(last_cells, tables, strict=True)):

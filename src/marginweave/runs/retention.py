@@ -76,6 +76,15 @@ class RunSummary:
         }
 
 
+def carry_out_decisions(home: Path) -> None:
+    """Carry out approvals and rejections of a home that were killed in the middle, where the ledger can be asked."""
+    for folder in RunFolder.all_of(home):
+        manifest = folder.readable_manifest()
+        if manifest is not None:
+            with suppress(MarginweaveError):
+                apply_decision(folder, manifest)
+
+
 def list_runs(home: Path) -> list[RunSummary]:
     """Return every run below `home`, by name: a damaged one is listed as such, a corrected one with its successor.
 
@@ -85,10 +94,6 @@ def list_runs(home: Path) -> list[RunSummary]:
     summaries = []
     for folder in RunFolder.all_of(home):
         manifest = folder.readable_manifest()
-        if manifest is not None:
-            # A decision that was killed in the middle; without a ledger the run is listed as its folder has it.
-            with suppress(MarginweaveError):
-                manifest = apply_decision(folder, manifest)
         summary = _summary(folder, manifest, correcting_runs)
         if summary.progress != Progress.NOT_BEGUN or _has_files_of_run(folder):
             summaries.append(summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -167,13 +168,13 @@ def test_a_column_that_numbers_the_rows_is_dropped(cells: list[str], kind: str) 
 def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("name,value,label\nsex,f,female\nsex,m,male\nsex,x,other\n")
     lines = ["sex,age", *(f"{'fm'[i % 2]},{i % 90}" for i in range(200))]
-    columns = draft_of(tmp_path, lines, dictionary="d.csv", below=tmp_path)["columns"]
+    columns: Any = draft_of(tmp_path, lines, dictionary="d.csv", below=tmp_path)["columns"]
     assert columns["sex"] == {
         "type": "category",
         "values": {"file": "d.csv"},
         "public": "data dictionary d.csv",
-    }  # pyright: ignore[reportIndexIssue]
-    assert columns["age"]["confirm"] is True  # pyright: ignore[reportIndexIssue]
+    }
+    assert columns["age"]["confirm"] is True
     (tmp_path / "e.csv").write_text("name,value\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)

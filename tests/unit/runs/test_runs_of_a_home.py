@@ -12,6 +12,7 @@ import pytest
 
 from marginweave.base.errors import BudgetError, InputError, OperatorError
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.flows.cli.run import runs
 from marginweave.ledger import Ledger
 from marginweave.released.manifest import Manifest, RunState
 from marginweave.runs.home import home_directory
@@ -123,16 +124,21 @@ def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(
 
 @pytest.mark.parametrize(("approved", "state"), [(True, "finished"), (False, "rejected")])
 def test_a_list_shows_a_decision_that_was_killed_in_the_middle(
-    home: Path, approved: bool, state: str
+    home: Path, capsys: pytest.CaptureFixture[str], approved: bool, state: str
 ) -> None:
-    """The list carries it out; where nobody can ask the ledger, the run is listed as its folder has it."""
+    """The command carries it out first; where nobody can ask the ledger, the run is listed as its folder has it."""
     folder, ledger = submitted(home, "waiting")
-    assert [run.state for run in list_runs(home)] == ["awaiting approval"]
+
+    def states() -> list[str]:
+        runs(as_json=True, home=home)
+        return [run["state"] for run in json.loads(capsys.readouterr().out)]
+
+    assert states() == ["awaiting approval"]
     ledger.approvals.decide("release-of-waiting", approved=approved, by="A. Meier", reason="right")
     (home / "ledger.sqlite").rename(home / "elsewhere.sqlite")
-    assert [run.state for run in list_runs(home)] == ["awaiting approval"]
+    assert states() == ["awaiting approval"]
     (home / "elsewhere.sqlite").rename(home / "ledger.sqlite")
-    assert [run.state for run in list_runs(home)] == [state]
+    assert states() == [state]
     assert (folder.release / "report.html").exists() == approved
 
 
