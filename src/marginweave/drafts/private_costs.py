@@ -15,6 +15,7 @@ from marginweave.mechanisms.normal import ndtri
 EPSILON = 1.0
 DELTA = 1e-6
 """Budget of a drafted release."""
+_GROUP = "or group its values in the table, and draft again"
 _LONGEST_PREFIX = 6
 _FEWEST_GROUPS = 5
 _MOST_ODD = 0.1
@@ -94,7 +95,7 @@ def _left_out(draft: ColumnDraft, lost: float, least: int) -> ColumnDraft:
         f"With {{type: category, domain: private}} those with fewer than about {least} records would be missing, "
         f"{_percent(lost)} of the cells"
     )
-    advice = _joined(cost, draft.group)
+    advice = _joined(cost, draft.group or _GROUP)
     dropped = f"{len(draft.value_cells)} values, too rare: it is dropped"
     remark = f"{draft.remark}; it is dropped" if draft.remark else f"{dropped}. {advice}"
     words = {key: text for key, text in draft.facts.items() if key in ("label", "description")}
