@@ -140,7 +140,7 @@ def test_rows_of_patients_are_not_protected_one_by_one(marginweave: CommandLine)
 
     def edit(draft: str) -> str:
         (cli.home / "rows.yaml").write_text(
-            draft.replace("{column: patient_id, max_records: 5}", "row")
+            draft.replace("{column: patient_id, max_records: 3}", "row")
         )
         warned = cli("check", "rows.yaml")
         assert "share their patient_id with another row" in " ".join(warned.stdout.split())
@@ -148,6 +148,6 @@ def test_rows_of_patients_are_not_protected_one_by_one(marginweave: CommandLine)
 
     found = follow(cli, table, edit, unit="subject:patient_id")
     assert "confirm: true  # whose privacy is it?" in found.drafted
-    assert "unit: {column: patient_id, max_records: 5}  # 3.0 rows each" in found.drafted
+    assert "unit: {column: patient_id, max_records: 3}  # 3.0 rows each" in found.drafted
     assert found.statement["guarantee"]["unit"].startswith("subject of column 'patient_id', ")
     assert "patient_id" not in found.records
