@@ -117,8 +117,6 @@ def propose_configuration(
             columns[name] = ColumnDraft("identifier", remark=_SUBJECT)
         elif name in facts.without_text:
             columns[name] = ColumnDraft("identifier", remark=_WITHOUT_TEXT)
-        elif subject is not None and name == subject.column:
-            columns[name] = ColumnDraft("identifier", remark=_SUBJECT)
         else:
             columns[name] = propose_column(facts.column(name), source.numbers)
     if dictionary is not None:
