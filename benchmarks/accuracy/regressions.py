@@ -86,11 +86,12 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
         )
         began = time.process_time()
         try:
-            names, found, half = of_opened(opened, asked)
+            answer = of_opened(opened, asked)
         except InputError as error:
             yield {**figure, "refused": str(error)}
             continue
         cpu = round(time.process_time() - began, 2)
+        names, found = answer.names, answer.estimates.values
         fits = {}
         for source, (rows, persons) in tables.items():
             target, design = study.design(sample.header, rows, population.whole.domain)
@@ -101,7 +102,8 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
             "names": names,
             "truth": _truth(name, label, names),
             "release": [
-                end.tolist() for end in (found.values, found.values - half, found.values + half)
+                end.tolist()
+                for end in (found, found - answer.half_widths, found + answer.half_widths)
             ],
             **fits,
             "cpu": cpu,

@@ -96,15 +96,17 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     chosen = {name: value for name, value in {"by": by, **statistics}.items() if value}
     if questions is not None and (where or chosen):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
+    opened = open_answers(home, released, tell)
     contents: Mapping[str, Mapping[str, Any]]
     if questions is not None:
         contents = read_questions(questions, options)
         group = ""
     else:
-        conditions = [read_condition(text) for text in where or ()]
+        names = opened.codes.configuration.columns
+        conditions = [read_condition(text, names) for text in where or ()]
         contents = {"": {**options, **chosen, "where": conditions}}
         group = " and ".join(where or ["all records"])
-    answers = _answers(open_answers(home, released, tell), contents)
+    answers = _answers(opened, contents)
     _show(answers, as_json=as_json, as_csv=as_csv, group_of_all=group)
     if not (as_json or as_csv) and any(content.get("share") for content in contents.values()):
         _explain_share("its group" if by or questions else "all records", where)
@@ -155,14 +157,13 @@ def table(
 def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence | None, str]:
     """Return the test of independence of two columns, and its sentence; None and the reason where there is no test.
 
-    The test is about the population, unless what was counted of the columns is no sample of one.
+    The test is about the population, unless what was counted of the columns is no sample of one, or the rows have chosen them.
     """
-    from marginweave.inference.independence_tests import answer_independence
+    from marginweave.inference.independence_tests import answer_independence, subject_of_test
     from marginweave.texts.sentences import independence_sentence
 
-    is_sample = opened.codes.configuration.not_a_sample(columns) is None
     try:
-        test = answer_independence(opened, columns, "population" if is_sample else "table", "--")
+        test = answer_independence(opened, columns, subject_of_test(opened, columns), "--")
     except InputError as error:
         reason = independence_sentence("result.none", reason=str(error))
         return None, f"{reason} {independence_sentence('note.naive')}"
@@ -217,7 +218,7 @@ def _show(
     _print_table(answers, group_of_all)
     if any(answer.level is None and answer.low is not None for answer in answers):
         out.print(
-            "Of a row that rests on the model with nothing beside it, low to high is a guess: no coverage is claimed."
+            "Of a row whose note says that nothing tells how often it covers, low to high is a guess: no coverage is claimed."
         )
     if any(answer.asked not in ("count", "share") for answer in answers):
         out.print(

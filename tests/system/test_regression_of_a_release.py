@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+import yaml
 from scipy.stats import ttest_1samp
 from statsmodels.discrete.discrete_model import MNLogit
 
@@ -22,6 +23,7 @@ from marginweave.inference import analyse, combine, independence, regression, sy
 from marginweave.ledger import Ledger
 from marginweave.released.statement import PrivacyStatement
 from tests.support.command_line import CommandLine
+from tests.support.configurations import quick, raw
 from tests.support.people_table import people, visits
 from tests.support.plain_runs import run_plainly
 
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.system
 CLIQUES = [["sex", "region", "grade"], ["sex", "age"]]
 
 
-def _release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Path:
+def _open_account(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Path(alone.variables["MARGINWEAVE_LEDGER"])
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
     account = Account(
@@ -40,6 +42,10 @@ def _release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch, **changes: Any
         neighbors="add-remove",
     )
     Ledger.create(ledger).accounts.open(account, actor="steward")
+
+
+def _release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Path:
+    _open_account(alone, monkeypatch)
     return (
         run_plainly(alone.home, people(alone.home, privacy__epsilon=8.0, **changes), "r")
         / "release"
@@ -61,7 +67,11 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     )
     scores["age"]["(missing)"] = 0.0
     found = regression(place, "sex", ["region", "grade"], kind="logistic", values=scores)
-    assert [*found.table.columns] == ["estimate", "low", "high", "sd"]
+    assert [*found.table.columns] == ["estimate", "low", "high", "sd", "bins", "flag"]
+    assert not found.bins.any()  # every value is one number
+    assert found.says.startswith(
+        "Logistic regression of the population that the rows are a simple random sample of. low to"
+    )
     assert found.names[0] == "intercept"
     assert "region=south" in found.names
     assert "region=north" not in found.names
@@ -253,6 +263,145 @@ def test_rows_of_one_person_are_kept_together(
     ):
         with pytest.raises(InputError, match=message):
             independence(place, *wrong)
+
+
+def _odd_names(place: Path) -> Path:
+    """A table whose columns and values read like parts of a coefficient's name, with a number that has a code."""
+    rng, size = np.random.default_rng(6), 500
+    amounts = rng.integers(0, 100, size).astype(str)
+    frame = pd.DataFrame(
+        {
+            "intercept": np.where(rng.random(size) < 0.1, "999", amounts),
+            "a=b": rng.choice(["c", "d"], size),
+            "a": rng.choice(["b", "b=c", "d or e"], size),
+            "cost": rng.integers(0, 1000, size),
+        }
+    )
+    frame.to_csv(place / "people.csv", index=False)
+
+    def number(most: int, bins: list[int]) -> dict[str, Any]:
+        return {"type": "number", "bounds": [0, most], "bins": bins, "decimals": 0, "missing": []}
+
+    columns: dict[str, Any] = {
+        "intercept": {**number(100, [0, 20, 40, 60, 80, 100]), "codes": {"999": "refused"}},
+        "a=b": {"type": "category", "values": ["c", "d"], "missing": []},
+        "a": {"type": "category", "values": ["b", "b=c", "d or e"], "missing": []},
+        "cost": number(1000, [0, 500, 1000]),
+    }
+    changes = {"columns": columns, "aggregate": {"method": "marginals", "cliques": {"all": 2}}}
+    path = place / "people.yaml"
+    path.write_text(yaml.safe_dump(quick(raw(privacy__epsilon=8.0, **changes)), sort_keys=False))
+    return path
+
+
+def test_names_middles_of_bins_and_codes(
+    marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coefficients have names of their own, and say what bins may do; a number with codes stays one; --where finds columns."""
+    _open_account(marginweave, monkeypatch)
+    place = run_plainly(marginweave.home, _odd_names(marginweave.home), "r") / "release"
+    counted = {"intercept": {"refused": 50.0}}
+    found = regression(place, "cost", ["intercept", "a=b", "a"], of="table", values=counted)
+    assert found.names == (
+        "intercept",
+        '"intercept"',
+        '"a=b"=d',
+        'a="b=c"',
+        'a="d or e"',
+    )
+    assert found.says.startswith(
+        "Linear regression of the rows themselves, with every number at the middle of its bin. low to"
+    )
+    # two bins of 0 to 499 and 500 to 1000, with values that may all lie at one end
+    narrow = regression(place, "cost", ["a=b"], of="table")
+    shares = Release.open(place).query(by="a=b")["estimate"].to_numpy()
+    assert narrow.bins[1] == pytest.approx(500, rel=0.02)
+    assert narrow.flags == tuple(
+        "do not use" if bins > 10 * (high - low) else ""
+        for bins, low, high in zip(narrow.bins, narrow.low, narrow.high, strict=True)
+    )
+    assert len(shares) == 2
+    (one, *_) = synthetic_sets(place, ["intercept", "cost"], sets=5)
+    assert one["intercept"].dtype == np.float64
+    assert {*one["intercept"].dropna()} <= {9.5, 29.5, 49.5, 69.5, 90.0}
+    assert 0.02 < one["intercept"].isna().mean() < 0.3  # refused
+    slope = analyse(
+        place, ["intercept", "cost"], lambda rows: smf.ols("cost ~ intercept", rows).fit()
+    )
+    assert slope.names == ("Intercept", "intercept")
+    counts = [
+        json.loads(marginweave("query", "r", "--where", where, "--json").stdout)[0]["estimate"]
+        for where in ("a=b = c", "a = b=c", "a=b=c")
+    ]
+    by_b = Release.open(place).query(where={"a=b": "c"})["estimate"].to_list()
+    by_a = Release.open(place).query(where={"a": "b=c"})["estimate"].to_list()
+    assert counts == [*by_b, *by_a, *by_b]
+
+
+def test_of_sets_that_the_rows_chose_nothing_is_claimed_about_a_population(
+    marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by a share, a mean, a test, a regression, or several tables; of the rows, and of single columns, as ever."""
+    rounds = {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 2}}
+    place = _release(marginweave, monkeypatch, aggregate=rounds)
+    statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+    first, second = next(m.attributes for m in statement.marginals or () if len(m.attributes) == 2)
+    with pytest.raises(
+        InputError, match=r'^of="population" is not possible: .* ask of="table", or'
+    ):
+        independence(place, first, second)
+    assert independence(place, first, second, of="table").of == "table"
+    shown = marginweave("table", "r", first, second)
+    assert "of the rows themselves: whether" in " ".join(shown.stdout.split())
+    release = Release.open(place)
+    value = {name: labels[0] for name, labels in statement.domain.items()}
+    alone, pair = (
+        release.query(where={first: value[first]}, share=True, of="population", **by).iloc[0]
+        for by in ({}, {"by": second})
+    )
+    assert (alone["level"], alone["flag"]) == (0.95, "")
+    assert math.isnan(pair["level"])
+    assert "they depend in these rows: nothing says" in pair["flag"]
+    rows = release.query(where={first: value[first]}, share=True, by=second).iloc[0]
+    assert (rows["level"], rows["flag"]) == (0.95, "")
+    text = marginweave(
+        "query",
+        "r",
+        "--where",
+        f"{first} = {value[first]}",
+        "--by",
+        second,
+        "--share",
+        "--of",
+        "population",
+    )
+    assert "no coverage is claimed" in " ".join(text.stdout.split())
+    means = analyse(place, [first, second], _lengths)
+    assert means.level is None
+    assert means.says.startswith("No coverage is claimed: ")
+    assert analyse(place, [first], _lengths).level == 0.95
+    assert analyse(place, [first, second], _lengths, of="table").level == 0.95
+    to = str(marginweave.home.with_name("several"))
+    done = marginweave(
+        "synthesize", "r", "--sets", "5", "--column", first, "--column", second, "--to", to
+    )
+    assert "No coverage is claimed: " in " ".join(done.stdout.split())
+    scores: dict[str, dict[str, float]] = {}
+    for name in (first, second):
+        labels = (*statement.domain[name], "(missing)")
+        scores[name] = {label: float(number) for number, label in enumerate(labels)}
+    asked = regression(place, first, [second], values=scores)
+    assert asked.level is None
+    assert "No coverage is claimed: " in asked.says
+    of_rows = regression(place, first, [second], of="table", values=scores)
+    assert of_rows.level == 0.95
+    assert "No coverage" not in of_rows.says
+
+
+def _lengths(rows: pd.DataFrame) -> tuple[float, float]:
+    """A mean and its variance, of the first column as texts."""
+    lengths = rows.iloc[:, 0].astype(str).str.len()
+    return float(lengths.mean()), float(lengths.var() / len(rows)) + 1e-9
 
 
 def test_no_regression_without_a_model(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,10 @@ _BETWEEN_FITS = Note(
 )
 _NONE_TO_ALL = Note(f"{MAY_BE_NONE}, or as many as its single columns allow")
 _UNCLAIMED = Note("rests on the model: nothing says how often such an interval covers the truth")
+_CHOSEN = Note(
+    "the columns were measured together because they depend in these rows: nothing says how often such an interval covers a "
+    "population; ask of the table, or name them in aggregate.cliques before anybody looks"
+)
 _NO_MORE = Note("it may be anything that its single columns allow", unusable=True)
 _NOBODY = Note("no value meets the conditions")
 _NO_SUCH = Note("a rule allows no such record")
@@ -307,19 +311,24 @@ class MarginalAnswers:
         """Return the answer by what was measured, else by bounds or the model, else the reason why there is none."""
         if numbers is not None and question.asked in ("mean", "sum") and not numbers.is_bounded:
             return GroupAnswer(interval=None, notes=(self._unbounded(numbers),), how=None)
-        try:
-            interval, note = self._answer(question, conditions, group, numbers)
-            return GroupAnswer(interval=interval, notes=(note,) if note else ())
-        except NotMeasuredError as error:
-            merged = self.squares.measured.parts if error.merged else ()
         factors = [*conditions, *group]
         if numbers is not None:
             factors.append((numbers.place, numbers.low))
+        axes = {place for place, _ in factors}
+        try:
+            interval, note = self._answer(question, conditions, group, numbers)
+            is_chosen = question.of == "population" and self.squares.measured.is_chosen(axes)
+            notes = [note] if note else []
+            if is_chosen:
+                notes.append(_CHOSEN)
+            return GroupAnswer(interval=interval, notes=tuple(notes), claimed=not is_chosen)
+        except NotMeasuredError as error:
+            merged = self.squares.measured.parts if error.merged else ()
         model = None if merged else self.model()
         if model is not None:
             with suppress(NotMeasuredError):
                 return self._outside(question, conditions, group, numbers, model)
-            merged = model.finest_parts(place for place, _ in factors)
+            merged = model.finest_parts(axes)
         refusal = Note(self._refusal(factors, merged))
         return GroupAnswer(interval=None, notes=(refusal,), how=None)
 
@@ -333,14 +342,16 @@ class MarginalAnswers:
     ) -> GroupAnswer:
         """Return the answer to what no measured table has.
 
-        It is by the model where its misfit is known, else by bounds, else by the model without a claim to cover.
+        It is by the model where its misfit is known, else by bounds, else by the model without a claim to cover. The misfit is
+        known where sets were chosen by what the rows have in common, so it is of the rows, and of no population.
         """
         records = [*conditions, *group]
         factors = [*records]
         if numbers is not None:
             factors.append((numbers.place, np.ones(len(numbers.low))))
-        is_known = model.knows([*self._weights([factors])])
-        if is_known or question.of == "population" or question.asked in ("mean", "sum"):
+        of_rows = question.of == "table"
+        is_known = of_rows and model.knows([*self._weights([factors])])
+        if is_known or not of_rows or question.asked in ("mean", "sum"):
             by_model = replace(self, squares=model)
             interval, note = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
             note = note or (_RESTS if is_known else _UNCLAIMED)

@@ -67,12 +67,13 @@ class PartTable:
     """Noisy counts over parts of axes, which linear algebra adds up; an observation is over codes, with levels of its own.
 
     One axis for each of `parts`, numbers of parts in `PartTables.parts`, which increase: tables that divide an axis alike have
-    the same one. `variance` is that of the noise of a cell, rounding included.
+    the same one. `variance` is that of the noise of a cell, rounding included. `chosen` is that of the observation.
     """
 
     parts: tuple[int, ...]
     counts: Floats
     variance: float
+    chosen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +95,22 @@ class PartTables:
     total: float | None = None
     tails: frozenset[NoiseName] = frozenset()
     merged_below: Mapping[int, Floats] = field(default_factory=dict)
+
+    def is_chosen(self, axes: Iterable[int]) -> bool:
+        """Return whether several axes are together only in tables that the rows have chosen.
+
+        They are chosen by how much the axes depend on each other in these rows, which is more than in the population where
+        chance makes them depend. So what such tables say of the axes together covers the rows, and not the population.
+        """
+        together = set(axes)
+        if len(together) < 2:
+            return False
+        holding = [table for table in self.tables if together <= self._axes(table)]
+        return bool(holding) and all(table.chosen for table in holding)
+
+    def _axes(self, table: PartTable) -> set[int]:
+        """Return the axes of a table."""
+        return {self.parts[number].axis for number in table.parts}
 
 
 def part_tables(
@@ -239,4 +256,5 @@ class _Parts:
             parts=tuple(numbers[place] for place in order),
             counts=np.ascontiguousarray(counts.transpose(order)),
             variance=m.deviation**2 + count_noise(m.noise).rounding_variance,
+            chosen=m.chosen,
         )

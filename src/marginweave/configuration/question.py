@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -17,9 +17,10 @@ from marginweave.configuration.values import FrozenModel, OpenFraction, number
 from marginweave.configuration.yaml_source import read_yaml
 
 _COMPARED = {">=": "from", ">": "above", "<=": "to", "<": "below"}
-_CONDITION = re.compile(
-    r"\s*(?P<column>[^<>=!]+?)\s*(?:(?P<sign>>=|<=|!=|>|<|==(?=\s)|=)|\s(?P<word>not\s+in|in)\s)\s*(?P<values>.*?)\s*"
+_AFTER_COLUMN = (
+    r"\s*(?:(?P<sign>>=|<=|!=|>|<|==(?=\s)|=)|\s(?P<word>not\s+in|in)\s)\s*(?P<values>.*?)\s*"
 )
+_CONDITION = re.compile(rf"\s*(?P<column>[^<>=!]+?){_AFTER_COLUMN}")
 
 
 def _listed(value: Any) -> Any:
@@ -120,15 +121,17 @@ class Question(FrozenModel):
         )
 
 
-def read_condition(text: str) -> tuple[str, Any]:
+def read_condition(text: str, columns: Iterable[str] = ()) -> tuple[str, Any]:
     """Return the column and the condition of a text like `age >= 60`, `region in north, south` or `sex != f`.
 
-    A value with a comma is written in quotes, as in a CSV file: `town = "Weston, north"`.
+    The column is the longest of `columns` that the text begins with and that a sign follows, so that `a=b = c` asks for the
+    value c of a column `a=b` where there is one. A value with a comma is written in quotes, as in a CSV file:
+    `town = "Weston, north"`.
 
     Raises:
         InputError: another form.
     """
-    match = _CONDITION.fullmatch(text)
+    match = _match(text, columns)
     values = (
         [
             part.strip()
@@ -149,6 +152,15 @@ def read_condition(text: str) -> tuple[str, Any]:
     if sign in ("!=", "notin"):
         return column, {"but": values}
     return column, values
+
+
+def _match(text: str, columns: Iterable[str]) -> re.Match[str] | None:
+    """Return the parts of a condition, with the longest of the columns that it may be on; None where it has another form."""
+    for column in sorted(columns, key=len, reverse=True):
+        match = re.fullmatch(rf"\s*(?P<column>{re.escape(column)}){_AFTER_COLUMN}", text)
+        if match:
+            return match
+    return _CONDITION.fullmatch(text)
 
 
 def read_question(content: Mapping[str, Any], option: str = "") -> Question:

@@ -251,6 +251,7 @@ def read_measurements(
     counts = table.column("count").to_numpy()
     place = {name: j for j, name in enumerate(domain.names)}
     single = len(domain.names)
+    selects = configuration.marginal_settings.selects(len(configuration.attributes))
 
     def measured(i: int, sizes: Sequence[int] | None) -> Observation:
         fact = facts[i]
@@ -266,6 +267,7 @@ def read_measurements(
             counts=cells.reshape(shape),
             deviation=fact.deviation,
             noise=fact.noise,
+            chosen=selects and len(attributes) > 1,
         )
 
     rows = range(len(facts))

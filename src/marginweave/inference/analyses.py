@@ -11,7 +11,7 @@ DP: post-processing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 class Coefficients:
     """Estimated coefficients with their covariance; `low` to `high` covers each with probability `level`.
 
-    The covariance is of the noise and, for a population, of sampling.
+    The covariance is of the noise and, for a population, of sampling. `level` is None where no coverage is claimed. `bins` of a
+    regression is how far each coefficient may move by where numbers lie inside their bins, which no interval has, and `flags`
+    say "do not use" where that is too far; None and empty for other analyses. `says` is in sentences what the coefficients are
+    of, and what their intervals are; empty for other analyses that are claimed to cover.
     """
 
     names: tuple[str, ...]
@@ -39,14 +42,23 @@ class Coefficients:
     covariance: Floats
     low: Floats
     high: Floats
-    level: float
+    level: float | None
+    bins: Floats | None = None
+    flags: tuple[str, ...] = ()
+    says: str = ""
 
     @property
     def table(self) -> pd.DataFrame:
-        """Frame with a line for each coefficient: estimate, low, high, sd."""
-        sd = np.sqrt(np.diagonal(self.covariance))
-        columns = {"estimate": self.estimate, "low": self.low, "high": self.high, "sd": sd}
-        return pd.DataFrame(columns, index=list(self.names))
+        """Frame with a line for each coefficient: estimate, low, high, sd; of a regression bins and flag as well."""
+        frame = pd.DataFrame(index=list(self.names))
+        frame["estimate"] = self.estimate
+        frame["low"] = self.low
+        frame["high"] = self.high
+        frame["sd"] = np.sqrt(np.diagonal(self.covariance))
+        if self.bins is not None:
+            frame["bins"] = self.bins
+            frame["flag"] = self.flags
+        return frame
 
 
 def regression(
@@ -62,9 +74,10 @@ def regression(
     """Return the regression of `target` on `columns`, from the measured pairs of columns of the release in a folder.
 
     A number counts as the middle of its bin, a category of numbers as these, any other category as an indicator of each value
-    but the first. Intervals are for coefficients of such numbers; those of the numbers inside bins may differ. For a mean,
-    `query --mean` has a range that covers them. `docs/inference.md` says how the regression is computed, how often intervals
-    cover, and when they do not.
+    but the first. Intervals are for the regression of rows, or of a population, with every number at the middle of its bin.
+    `bins` says how far a coefficient may move by where numbers lie inside, and `flag` where that is too far. Where the rows
+    have chosen which columns were measured together, no coverage of a population is claimed. `docs/inference.md` says how the
+    regression is computed, how often intervals cover, and when they do not.
 
     Args:
         release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
@@ -91,8 +104,9 @@ def regression(
         values=values or {},
         level=level,
     )
-    names, estimates, half_widths = answer_regression(Release.open(release).place, question)
-    return _coefficients(names, estimates, half_widths, level)
+    answer = answer_regression(Release.open(release).place, question)
+    coefficients = _coefficients(answer.names, answer.estimates, answer.half_widths, answer.level)
+    return replace(coefficients, bins=answer.bins, flags=answer.flags, says=answer.says)
 
 
 def independence(
@@ -116,7 +130,8 @@ def independence(
             association of the rows themselves is more than noise.
 
     Raises:
-        InputError: an argument is none of these. The columns are in no measured set together. The rows are no sample.
+        InputError: an argument is none of these. The columns are in no measured set together. The rows are no sample, or have
+            chosen the columns, so that no test of the population holds.
     """
     from marginweave.inference.answers import read_answers
     from marginweave.inference.independence_tests import answer_independence
@@ -139,7 +154,7 @@ def synthetic_sets(
     They differ by as much as noise, and sampling, may have changed the counts. Each is a draw of a table, or population, that
     agrees with the release, with five records a row. A single table says no more than the published records. Name no column
     that the analysis does not need. A number is the middle of its bin, a category of numbers is these, any other category its
-    text; missing values are missing.
+    text; missing values are missing, and so are codes of a number column that mean no number.
 
     Args:
         release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
@@ -194,18 +209,26 @@ def analyse(
 ) -> Coefficients:
     """Return an analysis of some columns of a release: `combine` of the results of `analysis` for each of `synthetic_sets`.
 
+    `level` of the result is None where the rows have chosen which of the columns were measured together, and the analysis is
+    about the population: nothing says how often its intervals cover.
+
     Raises:
         InputError: as these.
     """
+    from marginweave.inference.opened import Release
+    from marginweave.inference.sets import unclaimed
+
     tables = synthetic_sets(release, columns, sets=sets, of=of, seed=seed)
-    return combine(map(analysis, tables), level=level)
+    combined = combine(map(analysis, tables), level=level)
+    why = unclaimed(Release.open(release).place, columns, of)
+    return replace(combined, level=None, says=why) if why else combined
 
 
 def _coefficients(
     names: tuple[str, ...],
     estimates: Estimates,
     half_widths: Floats,
-    level: float,
+    level: float | None,
 ) -> Coefficients:
     return Coefficients(
         names=names,

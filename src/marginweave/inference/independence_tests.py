@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from marginweave.answers.answer import About, Counted
+from marginweave.answers.answer import About
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import Part
@@ -19,17 +20,9 @@ from marginweave.configuration.values import listed
 from marginweave.domain.zeros import enforced_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
-from marginweave.inference.modelled import check_sample
+from marginweave.inference.modelled import check_sample, setting, subject_key
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.texts.sentences import Sentence, independence_sentence
-
-_RESULTS = {
-    Counted.TABLE: "table",
-    Counted.RESIZED: "resized",
-    Counted.PART: "part",
-    Counted.JOINED_POPULATION: "joined-population",
-}
-"""Keys of the sentence on a result, but for a population: that depends on the rows of a person."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +51,8 @@ def answer_independence(
     """
     squares = _squares_of(answers, columns, of, prefix)
     places = _places(answers, columns)
+    if of == "population" and squares.measured.is_chosen(places):
+        raise _chosen_error(columns, prefix)
     try:
         parts, counts, variance = _pair_counts(answers, squares, places)
     except NotMeasuredError:
@@ -88,6 +83,29 @@ def answer_independence(
         degrees_of_freedom=test.freedom,
         p=test.p,
         says=" ".join(map(str, sentences)),
+    )
+
+
+def subject_of_test(answers: Answers, columns: Sequence[str]) -> Literal["population", "table"]:
+    """Return what a test of two columns may be about: the population, or the table where no more can be said.
+
+    Raises:
+        InputError: as `answer_independence`.
+    """
+    squares = _squares_of(answers, columns, "table", "")
+    is_sample = answers.codes.configuration.not_a_sample(columns) is None
+    is_chosen = squares.measured.is_chosen(_places(answers, columns))
+    return "population" if is_sample and not is_chosen else "table"
+
+
+def _chosen_error(columns: Sequence[str], prefix: str) -> InputError:
+    """Return the error for a test about the population of columns that the rows have chosen."""
+    population = setting("of", "population", prefix)
+    table = setting("of", "table", prefix)
+    return InputError(
+        f"{population} is not possible: {listed([*columns])} were measured together because they depend in these rows, as "
+        f"some columns do by chance, so that p would be too small; ask {table}, or name them in aggregate.cliques before "
+        "anybody looks"
     )
 
 
@@ -162,11 +180,8 @@ def _are_excluded(answers: Answers, places: Sequence[int]) -> bool:
 
 def _result(test: Dependence, about: About, rows: int) -> Sentence:
     """Return the sentence on a test; `about` is what it is of, `rows` the most rows of a person."""
-    key = _RESULTS.get(about.kind)
-    if key is None:
-        key = "population-of-rows" if rows == 1 else "population-of-persons"
     return independence_sentence(
-        f"result.{key}",
+        f"result.{subject_key(about, rows)}",
         p=independence_sentence("p.value" if test.p >= 1e-4 else "p.small", p=test.p),
         distance=test.distance,
         freedom=test.freedom,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from marginweave.answers.answer import About, Counted
+from marginweave.answers.codes import ValueRange
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import FEWEST, Part
@@ -24,6 +26,7 @@ from marginweave.inference.model_answers import ignored_records
 from marginweave.publish.reader import PublishedRelease
 from marginweave.records.mixture import sample_mixture
 from marginweave.records.release import estimation_input
+from marginweave.texts.sentences import Sentence, regression_sentence
 
 _SHOWN = 3
 RECORDS = 20_000
@@ -110,13 +113,10 @@ class Modelled:
         """Return the text of each code of an attribute."""
         return self.answers.codes.texts(place)
 
-    def numbers(self, column: str) -> Floats | None:
-        """Return the middle of each bin of a column, or the number that a category's text is; None for texts.
-
-        The number is NaN for a value without one, and for an open bin, which has no middle.
-        """
+    def numbers(self, column: str) -> ValueRange | None:
+        """Return the ends of each bin of a column, or the number that a category's text is; None for texts."""
         try:
-            return self.answers.codes.numbers(column).middle
+            return self.answers.codes.numbers(column)
         except InputError:
             return None
 
@@ -147,6 +147,37 @@ class Modelled:
         return InputError(
             f"in no measured set together: {words}; leave columns out. Nearest sets: {sets}"
         )
+
+
+def chosen_pairs(answers: MarginalAnswers, columns: Sequence[str], places: Sequence[int]) -> str:
+    """Return the pairs of columns that only tables have together that the rows have chosen, in words; empty without any."""
+    measured = answers.squares.measured
+    placed = list(zip(columns, places, strict=True))
+    pairs: list[str] = []
+    for (first, first_place), (second, second_place) in itertools.combinations(placed, 2):
+        if measured.is_chosen((first_place, second_place)):
+            pairs.append(f"{first!r} and {second!r}")
+    hidden = len(pairs) - _SHOWN
+    words = ", ".join(pairs[:_SHOWN])
+    return f"{words}, and {hidden} pairs more" if hidden > 0 else words
+
+
+def no_coverage(pairs: str, prefix: str = "") -> Sentence:
+    """Return the sentence for an interval about the population where the rows have chosen pairs of columns."""
+    table = setting("of", "table", prefix)
+    return regression_sentence("interval.unclaimed", pairs=pairs, table=table)
+
+
+def subject_key(about: About, rows: int) -> str:
+    """Return the key of the words for what an answer is about, where a person has at most so many `rows`."""
+    keys = {
+        Counted.TABLE: "table",
+        Counted.RESIZED: "resized",
+        Counted.PART: "part",
+        Counted.JOINED_POPULATION: "joined-population",
+    }
+    of_population = "population-of-rows" if rows == 1 else "population-of-persons"
+    return keys.get(about.kind, of_population)
 
 
 def setting(name: str, value: str, prefix: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,28 @@ import numpy as np
 
 from marginweave.answers.intervals import Reach, check_level
 from marginweave.answers.least_squares import Estimates, NotMeasuredError
-from marginweave.base.arrays import Floats
+from marginweave.base.arrays import Floats, Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import listed
-from marginweave.inference.modelled import Modelled, check_sample, open_modelled
+from marginweave.inference.bin_places import BinnedRecords
+from marginweave.inference.modelled import (
+    Modelled,
+    check_sample,
+    chosen_pairs,
+    no_coverage,
+    open_modelled,
+    subject_key,
+)
 from marginweave.inference.normal_regression import Calibrated, Fit, Kind, Term
+from marginweave.texts.sentences import regression_sentence
 
+_INTERCEPT = "intercept"
+MOST_WIDTHS = 10.0
+"""Widths of an interval that bins may move a coefficient by; with more, it is flagged.
+
+In seven tables numbers moved coefficients by 1 to 12 % of what they may at worst, half of them by less than 4 %
+(`docs/inference.md`): of ten widths that is nearly half a width, as far as an interval reaches.
+"""
 MOST_NOISE = 1.0
 """Noise of the least certain contrast of columns, relative to its spread: with more, steps lead away from the solution."""
 MOST_MERGED = 0.05
@@ -35,10 +52,26 @@ class Regression:
     level: float
 
 
-def answer_regression(
-    place: Path, question: Regression
-) -> tuple[tuple[str, ...], Estimates, Floats]:
-    """Return names, coefficients, and half the widths of their intervals. DP: post-processing.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnsweredRegression:
+    """Coefficients by name, and half the widths of their intervals, each of shape (coefficients,).
+
+    `bins` is how far each may move by where numbers lie inside their bins (`BinnedRecords.largest_shifts`). `flags` say why a
+    coefficient should not be used; empty where it may be. `level` is None where no coverage is claimed. `says` is in sentences
+    what the regression is of, and what its intervals are.
+    """
+
+    names: tuple[str, ...]
+    estimates: Estimates
+    half_widths: Floats
+    bins: Floats
+    flags: tuple[str, ...]
+    level: float | None
+    says: str
+
+
+def answer_regression(place: Path, question: Regression) -> AnsweredRegression:
+    """Return a regression with its intervals. DP: post-processing.
 
     Raises:
         InputError: as `marginweave.inference.regression`.
@@ -47,8 +80,8 @@ def answer_regression(
     return of_opened(open_modelled(place, question.of, "a regression needs"), question)
 
 
-def of_opened(opened: Modelled, question: Regression) -> tuple[tuple[str, ...], Estimates, Floats]:
-    """Return names, coefficients, and half the widths of their intervals, for a release that is open.
+def of_opened(opened: Modelled, question: Regression) -> AnsweredRegression:
+    """Return a regression with its intervals, for a release that is open.
 
     Raises:
         InputError: as `answer_regression`.
@@ -56,15 +89,17 @@ def of_opened(opened: Modelled, question: Regression) -> tuple[tuple[str, ...], 
     opened.places([*question.values])
     columns = (*question.columns, question.target)
     check_sample(opened.answers.codes.configuration, columns, question.of, "")
-    names = ["intercept"]
+    places = opened.places(columns)
+    names = [_INTERCEPT]
     terms: list[Term] = []
-    for column, place in zip(columns, opened.places(columns), strict=True):
+    for column, place in zip(columns, places, strict=True):
         term_names, scores = _scores(opened, place, column, question)
         names += term_names
         terms.append(_term(opened, place, column, scores))
     generator = np.random.default_rng(opened.seed)  # post-processing
+    records = opened.records(generator)
     try:
-        calibrated = Calibrated.of(opened.drawn, opened.records(generator), terms)
+        calibrated = Calibrated.of(opened.drawn, records, terms)
     except NotMeasuredError:
         raise opened.not_together(columns) from None
     sampling = opened.rows_a_subject if question.of == "population" else 0.0
@@ -72,8 +107,107 @@ def of_opened(opened: Modelled, question: Regression) -> tuple[tuple[str, ...], 
     _check_noise(fit, names)
     reach = Reach(level=question.level, tails=opened.squares.measured.tails)
     sigmas = np.sqrt(np.diagonal(fit.coefficients.covariance)).tolist()
+    bin_halves = [
+        _bin_halves(opened, place, column, question)
+        for column, place in zip(columns, places, strict=True)
+    ]
+    binned = _binned_records(records, calibrated.weights, terms, bin_halves)
     half_widths = np.array([reach.of(sigma) for sigma in sigmas])
-    return tuple(names[: len(half_widths)]), fit.coefficients, half_widths
+    bins = binned.largest_shifts(question.kind)
+    is_moved = bins > MOST_WIDTHS * 2 * half_widths
+    pairs = chosen_pairs(opened.answers, columns, places) if question.of == "population" else ""
+    return AnsweredRegression(
+        names=tuple(names[: len(sigmas)]),
+        estimates=fit.coefficients,
+        half_widths=half_widths,
+        bins=bins,
+        flags=tuple("do not use" if moved else "" for moved in is_moved.tolist()),
+        level=None if pairs else question.level,
+        says=_words(opened, places, question, pairs, binned),
+    )
+
+
+def _words(
+    opened: Modelled,
+    places: Sequence[int],
+    question: Regression,
+    pairs: str,
+    binned: BinnedRecords,
+) -> str:
+    """Return in sentences what a regression is of, and what its intervals are.
+
+    `pairs` are those that the rows have chosen, in words.
+    """
+    about = opened.answers.codes.about(question.of, places)
+    rows = opened.rows_a_subject
+    subject = regression_sentence(
+        f"subject.{subject_key(about, rows)}", about=str(about), rows=rows
+    )
+    columns_have_bins = bool(binned.x_half.any())
+    has_bins = columns_have_bins or bool(binned.y_half.any())
+    of = f"of.{question.kind}-middles" if has_bins else f"of.{question.kind}"
+    sentences = [regression_sentence(of, subject=subject)]
+    if pairs:
+        sentences.append(no_coverage(pairs))
+    else:
+        sentences.append(regression_sentence("interval.covers", level=question.level))
+    if has_bins:
+        key = "bins.columns" if columns_have_bins else "bins.target"
+        sentences.append(regression_sentence(key, widths=MOST_WIDTHS))
+    return " ".join(map(str, sentences))
+
+
+def _bin_halves(
+    opened: Modelled,
+    place: int,
+    column: str,
+    question: Regression,
+) -> Floats:
+    """Return half of the width of the bin of each code of the model, 0 where a value counts one number."""
+    merged = opened.merged[place]
+    ranges = opened.numbers(column)
+    if ranges is None:
+        return np.zeros(merged.max() + 1)
+    declared = question.values.get(column, {})
+    has_bin = np.isfinite(ranges.middle)
+    for code, label in enumerate(opened.labels(place)):
+        has_bin[code] &= label not in declared
+    halves = np.zeros(len(has_bin))
+    halves[has_bin] = (ranges.high[has_bin] - ranges.low[has_bin]) / 2
+    counts = opened.counts(place)
+    means: Floats = np.bincount(merged, counts * halves) / np.bincount(merged, counts)
+    return means
+
+
+def _binned_records(
+    records: Records,
+    weights: Floats,
+    terms: Sequence[Term],
+    bin_halves: Sequence[Floats],
+) -> BinnedRecords:
+    """Return distinct records of the model with their weights, as a design; the last term is the target.
+
+    Weights below 0, which only noise makes, are 0.
+    """
+    places = [term.place for term in terms]
+    codes, record_of = np.unique(records[:, places], axis=0, return_inverse=True)
+    code_weights = np.bincount(record_of.ravel(), np.maximum(weights, 0.0), len(codes))
+    codes = codes[code_weights > 0]
+    columns = [np.ones((1, len(codes)))]
+    halves = [np.zeros((1, len(codes)))]
+    for term, code_halves, term_codes in zip(terms, bin_halves, codes.T, strict=True):
+        values = term.model_weights[:, term_codes]
+        columns.append(values)
+        halves.append(np.broadcast_to(code_halves[term_codes], values.shape))
+    design = np.concatenate(columns).T
+    design_halves = np.concatenate(halves).T
+    return BinnedRecords(
+        x=design[:, :-1],
+        y=design[:, -1],
+        weights=code_weights[code_weights > 0],
+        x_half=design_halves[:, :-1],
+        y_half=design_halves[:, -1],
+    )
 
 
 def _check_noise(fit: Fit, names: Sequence[str]) -> None:
@@ -112,12 +246,12 @@ def _scores(
     labels = opened.labels(place)
     declared = question.values.get(column, {})
     is_target = column == question.target
-    middles = opened.numbers(column)
-    if middles is None and not declared and not is_target:  # a category of texts
+    ranges = opened.numbers(column)
+    if ranges is None and not declared and not is_target:  # a category of texts
         return _indicators(opened, place, column, labels)
     numbers: dict[str, float] = {}
-    if middles is not None:
-        pairs = zip(labels, middles.tolist(), strict=True)
+    if ranges is not None:
+        pairs = zip(labels, ranges.middle.tolist(), strict=True)
         numbers = {label: middle for label, middle in pairs if np.isfinite(middle)}
     numbers |= declared
     unknown = [label for label in numbers if label not in labels]
@@ -135,7 +269,7 @@ def _scores(
         raise InputError(
             f"a logistic regression needs values of {column!r} that count 0 or 1; say so in `values`"
         )
-    return [column], scores
+    return [_column_label(column)], scores
 
 
 def _indicators(
@@ -156,10 +290,22 @@ def _indicators(
     names: list[str] = []
     indicators = np.zeros((len(groups), len(labels)))
     for row, codes in enumerate(groups):
-        group_labels = " or ".join(labels[code] for code in codes.tolist())
-        names.append(f"{column}={group_labels}")
+        group_labels = " or ".join(_value_label(labels[code]) for code in codes.tolist())
+        names.append(f"{_column_label(column)}={group_labels}")
         indicators[row, codes] = 1.0
     return names, indicators
+
+
+def _column_label(column: str) -> str:
+    """Return the name of a column in that of a coefficient: in quotes where it would read as something else."""
+    is_clear = column != _INTERCEPT and "=" not in column and '"' not in column
+    return column if is_clear else json.dumps(column, ensure_ascii=False)
+
+
+def _value_label(label: str) -> str:
+    """Return a value in the name of a coefficient: in quotes where it would read as something else."""
+    is_clear = not any(sign in label for sign in ("=", '"', " or "))
+    return label if is_clear else json.dumps(label, ensure_ascii=False)
 
 
 def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:

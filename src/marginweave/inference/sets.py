@@ -11,7 +11,14 @@ import pandas as pd
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import must_be
-from marginweave.inference.modelled import Modelled, check_sample, open_modelled
+from marginweave.configuration.columns import NumberColumn
+from marginweave.inference.modelled import (
+    Modelled,
+    check_sample,
+    chosen_pairs,
+    no_coverage,
+    open_modelled,
+)
 from marginweave.inference.opened import whole_number
 from marginweave.inference.several_sets import DrawnTables
 from marginweave.runs.published import check_target, write_folder
@@ -54,6 +61,20 @@ def draw_sets(
     return _frames(opened, drawn, columns, places, generator)
 
 
+def unclaimed(place: Path, columns: Sequence[str], of: str, prefix: str = "") -> str:
+    """Return why analyses of sets of these columns are claimed to cover nothing; empty where they are claimed to cover.
+
+    Raises:
+        InputError: as `draw_sets`.
+    """
+    if of != "population":
+        return ""
+    opened = open_modelled(place, of, "sets of records need", prefix)
+    columns = [*columns] or [*opened.columns]
+    pairs = chosen_pairs(opened.answers, columns, opened.places(columns))
+    return str(no_coverage(pairs, prefix)) if pairs else ""
+
+
 def _frames(
     opened: Modelled,
     drawn: Iterator[np.ndarray],
@@ -76,17 +97,23 @@ def _frames(
 def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
     """Return the value of each code of an attribute: a number, or a text; NaN or None for the missing one.
 
-    Numbers that were measured together are their mean, because a draw among them would be unrelated to other columns.
+    A code of a number column that means no number, such as 9999 for a refusal, is missing. A column with an open bin, which has
+    no middle, and a category with a value that is no number, are texts. Numbers that were measured together are their mean,
+    because a draw among them would be unrelated to other columns.
     """
-    numbers = opened.numbers(column)
+    ranges = opened.numbers(column)
     codes = opened.answers.codes
     labels = codes.domain.labels[place]
     texts = [*labels, *[None] * (codes.sizes[place] - len(labels))]
-    if numbers is None:
+    if ranges is None:
         return np.array(texts, object)
-    for number, text in zip(numbers.tolist(), texts, strict=True):
-        if np.isnan(number) and text is not None:
-            return np.array(texts, object)
+    numbers = ranges.middle
+    is_number_column = isinstance(codes.configuration.columns[column], NumberColumn)
+    has_no_middle = np.isnan(numbers[: len(labels)])
+    if is_number_column:
+        has_no_middle &= ranges.is_number[: len(labels)]  # open bins
+    if has_no_middle.any():
+        return np.array(texts, object)
     merged = opened.merged[place]
     counts = opened.counts(place)
     for model_code in range(merged.max() + 1):

@@ -27,7 +27,9 @@ class Observation:
     its last code. `deviation` is the standard deviation of the noise of one cell, in records, `noise` its kind. `complete` is
     False where the contribution of a record was bounded across marginals, so that the sum of cells is less than the record
     count. `levels`, where there are any, has the code by which every code of an attribute is counted, where bins are joined or
-    values merged, and None for an attribute whose codes are all separate. Raises InputError where these do not fit together.
+    values merged, and None for an attribute whose codes are all separate. `chosen` is True, in tables that a reader of a
+    release has, where the rows decided by what its attributes have in common that the marginal was measured. Raises InputError
+    where these do not fit together.
     """
 
     attributes: Clique
@@ -36,6 +38,7 @@ class Observation:
     complete: bool = True
     noise: NoiseName = "rounded-gaussian"
     levels: Levels = ()
+    chosen: bool = False
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes, self.counts.shape)

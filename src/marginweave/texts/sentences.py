@@ -13,7 +13,9 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
-Page = Literal["check", "plan", "verdict", "report", "counts", "overview", "independence"]
+Page = Literal[
+    "check", "plan", "verdict", "report", "counts", "overview", "independence", "regression"
+]
 """The pages that have a file of texts."""
 
 
@@ -58,6 +60,7 @@ report_sentence = partial(sentence, "report")
 counts_sentence = partial(sentence, "counts")
 overview_sentence = partial(sentence, "overview")
 independence_sentence = partial(sentence, "independence")
+regression_sentence = partial(sentence, "regression")
 
 
 @cache

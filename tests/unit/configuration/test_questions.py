@@ -58,6 +58,23 @@ def test_a_value_with_a_comma_is_written_in_quotes() -> None:
     assert read_condition('town != "a ""b"", c"') == ("town", {"but": ['a "b", c']})
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b = c", ("a=b", ["c"])),
+        ("a=b=c", ("a=b", ["c"])),
+        ("a = b=c", ("a", ["b=c"])),
+        (" a=b != d", ("a=b", {"but": ["d"]})),
+        ("a >= 3", ("a", {"from": "3"})),
+        ("age in years >= 60", ("age in years", {"from": "60"})),
+        ("age in 60", ("age", ["60"])),
+        ("ab = c", ("ab", ["c"])),
+    ],
+)
+def test_the_longest_column_that_fits_is_meant(text: str, expected: object) -> None:
+    assert read_condition(text, ["a", "age", "a=b", "age in years"]) == expected
+
+
 def test_two_signs_of_equality_are_one() -> None:
     assert read_condition("region == north, south") == read_condition("region = north, south")
 
