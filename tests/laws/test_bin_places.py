@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,6 +118,66 @@ def test_bins_of_a_column_move_a_logistic_coefficient() -> None:
     assert slopes[1] < slopes[0] < slopes[2]
     assert shifts[1] >= max(slopes[0] - slopes[1], slopes[2] - slopes[0]) * (1 - 1e-6)
     assert shifts[1] < 10 * slopes[0]
+
+
+def _binned(values: Array, edges: Sequence[float]) -> tuple[Array, Array]:
+    """The middle of the bin of each whole number, and half of its width."""
+    ends = np.asarray(edges, np.float64)
+    bins = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, len(ends) - 2)
+    high = np.where(bins == len(ends) - 2, ends[bins + 1], np.ceil(ends[bins + 1]) - 1)
+    low = np.ceil(ends[bins])
+    return (low + high) / 2, (high - low) / 2
+
+
+COARSE = [18, 30, 40, 50, 65, 80, 100]
+TENS = np.linspace(18, 100, 9).tolist()
+
+
+@pytest.mark.parametrize(
+    ("target", "column", "target_bins", "column_bins", "slopes"),
+    [
+        ("cost", "age", [0, 100, 200, 300, 500, 1000, 5000], COARSE, (8.2, 5.9)),
+        ("cost", "age", [*range(0, 1500, 50), 2000, 5000], [*range(18, 100, 4), 100], (5.9, 5.9)),
+        ("income", "age", np.linspace(0, 7500, 13).tolist(), TENS, (48.4, 50.0)),
+        ("age", "income", TENS, np.linspace(0, 7500, 13).tolist(), (0.017, 0.018)),
+        ("score", "dose", np.linspace(0, 100, 21), np.linspace(0, 100, 21), (0.30, 0.31)),
+        ("score", "dose", np.linspace(0, 100, 21), [0, 50, 100], (0.10, 0.31)),
+    ],
+)
+def test_numbers_move_slopes_by_an_eighth_of_the_worst_at_most(
+    target: str,
+    column: str,
+    target_bins: Sequence[float],
+    column_bins: Sequence[float],
+    slopes: tuple[float, float],
+) -> None:
+    """Slopes of middles and of numbers; ten widths of an interval (`MOST_WIDTHS`) are flagged, of which that is about one."""
+    rng, size = np.random.default_rng(4), 30_000
+    age = (18 + 82 * rng.beta(1.5, 3, size)).astype(int)
+    dose = rng.normal(50, 10, size).round().clip(0, 100)
+    numbers = {
+        "age": age,
+        "cost": rng.gamma(2, (20 + 3 * age)).round().clip(0, 5000),
+        "income": (1000 + 50 * age + rng.normal(0, 300, size)).round(),
+        "dose": dose,
+        "score": (20 + 0.3 * dose + 0.1 * age + rng.normal(0, 5, size)).round().clip(0, 100),
+    }
+    y, y_half = _binned(numbers[target], target_bins)
+    x, x_half = _binned(numbers[column], column_bins)
+    ones, zeros = np.ones(size), np.zeros(size)
+    records = BinnedRecords(
+        x=np.stack([ones, x], axis=1),
+        y=y,
+        weights=ones,
+        x_half=np.stack([zeros, x_half], axis=1),
+        y_half=y_half,
+    )
+    of_middles = _coefficients(records)[1]
+    own = replace(records, x=np.stack([ones, numbers[column]], axis=1), y=numbers[target])
+    of_numbers = _coefficients(own)[1]
+    assert (of_middles, of_numbers) == pytest.approx(slopes, rel=0.06)
+    shift = records.largest_shifts("linear")[1]
+    assert abs(of_middles - of_numbers) < shift / 8
 
 
 def _logistic(records: BinnedRecords) -> Array:

@@ -14,6 +14,8 @@ _REJECTED = (
     "tests/laws/test_independent_columns.py::test_independent_columns_are_rejected_as_often_as_said"
 )
 
+_CHOSEN = "tests/laws/test_chosen_sets.py::test_what_is_claimed_of_a_population_covers_it"
+
 _SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
 
 FAULTS = (
@@ -107,6 +109,29 @@ FAULTS = (
         instead="spread += min(sampling, 1.0) * self.start * scores.T @ scores",
         killed_by=(
             "tests/laws/test_regression.py::test_intervals_cover_where_all_rows_of_a_person_are_alike",
+        ),
+    ),
+    Fault(
+        name="a pair that the rows have chosen is taken for one that was named",
+        file="src/marginweave/answers/tables.py",
+        text="return bool(holding) and all(table.chosen for table in holding)",
+        instead="return False",
+        killed_by=(_CHOSEN,),
+    ),
+    Fault(
+        name="a reader of a release does not see that the rows have chosen a pair",
+        file="src/marginweave/estimate/earlier.py",
+        text="chosen=selects and len(attributes) > 1",
+        instead="chosen=False",
+        killed_by=(_CHOSEN,),
+    ),
+    Fault(
+        name="a coefficient does not move with places of numbers in the bins of columns",
+        file="src/marginweave/inference/bin_places.py",
+        text="x=self.x + self.x_half * np.sign(direction * x_change)",
+        instead="x=self.x",
+        killed_by=(
+            "tests/laws/test_bin_places.py::test_no_places_that_were_tried_move_a_coefficient_further",
         ),
     ),
     Fault(
