@@ -18,9 +18,8 @@ def _records(
     rng: np.random.Generator, x_width: float, y_width: float, size: int = 60
 ) -> BinnedRecords:
     """Records of two columns and a target in bins of these widths, in records of unequal weights."""
-    x = np.stack(
-        [np.ones(size), rng.integers(0, 10, size) * 5.0, rng.integers(0, 2, size) * 1.0], axis=1
-    )
+    tens, halves = rng.integers(0, 10, size) * 5.0, rng.integers(0, 2, size) * 1.0
+    x = np.stack([np.ones(size), tens, halves], axis=1).astype(np.float64)
     y = x @ [3.0, 2.0, -4.0] + rng.normal(0, 10, size)
     x_half = np.zeros_like(x)
     x_half[:, 1] = x_width / 2

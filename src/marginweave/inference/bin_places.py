@@ -103,8 +103,8 @@ class BinnedRecords:
         `residual_part` is the factor of the term with the residuals.
         """
         p, slopes = _mean(self.x @ b, kind)
-        inverse = np.linalg.inv(self._curvature(slopes))[column]
-        of_target = self.x @ inverse
+        inverse: Floats = np.linalg.inv(self._curvature(slopes))[column].astype(np.float64)
+        of_target: Floats = self.x @ inverse
         of_residuals = np.outer(self.y - p, inverse)
         of_columns = residual_part * of_residuals - np.outer(of_target * slopes, b)
         return of_columns, of_target

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Regression:
     target: str
     columns: tuple[str, ...]
     kind: Kind
-    of: str
+    of: Literal["population", "table"]
     values: Mapping[str, Mapping[str, float]]
     level: float
 
@@ -191,7 +191,8 @@ def _binned_records(
     """
     places = [term.place for term in terms]
     codes, record_of = np.unique(records[:, places], axis=0, return_inverse=True)
-    code_weights = np.bincount(record_of.ravel(), np.maximum(weights, 0.0), len(codes))
+    positive_weights = np.maximum(weights, 0.0)
+    code_weights = np.bincount(record_of.ravel(), positive_weights, len(codes)).astype(np.float64)
     codes = codes[code_weights > 0]
     columns = [np.ones((1, len(codes)))]
     halves = [np.zeros((1, len(codes)))]
