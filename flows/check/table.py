@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -88,20 +88,23 @@ def check_table(request: Request) -> list[CheckedRow]:
 
 
 def id_warnings(request: Request) -> list[str]:
-    """What to tell the person at a terminal, and no log, of ids that repeat under `unit: row`. Private.
+    """Return warnings of ids that repeat under `unit: row`: for the person at a terminal, and for no log. Private.
 
-    Where there are columns to look at, that somebody looked is written down before the first row is read. Empty for a file
-    that cannot be read, which the run refuses.
+    Where there are columns to look at, the look is recorded before the first row is read. A file that cannot be read has no
+    warnings: the run refuses it.
 
     Raises:
-        MachineError: the look cannot be written down; then nobody looks.
-        StageError: what is known of looks is damaged.
+        MachineError: the look cannot be recorded; then nobody looks.
+        StageError: the file of looks is damaged.
     """
-    configuration, inspection, source = request.configuration, None, None
-    with suppress(MarginweaveError):
-        inspection = Inspection(configuration, source_columns(request.source, configuration.source))
+    configuration = request.configuration
+    try:
+        columns = source_columns(request.source, configuration.source)
+        inspection = Inspection(configuration, columns)
         source = TableSource.of(request.source, configuration)
-    if inspection is None or source is None or not inspection.ids:
+    except MarginweaveError:
+        return []
+    if not inspection.ids:
         return []
     record_look(
         request.folder.home, "run", configuration.dataset, request.source, configuration.written
@@ -119,7 +122,7 @@ def id_warnings(request: Request) -> list[str]:
 
 @dataclass
 class Inspection:
-    """What is found of a table, summed over its blocks. Private."""
+    """Findings about a table, summed over its blocks. Private."""
 
     configuration: Configuration
     present: Sequence[str]
@@ -145,16 +148,18 @@ class Inspection:
         return self.configuration.missing_texts(name) if declared else self.configuration.missing
 
     def _is_id(self, name: str) -> bool:
-        """Whether ids are to be expected: of an identifier, or by the name of a column without declared values."""
+        """Return whether a column is expected to hold ids: by its type, or by its name if it has no declared values."""
+        if self.present.count(name) != 1:
+            return False
         column = self.configuration.columns.get(name)
         if isinstance(column, IdentifierColumn):
-            return self.present.count(name) == 1
-        free = column is None or column.private
-        return free and names_subjects(name) and self.present.count(name) == 1
+            return True
+        has_no_values = column is None or column.private
+        return has_no_values and names_subjects(name)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read: what a release reads, ids, and computed columns that the table has."""
+        """Columns that are read: those of a release, ids, and computed columns that the table has."""
         return tuple(dict.fromkeys((*self.configuration.source_names, *self.ids, *self._computed)))
 
     @property
@@ -183,52 +188,68 @@ class Inspection:
             self.unmet |= dict.fromkeys(self.suite.broken(block.select(configuration.source_names)))
 
     def id_rows(self) -> list[CheckedRow]:
-        """The columns whose ids repeat as those of people do, or that are declared to be ids and repeat."""
-        found = []
+        """Return the columns whose ids repeat as those of people do, or that are declared to be ids and repeat."""
+        checked = []
         for name, repetition in self.ids.items():
             rows, repeated, ids = repetition.counted()
-            if repeated and (name in self.configuration.columns or are_subjects(ids, rows)):
-                found.append(
-                    CheckedRow(subject=name, findings=(id_finding(name, repeated / rows),))
-                )
-        return found
+            is_declared = name in self.configuration.columns
+            if repeated and (is_declared or are_subjects(ids, rows)):
+                finding = id_finding(name, repeated / rows)
+                checked.append(CheckedRow(subject=name, findings=(finding,)))
+        return checked
 
     def rows(self) -> list[CheckedRow]:
-        """What there is to say."""
-        configuration = self.configuration
+        """Return all findings, a row for each subject."""
         if not any(look.cells for look in self.looks.values()):
             return [CheckedRow(subject="table", findings=(NO_ROWS,))]
-        on_purpose, found = handled(configuration.written), list[CheckedRow]()
-        size, cells = configuration.rows, max(look.cells for look in self.looks.values())
-        if (
-            size is not None
-            and configuration.privacy.subject is None
-            and not size <= 3 * cells <= 9 * size
-        ):
-            found.append(CheckedRow(subject="rows", findings=(SIZE,)))
+        return [
+            *self._size_rows(),
+            *self._column_rows(),
+            *self.id_rows(),
+            *self._ownerless_rows(),
+            *self._rule_rows(),
+            *(
+                CheckedRow(subject="suite", findings=(suite_finding(expectation),))
+                for expectation in self.unmet
+            ),
+        ]
+
+    def _size_rows(self) -> Iterator[CheckedRow]:
+        """Yield a row where `rows` is less than a third, or more than three times, of the rows that there are."""
+        declared = self.configuration.rows
+        if declared is None or self.configuration.privacy.subject is not None:
+            return
+        rows = max(look.cells for look in self.looks.values())
+        if not declared <= 3 * rows <= 9 * declared:
+            yield CheckedRow(subject="rows", findings=(SIZE,))
+
+    def _column_rows(self) -> Iterator[CheckedRow]:
+        """Yield a row for each column that has missing cells, or findings."""
+        configuration = self.configuration
+        on_purpose = handled(configuration.written)
         for name, look in self.looks.items():
             column = configuration.columns[name]
             assert isinstance(column, MeasuredColumn)
-            undeclared = (
+            is_counted = (
                 configuration.may_be_undeclared(name) or name in configuration.indicated_sets
             )
             findings = tuple(
-                column_findings(column, look, on_purpose=name in on_purpose, undeclared=undeclared)
+                column_findings(column, look, on_purpose=name in on_purpose, undeclared=is_counted)
             )
             if findings or look.missing:
-                found.append(
-                    CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings)
-                )
-        found += self.id_rows()
-        subject = configuration.privacy.subject
+                share = look.missing / look.cells
+                yield CheckedRow(subject=name, missing=share, findings=findings)
+
+    def _ownerless_rows(self) -> Iterator[CheckedRow]:
+        """Yield a row where rows without an id are left out."""
+        subject = self.configuration.privacy.subject
         if subject is not None and self.ownerless:
             finding = ownerless_finding(subject.column, self.ownerless / self.table_rows)
-            found.append(CheckedRow(subject=subject.column, findings=(finding,)))
+            yield CheckedRow(subject=subject.column, findings=(finding,))
+
+    def _rule_rows(self) -> Iterator[CheckedRow]:
+        """Yield a row for each rule that rows break; missing cells are findings of their column."""
         for rule in add_rules(self.rules) if self.rules else ():
-            if rule.records and rule.rule != "never missing":  # told of the column
+            if rule.records and rule.rule != "never missing":
                 subject, finding = rule_finding(rule)
-                found.append(CheckedRow(subject=subject, findings=(finding,)))
-        return [
-            *found,
-            *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet),
-        ]
+                yield CheckedRow(subject=subject, findings=(finding,))

@@ -137,11 +137,8 @@ def _ordinary(
     """Return the distances of the sets of `length` ordinary columns; where there are none, those with values of sets."""
     of_length = {part: distance for part, distance in distances.items() if len(part) == length}
     attributes = configuration.attributes
-    ordinary = [
-        distance
-        for part, distance in of_length.items()
-        if not any(attributes[place].of_set for place in part)
-    ]
+    of_sets = {place for place, attribute in enumerate(attributes) if attribute.of_set}
+    ordinary = [distance for part, distance in of_length.items() if of_sets.isdisjoint(part)]
     return ordinary or list(of_length.values())
 
 

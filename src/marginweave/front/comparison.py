@@ -11,7 +11,7 @@ from marginweave.inference.opened import Release
 if TYPE_CHECKING:
     import pandas as pd
 
-    from marginweave.released.verdict import SetVerdict
+    from marginweave.released.verdict import SetVerdict, Verdict
 
 
 def compare(first: Release | str | Path, second: Release | str | Path) -> pd.DataFrame:
@@ -31,10 +31,12 @@ def compare(first: Release | str | Path, second: Release | str | Path) -> pd.Dat
     if releases[0].statement.release == releases[1].statement.release:
         raise InputError("first and second are the same release: compare it with another one")
     verdicts = [release.evaluation.verdict for release in releases]
-    sets_of_both = [{row.attributes: row for row in verdict.sets} for verdict in verdicts]
+    first_sets = _sets(verdicts[0])
+    second_sets = _sets(verdicts[1])
     rows = []
-    for columns in dict.fromkeys([*sets_of_both[0], *sets_of_both[1]]):
-        first_set, second_set = (sets.get(columns) for sets in sets_of_both)
+    for columns in dict.fromkeys([*first_sets, *second_sets]):
+        first_set = first_sets.get(columns)
+        second_set = second_sets.get(columns)
         rows.append(
             {
                 "columns": columns,
@@ -58,6 +60,11 @@ def _opened(argument: str, named: Release | str | Path) -> Release:
     """Return a release, opened where it is named. Raises InputError."""
     must_be(argument, named, (Release, str, Path), 'compare("visits-1", "visits-2")')
     return named if isinstance(named, Release) else Release.open(named)
+
+
+def _sets(verdict: Verdict) -> dict[tuple[str, ...], SetVerdict]:
+    """Return the verdict on each column and pair, by its names."""
+    return {row.attributes: row for row in verdict.sets}
 
 
 def _error(row: SetVerdict | None) -> float | None:

@@ -132,8 +132,9 @@ def open_places(
 
     Those with one of the attributes `of_sets` are left out while there are others. DP: arithmetic on public and released facts.
     """
+    values_of_sets = frozenset(of_sets)
     remaining = [place for place, clique in enumerate(candidates) if clique not in picks]
-    ordinary = [place for place in remaining if not any(a in of_sets for a in candidates[place])]
+    ordinary = [place for place in remaining if values_of_sets.isdisjoint(candidates[place])]
     return np.array(ordinary or remaining, np.int64)
 
 
