@@ -765,10 +765,13 @@ def test_the_recipe_for_a_draft_takes_columns_whose_values_stay_private() -> Non
         for code in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
         if "del draft" in code
     ]
-    towns = [f"town {i % 83}" for i in range(200)]
+    rows = 40_000  # of 83 towns about 480 each, more than noise hides
+    towns = [f"town {i % 83}" for i in range(rows)]
     names: dict[str, Any] = {
         "mw": mw,
-        "visits": pd.DataFrame({"age": range(200), "town": towns, "sex": ["f", "m"] * 100}),
+        "visits": pd.DataFrame(
+            {"age": [i % 90 for i in range(rows)], "town": towns, "sex": ["f", "m"] * (rows // 2)}
+        ),
     }
     exec(compile(block, "docs/python.md", "exec"), names)
     assert names["draft"]["columns"]["town"] == {"type": "category", "domain": "private"}
