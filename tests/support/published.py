@@ -82,7 +82,12 @@ EVALUATION = Evaluation(
     by_count=(),
     by_count_means=BucketMeans(sds_combination_loss=0.0, sds_proportional_error=0.0),
     marginals=(),
-    association=Association(cramers_v=_NO_PAIRS, mutual_information=_NO_PAIRS, spearman=_NO_PAIRS),
+    association=Association(
+        cramers_v=_NO_PAIRS,
+        mutual_information=_NO_PAIRS,
+        spearman=_NO_PAIRS,
+        from_independence=_NO_PAIRS,
+    ),
     rules=(),
     verdict=Verdict(publication="good", says=(), advice=(), lengths=(), sets=()),
     bounds=DistanceBounds(level=0.95, about="sum of |count - synthetic count|", marginals=()),
@@ -120,6 +125,7 @@ MORE: dict[str, Any] = {
         ),
         mutual_information=_NO_PAIRS,
         spearman=_NO_PAIRS,
+        from_independence=_NO_PAIRS,
         within_noise=1,
     ),
     "bounds": DistanceBounds(

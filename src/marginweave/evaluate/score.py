@@ -39,8 +39,6 @@ def dependences(
     }
     distances: dict[Names, float] = {}
     measure = association.from_independence
-    if measure is None:
-        return distances
     names = measure.names
     for place, row in enumerate(measure.reference):
         for other_place, distance in enumerate(row[:place]):

@@ -134,8 +134,8 @@ class Association(Described):
     spearman: Measure = Field(
         description="Spearman's rank correlation, from -1 to 1, of attributes with ordered values."
     )
-    from_independence: Measure | None = optional(
-        "Distance (TVD) of the pair from independent columns with the same shares, below 1; versions before 0.3 left it out."
+    from_independence: Measure = Field(
+        description="Distance (TVD) of the pair from independent columns with the same shares, below 1."
     )
     within_noise: int | None = optional(
         "Number of pairs left out because noise and chance explain them: independent columns look as associated at least once "

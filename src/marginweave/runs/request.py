@@ -195,8 +195,7 @@ def original_request(home: Path, run: str) -> OriginalRequest:
     try:
         request = json.loads(content)
         configuration = Path(request["configuration"])
-        # version 0.2.0 wrote no folder; an exact comparison of its finished runs needs none
-        below = Path(request.get("below", configuration.parent))
+        below = Path(request["below"])
         return OriginalRequest(
             configuration=configuration, below=below, source=str(request["source"])
         )

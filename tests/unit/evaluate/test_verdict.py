@@ -221,7 +221,12 @@ def even_verdict(
         codes=tuple(np.arange(len(own)) for own in labels),
         counts=tuple(np.ones(len(own)) for own in labels),
     )
-    unknown = Association(cramers_v=nothing, mutual_information=nothing, spearman=nothing)
+    unknown = Association(
+        cramers_v=nothing,
+        mutual_information=nothing,
+        spearman=nothing,
+        from_independence=nothing,
+    )
     return release_verdict(measured, counts, made, merged, unknown, facts=DrawFacts(lone=lone))
 
 

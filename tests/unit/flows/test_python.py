@@ -610,13 +610,13 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     ):
         manifest.write_text(json.dumps({**told, "state": "running"}))
         (internal / "request.json").write_text(
-            json.dumps({"configuration": "a.yaml", "source": str(source)})
+            json.dumps({"configuration": "a.yaml", "below": ".", "source": str(source)})
         )
         with pytest.raises(InputError) as refused:
             mw.Release.open(run, home)
         assert str(refused.value).endswith(how)
     (internal / "request.json").write_text(
-        json.dumps({"configuration": "a.yaml", "source": str(internal / FRAME)})
+        json.dumps({"configuration": "a.yaml", "below": ".", "source": str(internal / FRAME)})
     )
     with pytest.raises(InputError) as resumed:
         resume(run, home=home)

@@ -35,7 +35,7 @@ def begun(home: Path, run: str, state: RunState, source: str = "people.csv") -> 
     folder = RunFolder.at(home, run)
     folder.create()
     (folder.internal / "request.json").write_text(
-        json.dumps({"configuration": "people.yaml", "source": source})
+        json.dumps({"configuration": "people.yaml", "below": ".", "source": source})
     )
     manifest = Manifest(
         run=run,
