@@ -57,6 +57,7 @@ _CHOSEN = Note(
 _NO_MORE = Note("it may be anything that its single columns allow", unusable=True)
 _NOBODY = Note("no value meets the conditions")
 _NO_SUCH = Note("a rule allows no such record")
+_ALL_BUT_GAPS = Note("all, but for cells that are missing or not as declared")
 _NOTHING = 0.9
 """Share of the range that an answer may have, or that single columns leave a count; an interval that long says nothing."""
 _SMALL = 0.05
@@ -179,6 +180,8 @@ class MarginalAnswers:
         if question.asked == "share" and self._all_meet(conditions, group):
             everybody = EstimateInterval(estimate=1.0, low=1.0, high=1.0)
             return GroupAnswer(interval=everybody, how="rule")
+        if question.asked == "share" and self._all_meet(conditions, group, with_gaps=False):
+            answer = replace(answer, notes=(*answer.notes, _ALL_BUT_GAPS))
         return self._with_notes(answer, question, records, limits)
 
     def _with_notes(
@@ -269,12 +272,19 @@ class MarginalAnswers:
             return GroupAnswer(interval=nobody, how="rule")
         return GroupAnswer(interval=None, notes=(_NO_SUCH,), how="rule")
 
-    def _all_meet(self, conditions: list[Factor], group: list[Factor]) -> bool:
-        """Return whether rules forbid every record of a group that breaks a condition."""
+    def _all_meet(
+        self, conditions: list[Factor], group: list[Factor], *, with_gaps: bool = True
+    ) -> bool:
+        """Return whether rules forbid every record of a group that breaks a condition.
+
+        Without gaps, a record breaks it by a declared value alone, and not by a cell that is missing or not as declared.
+        """
         group_codes = self._chosen(group)
         for axis, codes in self._chosen([*conditions, *group]).items():
             all_codes = np.ones(len(codes), np.bool_)
             breaking_codes = group_codes.get(axis, all_codes) & ~codes
+            if not with_gaps:
+                breaking_codes[len(self.codes.domain.labels[axis]) :] = False
             if self.rules.allow({**group_codes, axis: breaking_codes}):
                 return False
         return True

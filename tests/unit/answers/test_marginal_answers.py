@@ -463,6 +463,8 @@ def test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is() -> None:
     assert by["south"].low > 0
     (young,) = ask(answers, "age < 50", by=["region"], share=True)[:1]
     assert young.how == "measured"  # the age may be missing
+    assert young.flag.endswith("all, but for cells that are missing or not as declared")
+    assert "all, but" not in by["south"].flag
     (old,) = ask(answers, "region != north", "age >= 0", by=["age"], share=True)[3:4]
     assert (old.estimate, old.low, old.how) == (1, 1, "rule")
     (mean,) = ask(answers, "region = north", mean="age")
