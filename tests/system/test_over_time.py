@@ -183,6 +183,8 @@ def _check_handover(call, place: Path, runs: Path) -> None:
         ("plan.json", '"mu2": "0.', '"mu2": "1.'),
         ("plan.json", '"name": "count"', '"name": "other"'),
         ("plan.json", '\\"seed\\"', '\\"soil\\"'),
+        ("plan.json", '"written_sha256": "', '"written_sha256": "0'),
+        ("account.json", '"rho": "', '"rho": "-'),
         ("anchor.json", '"seq": ', '"seq": 1'),
         ("chain.jsonl", '"row_hash": "', '"row_hash": "0'),
     ):

@@ -200,6 +200,8 @@ def _check_plan(plan: Content, release_rows: list[Content]) -> None:
         _sha256(plan["written"].encode()) == body["plan_digest"],
         f"what was written, in plan.json, is not that of {row}",
     )
+    same = plan["written_sha256"] == body["plan_digest"]
+    require(same, f"written_sha256 in plan.json is not that of {row}")
     has_its_digest = _sha256(plan["configuration"].encode()) == plan["configuration_sha256"]
     require(has_its_digest, "the configuration in plan.json does not have its digest")
     for name in ("unit", "neighbors"):
