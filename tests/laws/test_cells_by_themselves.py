@@ -510,6 +510,16 @@ def test_no_number_of_an_object_column_is_two_persons(name: str, kind: str) -> N
     assert len(set(pq.read_table(io.BytesIO(content)).column(kind).to_pylist())) == 1
 
 
+def test_a_draft_refuses_ids_in_several_spellings_as_fit_does() -> None:
+    ids = [1000 + i // 2 for i in range(400)]
+    frame = pd.DataFrame({"patient_id": pd.Series(ids, dtype=object), "sex": ["f", "m"] * 200})
+    unit = mw.Configuration.draft(frame, "people")["privacy"]["unit"]
+    assert unit["column"] == "patient_id"
+    frame.loc[7, "patient_id"] = 1003.0
+    with pytest.raises(InputError, match="column 'patient_id' with a cell that is a float, a Bool"):
+        mw.Configuration.draft(frame, "people")
+
+
 @pytest.mark.parametrize("kind", SPELLED)
 def test_categories_follow_the_same_rule_also_those_that_no_row_has(kind: str) -> None:
     config = declared((kind,) if kind != "who" else ("number", "who"))

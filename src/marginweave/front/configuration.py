@@ -196,8 +196,8 @@ class Configuration(Shown, dict[str, Any]):
         return drafted
 
     def _refuse_types(self, frame: Any) -> None:
-        """Refuse a drafted column of a dtype that `fit` refuses, with the same message; raises InputError."""
-        from marginweave.runs.frames import refuse_types
+        """Refuse a drafted column of a dtype, or with a cell, that `fit` refuses, with the same message; raises InputError."""
+        from marginweave.runs.frames import refuse_spellings, refuse_types
 
         columns = self["columns"]
         unit = self["privacy"]["unit"]
@@ -211,6 +211,7 @@ class Configuration(Shown, dict[str, Any]):
             kinds[unit["column"]] = "identifier"
             spelled.add(unit["column"])
         refuse_types(frame, kinds, spelled)
+        refuse_spellings(frame, spelled)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Self:

@@ -93,7 +93,7 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
         for name in configuration.source_names
     }
     refuse_types(data, kinds, configuration.spelled_names)
-    _refuse_spellings(data, configuration.spelled_names)
+    refuse_spellings(data, configuration.spelled_names)
     table = as_table(data, {name: _NATIVE.get(kind, "") for name, kind in kinds.items()})
     content = _parquet(table)
     if content is None:
@@ -186,7 +186,7 @@ def refuse_types(data: Any, kinds: Mapping[str, str], spelled: Collection[str]) 
         _check_dtype(name, frame[name].dtype, _NATIVE.get(kind, ""), is_spelled=name in spelled)
 
 
-def _refuse_spellings(data: Any, spelled: Iterable[str]) -> None:
+def refuse_spellings(data: Any, spelled: Iterable[str]) -> None:
     """Refuse a number that is not spelled as a whole number, in columns of Python objects whose cells are identified by texts.
 
     Such a column may hold 7, 7.0, Decimal("7.0") and True: one number in several spellings, each of which would be another
@@ -214,6 +214,8 @@ def _refuse_spellings(data: Any, spelled: Iterable[str]) -> None:
 
 def _is_spelled_whole(cell: Any) -> bool:
     """Return whether a cell is no number, or one that is spelled as a whole number."""
+    if type(cell) in (str, int):  # most cells, in a tenth of the time
+        return True
     return not isinstance(cell, Number | np.bool_) or _WHOLE_NUMBER.fullmatch(str(cell)) is not None
 
 
