@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +19,20 @@ from marginweave.base.arrays import Flags, Integers
 from marginweave.base.arrow import compute as pc
 from marginweave.base.arrow import is_text
 from marginweave.columns import values_of
-from marginweave.configuration.columns import Column, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    NumberColumn,
+)
 from marginweave.configuration.number_texts import NumberForm
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.sources.number_cells import plain_numbers
 from marginweave.sources.source import types_as_read
 
+Nameable: TypeAlias = Category | BooleanColumn | NumberColumn | DateColumn
+"""Kinds of columns that relations can name."""
 _COLUMN: TypeAdapter[Column] = TypeAdapter(Column)
 _MOST_CELLS = 4_000_000
 _LARGEST = 2**53
@@ -64,7 +73,7 @@ class DeclaredTable:
     """
 
     table: pa.Table
-    columns: Mapping[str, MeasuredColumn]
+    columns: Mapping[str, Nameable]
     form: NumberForm
     """The spelling of numbers in the source."""
     cells: dict[str, DeclaredCells] = field(default_factory=dict)
@@ -133,9 +142,9 @@ class DeclaredTable:
         return DeclaredTable(self.table.take(pa.array(places)), self.columns, self.form)
 
 
-def declared_columns(drafts: Mapping[str, ColumnDraft]) -> dict[str, MeasuredColumn]:
+def declared_columns(drafts: Mapping[str, ColumnDraft]) -> dict[str, Nameable]:
     """Return the columns that relations can name, as their drafts declare them."""
-    columns: dict[str, MeasuredColumn] = {}
+    columns: dict[str, Nameable] = {}
     for name, draft in drafts.items():
         column = declared_column(draft)
         if column is not None:
@@ -143,7 +152,7 @@ def declared_columns(drafts: Mapping[str, ColumnDraft]) -> dict[str, MeasuredCol
     return columns
 
 
-def declared_column(draft: ColumnDraft) -> MeasuredColumn | None:
+def declared_column(draft: ColumnDraft) -> Nameable | None:
     """Return a column as its draft declares it; None where no relation can name it.
 
     None also where its values are beyond 2^53 steps, as doubles tell these not apart.
@@ -153,7 +162,7 @@ def declared_column(draft: ColumnDraft) -> MeasuredColumn | None:
         column = _COLUMN.validate_python({"type": draft.type, **draft.facts, **public})
     except ValidationError:
         return None
-    if not isinstance(column, MeasuredColumn) or column.is_set:
+    if not isinstance(column, Category | BooleanColumn | NumberColumn | DateColumn):
         return None
     if isinstance(column, NumberColumn):
         has_codes = bool(column.codes)

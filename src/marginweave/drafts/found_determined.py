@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from marginweave.base.arrays import Counts, Integers
+from marginweave.configuration.columns import NumberColumn
 from marginweave.drafts.chance import MOST_BROKEN, are_exceptions, draws_evidence, needed_evidence
 from marginweave.drafts.declared_cells import DeclaredCells, DeclaredTable
 from marginweave.drafts.relations import Relation, SampledTable, quoted
@@ -51,8 +52,12 @@ def find_determined(tables: SampledTable, computed: Collection[str]) -> list[Rel
 
 
 def _can_determine(tables: SampledTable, name: str) -> bool:
+    """Return whether the column can be the finer one; of numbers, all within the bounds have a line in the mapping."""
     column = tables.table.columns[name]
-    return column.type != "number" or getattr(column, "decimals", None) == 0
+    if not isinstance(column, NumberColumn):
+        return True
+    first, last = column.clamp
+    return column.decimals == 0 and last - first < _MOST_VALUES
 
 
 def _can_follow(tables: SampledTable, name: str) -> bool:
@@ -149,11 +154,15 @@ def _relation(tables: SampledTable, by: str, name: str, mapped: _Mapped) -> Rela
     """
     source = tables.table.read(by)
     target = tables.table.read(name)
-    mapping: dict[str, str | None] = {}
-    for place, most in zip(mapped.finer, mapped.counts.argmax(axis=1), strict=True):
-        value = source.labels[place] if source.labels else str(place)
-        label = int(mapped.coarser[most])
-        mapping[value] = target.labels[label] if label < len(target.labels) else None
+    labels = [*target.labels, None]
+    places = mapped.finer
+    most = mapped.coarser[mapped.counts.argmax(axis=1)]
+    column = tables.table.columns[by]
+    if isinstance(column, NumberColumn):
+        places, most = _without_holes(column, places, most)
+    names: Sequence[str] = source.labels
+    values = [str(names[place] if names else place) for place in places.tolist()]
+    mapping = {value: labels[label] for value, label in zip(values, most, strict=True)}
     is_private = tables.table.columns[by].private
     entries = (
         _combinations(tables, by, name, mapping) if is_private else _computed(by, name, mapping)
@@ -167,6 +176,16 @@ def _relation(tables: SampledTable, by: str, name: str, mapped: _Mapped) -> Rela
         rows=mapped.rows,
         computed=() if is_private else (name,),
     )
+
+
+def _without_holes(
+    column: NumberColumn, numbers: Integers, labels: Integers
+) -> tuple[Integers, Integers]:
+    """Return all numbers within the bounds; one that no row has follows the next one below it, or the first."""
+    first, last = map(int, column.clamp)
+    every_number = np.arange(first, last + 1)
+    below = np.searchsorted(numbers, every_number, side="right") - 1
+    return every_number, labels[np.maximum(below, 0)]
 
 
 def _computed(by: str, name: str, mapping: Mapping[str, str | None]) -> Sequence[Mapping[str, Any]]:

@@ -182,7 +182,8 @@ def find_gaps(tables: SampledTable, computed: Collection[str]) -> list[Relation]
 
 def _has_gaps(tables: SampledTable, name: str) -> bool:
     filled = tables.sample.read(name).filled
-    return bool(tables.table.columns[name].missing) and filled.any() and not filled.all()
+    has_both = bool(filled.any()) and not bool(filled.all())
+    return bool(tables.table.columns[name].missing) and has_both
 
 
 def _filled(tables: SampledTable, name: str) -> _Condition:
@@ -223,10 +224,9 @@ def _applies(search: _GapSearch, condition: _Condition, names: Sequence[str]) ->
 
 
 def _only(search: _GapSearch, condition: _Condition, name: str) -> Relation:
-    missing = search.tables.table.columns[name].missing or ()
     return Relation(
         key="forbidden",
-        entries=({**condition.elsewhere, name: {"but": [missing[0]]}},),
+        entries=({**condition.elsewhere, **_filled(search.tables, name).where},),
         columns=(name, condition.column),
         words=f"{quoted(name)} has a value only where {condition.words}",
         summary=f"{quoted(name)} has a value only where {condition.summary}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, permutations, product
@@ -30,7 +30,7 @@ _ROUNDS = 6
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def find_differences(tables: SampledTable, drafts: dict[str, ColumnDraft]) -> list[Relation]:
+def find_differences(tables: SampledTable, drafts: Mapping[str, ColumnDraft]) -> list[Relation]:
     """Return the sums numbers that are the days between two dates, or the seconds between two moments."""
     relations: list[Relation] = []
     computed: set[str] = set()
@@ -110,7 +110,7 @@ def _scales(table: DeclaredTable, names: Sequence[str]) -> list[int]:
 
 
 def _difference(
-    tables: SampledTable, drafts: dict[str, ColumnDraft], since: str, of: str, length: str
+    tables: SampledTable, drafts: Mapping[str, ColumnDraft], since: str, of: str, length: str
 ) -> Relation | None:
     """Return the difference, with bounds of the later date that hold all; None where the table breaks it too often."""
     sums = _Sum(tables.table, of, [since, length])
@@ -161,7 +161,7 @@ def _span_of_sum(*parts: Any) -> tuple[Fraction, Fraction]:
 
 
 def find_sums(
-    tables: SampledTable, drafts: dict[str, ColumnDraft], taken: Collection[str]
+    tables: SampledTable, drafts: Mapping[str, ColumnDraft], taken: Collection[str]
 ) -> list[Relation]:
     """Return the numbers that are the sum of two or more others, which are no sums themselves where that can be.
 
@@ -250,7 +250,7 @@ def _subsets(count: int) -> Iterator[Integers]:
 
 
 def _sum(
-    tables: SampledTable, drafts: dict[str, ColumnDraft], total: str, parts: Sequence[str]
+    tables: SampledTable, drafts: Mapping[str, ColumnDraft], total: str, parts: Sequence[str]
 ) -> Relation | None:
     """Return the sum, with the same decimals in all columns and bounds of the total that hold all of it.
 
@@ -275,7 +275,7 @@ def _sum(
 
 
 def _summable(
-    drafts: dict[str, ColumnDraft], total: str, parts: Sequence[str]
+    drafts: Mapping[str, ColumnDraft], total: str, parts: Sequence[str]
 ) -> dict[str, ColumnDraft] | None:
     decimals = max(_decimals(drafts[name]) for name in (total, *parts))
     changes: dict[str, ColumnDraft] = {}
