@@ -70,7 +70,7 @@ def check_table(request: Request) -> list[CheckedRow]:
     )
     inspection = Inspection(
         configuration,
-        present,
+        _with_text(source, present),
         None if request.suites[0] is None else Suite(request.suites[0], raw_input=True),
     )
     record_look(
@@ -87,6 +87,13 @@ def check_table(request: Request) -> list[CheckedRow]:
     return sorted(rows, key=lambda row: row.order)
 
 
+def _with_text(source: TableSource, present: Sequence[str]) -> list[str]:
+    """Return the names of the table without those of columns whose type has no text, such as durations: ids have one."""
+    named_once = [name for name in present if name and present.count(name) == 1]
+    without_text = source.without_text(named_once)
+    return [name for name in present if name not in without_text]
+
+
 def id_warnings(request: Request) -> list[str]:
     """Return warnings of ids that repeat under `unit: row`: for the person at a terminal, and for no log. Private.
 
@@ -99,9 +106,9 @@ def id_warnings(request: Request) -> list[str]:
     """
     configuration = request.configuration
     try:
-        columns = source_columns(request.source, configuration.source)
-        inspection = Inspection(configuration, columns)
         source = TableSource.of(request.source, configuration)
+        present = source_columns(request.source, configuration.source)
+        inspection = Inspection(configuration, _with_text(source, present))
     except MarginweaveError:
         return []
     if not inspection.ids:

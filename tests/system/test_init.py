@@ -11,6 +11,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.command_line import CommandLine
@@ -230,3 +232,15 @@ def test_a_slip_in_the_command(
     assert result.returncode == 2
     assert words in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_column_without_text_stops_neither_init_nor_check(marginweave: CommandLine) -> None:
+    """A duration of Parquet is drafted as an identifier, which no command reads."""
+    waits = [timedelta(minutes=i) for i in range(60)]
+    table = pa.table({"sex": ["f", "m"] * 30, "wait": pa.array(waits, pa.duration("us"))})
+    pq.write_table(table, marginweave.home / "t.parquet")
+    assert marginweave("init", "t.parquet").returncode == 0
+    place = marginweave.home / "t.yaml"
+    place.write_text(answered(place.read_text(), "the questionnaire"))
+    checked = marginweave("check", "t.yaml")
+    assert checked.returncode == 0, checked.stderr
