@@ -26,6 +26,8 @@ _Pair = tuple[str, str]
 def find_orders(tables: SampledTable, computed: Collection[str]) -> list[Relation]:
     """Return the orders between columns that are not `computed`, without those that follow from two others.
 
+    Of columns that are equal, the first alone is in an order.
+
     An order is suggested where shuffled columns would break it in `LEAST_EFFECT` of the rows at least, so not where the ranges
     of the two columns hardly meet.
     """
@@ -37,7 +39,17 @@ def find_orders(tables: SampledTable, computed: Collection[str]) -> list[Relatio
             broken, rows = _broken(tables.table, low, high)
             if are_exceptions(broken, rows) and (not broken or _is_edge(tables, low, high)):
                 orders[low, high] = _order(tables, low, high, broken, rows)
-    one_way = {pair: order for pair, order in orders.items() if pair[::-1] not in orders}
+    names = list(tables.table.columns)
+    copies = {
+        high
+        for low, high in orders
+        if (high, low) in orders and names.index(low) < names.index(high)
+    }
+    one_way = {
+        pair: order
+        for pair, order in orders.items()
+        if pair[::-1] not in orders and copies.isdisjoint(pair)
+    }
     return [order for pair, order in one_way.items() if not _follows(pair, one_way)]
 
 
