@@ -9,6 +9,7 @@ _OTHERS = "tests/unit/prepare/test_subjects.py::test_the_words_of_other_rows_do_
 _RESIZED = "tests/unit/prepare/test_resize.py::test_90_of_100_at_one_and_a_half"
 _UNDECLARED = "tests/unit/prepare/test_undeclared.py"
 _COMPUTED = "tests/laws/test_computed_columns.py"
+_SPELLED = "tests/unit/columns/test_spelled_cells.py"
 _CELLS = "tests/laws/test_cells_by_themselves.py"
 _STAYS = "test_rules_are_kept_by_the_other_cells"
 
@@ -21,6 +22,20 @@ FAULTS = (
         killed_by=(
             "tests/unit/sources/test_quotes.py::test_cells_are_those_of_a_strict_reader_and_a_row_of_another_width_has_its_line",
         ),
+    ),
+    Fault(
+        name="the clocks of a zone are behind UTC where they are ahead of it",
+        file="src/marginweave/columns/date.py",
+        text="in_utc = seconds - offsets",
+        instead="in_utc = seconds + offsets",
+        killed_by=(f"{_SPELLED}::test_how_a_moment_of_iso_8601_is_read",),
+    ),
+    Fault(
+        name="another spelling of a value counts as the first value",
+        file="src/marginweave/configuration/columns/category.py",
+        text="[*self.same.values()][spelling]",
+        instead="[*self.same.values()][0]",
+        killed_by=(f"{_SPELLED}::test_every_spelling_counts_as_its_value",),
     ),
     Fault(
         name="of a subject's rows the first in the file are kept",
