@@ -90,22 +90,18 @@ def measured_undeclared(
 
 def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
     """Return how many records have the last code of an attribute, by all tables with it; the first is its own marginal."""
-    one_way, *larger = tables
-    last_cells = [one_way.counts[-1:]]
-    for table in larger:
-        axis = table.attributes.index(place)
-        last_cells.append(np.take(table.counts, [-1], axis))
     precision = np.zeros(len(tables))
     sums = np.zeros(len(tables))
-    for i, (cells, table) in enumerate(zip(last_cells, tables, strict=True)):
-        variance = cells.size * table.deviation**2
-        precision[i] = 1 / variance
-        sums[i] = float(cells.sum())
+    for i, table in enumerate(tables):
+        axis = table.attributes.index(place)
+        last_cells = table.counts.take([-1], axis)
+        precision[i] = 1 / (last_cells.size * table.deviation**2)
+        sums[i] = float(last_cells.sum())
     mean = sums @ precision / precision.sum()
     return _NoisyCount(
         count=round(float(mean)),
         sigma=float(precision.sum() ** -0.5),
-        noise=one_way.noise,
+        noise=tables[0].noise,
     )
 
 
