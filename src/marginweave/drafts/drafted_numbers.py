@@ -34,9 +34,12 @@ _MOST_DECIMALS = 9
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
 _ROUNDED = "bounds are rounded from the table: write what can be"
+_PLACES = (
+    "zip|postcode|postal|plz|fips|tract|geoid|county|country|nationality|state|region|district|zone"
+)
+_LISTS = "codes?|nace|isic|naics|isco|icd|industry|occupation|puma|cbsa|cpt|drg|atc|soc|sic|ags|gkz|insee"
 _CLASSIFICATION = re.compile(
-    r"(?i)(^|[^a-z])(codes?|nace|isic|naics|isco|icd|industry|occupation|zip|postcode|postal|plz|fips|tract|geoid|county"
-    r"|puma|cbsa|cpt|drg|atc|soc|sic|ags|gkz|insee|u?id|uuid|guid)([^a-z]|$)|[a-z](ID|Id)$"
+    rf"(?i)(^|[^a-z])({_PLACES}|{_LISTS}|u?id|uuid|guid)([^a-z]|$)|[a-z](ID|Id)$"
 )
 """Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
 _LEAST_DIGITS = 4

@@ -151,6 +151,7 @@ def test_sizes_that_are_no_numbers_are_left_out_with_what_to_do(
         ([*range(1, 57)] * 9, "state_fips", "category"),
         ([*range(1, 41)] * 9, "PULocationID", "category"),
         ([*range(1, 41)] * 9, "census tract", "category"),
+        ([*range(42)] * 9, "native-country", "category"),
         ([*range(1, 41)] * 9, "number of children", "number"),
     ],
 )  # fmt: skip
