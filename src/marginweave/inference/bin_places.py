@@ -16,10 +16,13 @@ values have, and no bound. DP: post-processing of released counts.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
-from marginweave.base.arrays import Floats
+from marginweave.base.arrays import Floats, Integers
 from marginweave.inference.normal_regression import Kind
 
 _ROUNDS = 4
@@ -51,11 +54,16 @@ class BinnedRecords:
         middle = self._solution(kind, np.zeros(columns))
         if middle is None:
             return np.full(columns, np.inf)
+        if kind == "linear" and not self.x_half.any():
+            weighted = self.x.T * self.weights
+            transfer = np.linalg.solve(weighted @ self.x, weighted)
+            return np.asarray(np.abs(transfer) @ self.y_half, np.float64)
         shifts = np.zeros(columns)
-        for column in range(columns):
-            for direction in (-1.0, 1.0):
-                shift = self._shift(kind, middle, column, direction)
-                shifts[column] = max(shifts[column], shift)
+        with threadpool_limits(1):  # many small products: threads would wait for each other
+            for column in range(columns):
+                for direction in (-1.0, 1.0):
+                    shift = self._shift(kind, middle, column, direction)
+                    shifts[column] = max(shifts[column], shift)
         return shifts
 
     def _shift(
@@ -85,11 +93,15 @@ class BinnedRecords:
         y_change: Floats,
     ) -> BinnedRecords:
         """Return the records with each number at the end of its bin that changes a coefficient in a direction."""
-        return replace(
-            self,
-            x=self.x + self.x_half * np.sign(direction * x_change),
-            y=self.y + self.y_half * np.sign(direction * y_change),
-        )
+        x = self.x.copy()
+        x[:, self._binned] += self.x_half[:, self._binned] * np.sign(direction * x_change)
+        y = self.y + self.y_half * np.sign(direction * y_change)
+        return replace(self, x=x, y=y)
+
+    @cached_property
+    def _binned(self) -> Integers:
+        """Places of the columns that have bins."""
+        return np.flatnonzero(self.x_half.any(axis=0))
 
     def _changes(
         self,
@@ -98,15 +110,15 @@ class BinnedRecords:
         column: int,
         residual_part: float = 1.0,
     ) -> tuple[Floats, Floats]:
-        """Return how a coefficient changes with each number of the columns and of the target, over the weight of the record.
+        """Return how a coefficient changes with each number of the columns that have bins, and of the target.
 
-        `residual_part` is the factor of the term with the residuals.
+        Both are over the weight of the record. `residual_part` is the factor of the term with the residuals.
         """
         p, slopes = _mean(self.x @ b, kind)
         inverse: Floats = np.linalg.inv(self._curvature(slopes))[column].astype(np.float64)
         of_target: Floats = self.x @ inverse
-        of_residuals = np.outer(self.y - p, inverse)
-        of_columns = residual_part * of_residuals - np.outer(of_target * slopes, b)
+        of_residuals = np.outer(self.y - p, inverse[self._binned])
+        of_columns = residual_part * of_residuals - np.outer(of_target * slopes, b[self._binned])
         return of_columns, of_target
 
     def _curvature(self, slopes: Floats) -> Floats:
@@ -126,7 +138,9 @@ class BinnedRecords:
             score = self.x.T @ (self.weights * (self.y - p))
             step = np.linalg.solve(curvature, score)
             b = b + step
-            if np.abs(step * scales).max() <= 1e-8 * (1 + np.abs(b * scales).max()):
+            if kind == "linear" or np.abs(step * scales).max() <= 1e-8 * (
+                1 + np.abs(b * scales).max()
+            ):
                 return b
         return None
 
@@ -135,5 +149,5 @@ def _mean(fitted: Floats, kind: Kind) -> tuple[Floats, Floats]:
     """Return the p of each record, and its slope."""
     if kind == "linear":
         return fitted, np.ones(len(fitted))
-    p = 1 / (1 + np.exp(-fitted))
+    p: Floats = expit(fitted)
     return p, p * (1 - p)
