@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -64,8 +65,10 @@ def _asked(
 def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
     """Answers beside a model in which nothing depends."""
     modelled = _model(squares, spread=lambda: spread)
+    labels = (("no", "yes"),) * len(squares.measured.sizes)
+    codes = SimpleNamespace(domain=SimpleNamespace(labels=labels))
     return MarginalAnswers(
-        squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled
+        squares=squares, codes=cast("Any", codes), measured_together=(), model=lambda: modelled
     )
 
 

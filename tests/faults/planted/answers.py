@@ -128,8 +128,8 @@ FAULTS = (
     Fault(
         name="a coefficient does not move with places of numbers in the bins of columns",
         file="src/marginweave/inference/bin_places.py",
-        text="x=self.x + self.x_half * np.sign(direction * x_change)",
-        instead="x=self.x",
+        text="x[:, self._binned] += self.x_half[:, self._binned] * np.sign(direction * x_change)",
+        instead="x += 0.0",
         killed_by=(
             "tests/laws/test_bin_places.py::test_no_places_that_were_tried_move_a_coefficient_further",
         ),
