@@ -7,7 +7,8 @@ columns: what there is to keep. Over all pairs
 
 It is 0 where records have lost all of a dependence, as independent columns have, and 100 without any distance. Where columns
 hardly depend on each other, distances are compared with .05, the largest that is good: a pair counts by what it could lose.
-More noise makes e larger, and never the score better by that.
+A pair of which nothing is known counts as lost, and as much as the others do on average: a release that measures one pair is
+not good for all. More noise makes e larger, and never the score better by that.
 """
 
 from __future__ import annotations
@@ -55,15 +56,18 @@ def quality_score(
     """Return the score, rounded down; None without a pair.
 
     Args:
-        errors: e of each set of columns; those of other lengths than 2 are left out. A pair without a number counts as lost.
+        errors: e of each set of columns, None where nothing is known; those of other lengths than 2 are left out.
         dependence: D by sorted names. A pair without one is taken to have what it may have lost.
     """
     lost = 0.0
-    at_stake = 0.0
-    for names, error in errors.items():
-        if len(names) != 2:
-            continue
-        scale = max(error or 0.0, dependence.get(sorted_names(names), 0.0), GOOD)
-        lost += scale if error is None else error
-        at_stake += scale
-    return math.floor(100 * (1 - lost / at_stake)) if at_stake else None
+    scales: list[float] = []
+    pairs = {names: error for names, error in errors.items() if len(names) == 2}
+    for names, error in pairs.items():
+        if error is not None:
+            scales.append(max(error, dependence.get(sorted_names(names), 0.0), GOOD))
+            lost += error
+    if not pairs:
+        return None
+    # a pair of which nothing is known adds as much to what is at stake as the mean of the others, and nothing to what is kept
+    kept_share = 1 - lost / math.fsum(scales) if scales else 0.0
+    return math.floor(100 * kept_share * len(scales) / len(pairs))

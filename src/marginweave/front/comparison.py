@@ -63,8 +63,8 @@ def _opened(argument: str, named: Release | str | Path) -> Release:
 
 
 def _sets(verdict: Verdict) -> dict[tuple[str, ...], SetVerdict]:
-    """Return the verdict on each column and pair, by its names."""
-    return {row.attributes: row for row in verdict.sets}
+    """Return the verdict on each column and pair, by its names in order: two releases may have columns in different orders."""
+    return {tuple(sorted(row.attributes)): row for row in verdict.sets}
 
 
 def _error(row: SetVerdict | None) -> float | None:

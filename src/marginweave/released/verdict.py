@@ -67,8 +67,8 @@ class VerdictSummary(Described):
     )
     score: int | None = Field(
         default=None,
-        description="Quality from 0 to 100, by what the records keep of pairs of columns: 0 where they have lost all "
-        "dependence, 100 without any distance; null where there is no pair.",
+        description="Quality from 0 to 100, by what the records keep of pairs of columns as they were counted: 0 where "
+        "they have lost all dependence, 100 without any distance; null where there is no pair.",
     )
     says: tuple[str, ...] = Field(
         description="What it is good for, with care, and not for: one sentence each."

@@ -31,8 +31,11 @@ _PAIRS = [*itertools.combinations("abcd", 2)]
         ({("a", "b"): 0.5}, {("a", "b"): 0.3}, 0),
         # pairs count by what they could lose: 1 - (.04 + .05) / (.4 + .05)
         ({("a", "b"): 0.04, ("a", "c"): 0.05}, {("a", "b"): 0.4}, 80),
-        # a pair of which nothing is known counts as lost: 1 - (0 + .05) / (.2 + .05)
-        ({("a", "b"): 0.0, ("a", "c"): None}, {("a", "b"): 0.2}, 80),
+        # a pair of which nothing is known counts as lost, and as much as the other: a half
+        ({("a", "b"): 0.0, ("a", "c"): None}, {("a", "b"): 0.2}, 50),
+        # one of three, of which a fourth is lost
+        ({("a", "b"): 0.1, ("a", "c"): None, ("b", "c"): None}, {("a", "b"): 0.4}, 25),
+        ({("a", "b"): None}, {}, 0),
         # columns and triples are no pairs
         ({("a",): 0.4, ("a", "b", "c"): 0.4}, {}, None),
     ],
