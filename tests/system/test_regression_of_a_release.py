@@ -375,6 +375,7 @@ def test_of_sets_that_the_rows_chose_nothing_is_claimed_about_a_population(
     means = analyse(place, [first, second], _lengths)
     assert means.level is None
     assert means.says.startswith("No coverage is claimed: ")
+    assert [*means.table["flag"]] == ["no coverage"]
     assert analyse(place, [first], _lengths).level == 0.95
     assert analyse(place, [first, second], _lengths, of="table").level == 0.95
     to = str(marginweave.home.with_name("several"))
@@ -388,6 +389,7 @@ def test_of_sets_that_the_rows_chose_nothing_is_claimed_about_a_population(
         scores[name] = {label: float(number) for number, label in enumerate(labels)}
     asked = regression(place, first, [second], values=scores)
     assert asked.level is None
+    assert all(asked.table["flag"])
     assert "No coverage is claimed: " in asked.says
     of_rows = regression(place, first, [second], of="table", values=scores)
     assert of_rows.level == 0.95

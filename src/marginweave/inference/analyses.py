@@ -32,9 +32,9 @@ class Coefficients:
     """Estimated coefficients with their covariance; `low` to `high` covers each with probability `level`.
 
     The covariance is of the noise and, for a population, of sampling. `level` is None where no coverage is claimed. `bins` of a
-    regression is how far each coefficient may move by where numbers lie inside their bins, which no interval has, and `flags`
-    say "do not use" where that is too far; None and empty for other analyses. `says` is in sentences what the coefficients are
-    of, and what their intervals are; empty for other analyses that are claimed to cover.
+    regression is how far each coefficient may move by where numbers lie inside their bins, which no interval has; None for
+    other analyses. `flags` say "do not use" where that is too far, and "no coverage" where none is claimed. `says` is in
+    sentences what the coefficients are of, and what their intervals are; empty for other analyses that are claimed to cover.
     """
 
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ class Coefficients:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Frame with a line for each coefficient: estimate, low, high, sd; of a regression bins and flag as well."""
+        """Frame with a line for each coefficient: estimate, low, high, sd; also bins, and flag, where there are any."""
         frame = pd.DataFrame(index=list(self.names))
         frame["estimate"] = self.estimate
         frame["low"] = self.low
@@ -57,6 +57,7 @@ class Coefficients:
         frame["sd"] = np.sqrt(np.diagonal(self.covariance))
         if self.bins is not None:
             frame["bins"] = self.bins
+        if self.flags:
             frame["flag"] = self.flags
         return frame
 
@@ -215,13 +216,17 @@ def analyse(
     Raises:
         InputError: as these.
     """
+    from marginweave.inference.modelled import UNCLAIMED
     from marginweave.inference.opened import Release
     from marginweave.inference.sets import unclaimed
 
     tables = synthetic_sets(release, columns, sets=sets, of=of, seed=seed)
     combined = combine(map(analysis, tables), level=level)
     why = unclaimed(Release.open(release).place, columns, of)
-    return replace(combined, level=None, says=why) if why else combined
+    if not why:
+        return combined
+    flags = (UNCLAIMED,) * len(combined.names)
+    return replace(combined, level=None, flags=flags, says=why)
 
 
 def _coefficients(

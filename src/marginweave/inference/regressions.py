@@ -17,6 +17,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.values import listed
 from marginweave.inference.bin_places import BinnedRecords
 from marginweave.inference.modelled import (
+    UNCLAIMED,
     Modelled,
     check_sample,
     chosen_pairs,
@@ -58,9 +59,9 @@ class Regression:
 class AnsweredRegression:
     """Coefficients by name, and half the widths of their intervals, each of shape (coefficients,).
 
-    `bins` is how far each may move by where numbers lie inside their bins (`BinnedRecords.largest_shifts`). `flags` say why a
-    coefficient should not be used; empty where it may be. `level` is None where no coverage is claimed. `says` is in sentences
-    what the regression is of, and what its intervals are.
+    `bins` is how far each may move by where numbers lie inside their bins (`BinnedRecords.largest_shifts`). `flags` say that a
+    coefficient should not be used, or that no coverage is claimed; empty where neither is so. `level` is None where no coverage
+    is claimed. `says` is in sentences what the regression is of, and what its intervals are.
     """
 
     names: tuple[str, ...]
@@ -118,12 +119,13 @@ def of_opened(opened: Modelled, question: Regression) -> AnsweredRegression:
     bins = binned.largest_shifts(question.kind)
     is_moved = bins > MOST_WIDTHS * 2 * half_widths
     pairs = chosen_pairs(opened.answers, columns, places) if question.of == "population" else ""
+    unmoved_flag = UNCLAIMED if pairs else ""
     return AnsweredRegression(
         names=tuple(names[: len(sigmas)]),
         estimates=fit.coefficients,
         half_widths=half_widths,
         bins=bins,
-        flags=tuple("do not use" if moved else "" for moved in is_moved.tolist()),
+        flags=tuple("do not use" if moved else unmoved_flag for moved in is_moved.tolist()),
         level=None if pairs else question.level,
         says=_words(opened, places, question, pairs, binned),
     )
