@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -268,6 +269,32 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     assert median.interval is not None
     assert (median.interval.low, median.interval.high) == (3, 7)
     assert median.notes == (Note("it may be anything", unusable=True),)
+
+
+def test_a_model_of_sets_that_the_rows_chose_claims_nothing_of_a_population() -> None:
+    """It claims what its known misfit says of the rows, and of a population where sets were given."""
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+    given = TRIPLES.measure(np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(8))
+    misfit = {"outside": {"2": 0.01, "3": 0.01}, "inside": {"4": 0.01}}
+    spread = ModelSpread(stack=Stack.of(model, [model]), misfit=misfit)
+    tables = [replace(table, chosen=len(table.parts) > 1) for table in given.measured.tables]
+    chosen = LeastSquares(replace(given.measured, tables=tuple(tables)))
+    all_four = [(axis, np.array([0.0, 1.0])) for axis in range(4)]
+    claimed: list[tuple[bool, bool]] = []
+    for squares in (given, chosen):
+        modelled = _model(squares, inside=[frozenset(range(4))], spread=lambda: spread)
+        answers = replace(_answers(squares, spread), model=lambda modelled=modelled: modelled)
+        of_rows, of_population = (
+            answers.answer_group(
+                Question.model_validate({"share": True, "where": ALL_C, "of": of}),
+                all_four,
+                [],
+                None,
+            ).claimed
+            for of in ("table", "population")
+        )
+        claimed.append((of_rows, of_population))
+    assert claimed == [(True, True), (True, False)]
 
 
 def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_ones_are_to_be_used() -> (

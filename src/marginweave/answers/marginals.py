@@ -352,16 +352,18 @@ class MarginalAnswers:
     ) -> GroupAnswer:
         """Return the answer to what no measured table has.
 
-        It is by the model where its misfit is known, else by bounds, else by the model without a claim to cover. The misfit is
-        known where sets were chosen by what the rows have in common, so it is of the rows, and of no population.
+        It is by the model where its misfit is known, else by bounds, else by the model without a claim to cover. Where the rows
+        have chosen sets, the misfit is that of the model of these rows, and of no population.
         """
         records = [*conditions, *group]
         factors = [*records]
         if numbers is not None:
             factors.append((numbers.place, np.ones(len(numbers.low))))
-        of_rows = question.of == "table"
-        is_known = of_rows and model.knows([*self._weights([factors])])
-        if is_known or not of_rows or question.asked in ("mean", "sum"):
+        of_population = question.of == "population"
+        rows_chose = any(table.chosen for table in self.squares.measured.tables)
+        is_knowable = not (of_population and rows_chose)
+        is_known = is_knowable and model.knows([*self._weights([factors])])
+        if is_known or of_population or question.asked in ("mean", "sum"):
             by_model = replace(self, squares=model)
             interval, note = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
             note = note or (_RESTS if is_known else _UNCLAIMED)
