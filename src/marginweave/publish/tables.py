@@ -28,7 +28,7 @@ PARQUET_OPTIONS: dict[str, Any] = {
     "store_schema": False,
 }
 _NOTES = ("outside", "merged", "merged-outside", "impossible", "unkept")
-"""Keys of the notes of combinations, by their numbers from 1 on; 0 is no note."""
+"""Keys of what is noted of combinations, by their numbers from 1 on; 0 is no note."""
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
