@@ -127,8 +127,7 @@ def test_merged_values_of_records_have_the_shares_of_both_releases() -> None:
 def test_an_earlier_release_of_other_rows_is_noticed(now: float, then: float) -> None:
     """Of 500 pairs of releases of the same rows none is called another's (false alarm 5e-7), of moved rows all are.
 
-    Rows that moved between two values move each of their counts by 40 of the larger standard deviations. Noise of 8 of them in
-    one cell is no reason: Laplace noise, which an earlier release may have, is as large in one of 80,000 cells.
+    Rows that moved between two values move each of their counts by 40 of the larger standard deviations.
     """
     truth = np.array([400.0, 300.0, 200.0])
     moved = truth + 40 * max(now, then) * np.array([1.0, -1.0, 0.0])
@@ -139,10 +138,27 @@ def test_an_earlier_release_of_other_rows_is_noticed(now: float, then: float) ->
             pooled = pool([drawn], [measured((0,), rows_then, then, 10_000 + seed)])
             marginals = Marginals(domain=domain, one_way=(drawn,), larger=(), pooled=pooled)
             assert contradicted_attributes(marginals) == contradicted
-    rare = Observation(attributes=(0,), counts=truth, deviation=now)
-    apart = np.array([8 * math.hypot(now, then), 0.0, 0.0])
-    pooled = pool([rare], [Observation(attributes=(0,), counts=truth + apart, deviation=then)])
-    assert (
-        contradicted_attributes(Marginals(domain=domain, one_way=(rare,), larger=(), pooled=pooled))
-        == ()
-    )
+
+
+@pytest.mark.parametrize(("noise", "named"), [("rounded-gaussian", (0,)), ("discrete-laplace", ())])
+def test_what_noise_explains_depends_on_its_kind(noise: str, named: tuple[int, ...]) -> None:
+    """A cell 8 deviations away: normal noise has that in one of 1e13 releases, Laplace noise in one of 27,000."""
+    truth = np.array([400.0, 300.0, 200.0])
+    drawn = Observation(attributes=(0,), counts=truth, deviation=10.0)
+    apart = np.array([8 * math.hypot(10, 10), 0.0, 0.0])
+    then = Observation(attributes=(0,), counts=truth + apart, deviation=10.0, noise=noise)
+    domain = Domain(names=("a",), labels=(("x", "y", "z"),))
+    marginals = Marginals(domain=domain, one_way=(drawn,), larger=(), pooled=pool([drawn], [then]))
+    assert contradicted_attributes(marginals) == named
+
+
+def test_a_difference_of_all_cells_is_noticed_where_none_is_far() -> None:
+    """Of 40 values each 2.5 deviations of the difference away, no cell says it: all together do, with chance 3e-32."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(100, 900, 40).astype(float)
+    moved = truth + 2.5 * math.hypot(10, 10) * np.where(np.arange(40) % 2, 1.0, -1.0)
+    drawn = Observation(attributes=(0,), counts=truth, deviation=10.0)
+    then = Observation(attributes=(0,), counts=moved, deviation=10.0)
+    domain = Domain(names=("a",), labels=(tuple(map(str, range(40))),))
+    marginals = Marginals(domain=domain, one_way=(drawn,), larger=(), pooled=pool([drawn], [then]))
+    assert contradicted_attributes(marginals) == (0,)

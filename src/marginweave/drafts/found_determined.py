@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,8 +51,13 @@ def find_determined(tables: SampledTable, computed: Collection[str]) -> list[Rel
 
 
 def _can_determine(tables: SampledTable, name: str) -> bool:
-    """Return whether the column can be the finer one; of numbers, all within the bounds have a line in the mapping."""
+    """Return whether the column can be the finer one; of numbers, all within the bounds have a line in the mapping.
+
+    A column with a private domain cannot: a rule would list its values, also one that a single row has, and publish them.
+    """
     column = tables.table.columns[name]
+    if column.private:
+        return False
     if not isinstance(column, NumberColumn):
         return True
     first, last = column.clamp
@@ -148,10 +152,7 @@ def _distinct(cells: DeclaredCells) -> tuple[Integers, Integers]:
 
 
 def _relation(tables: SampledTable, by: str, name: str, mapped: _Mapped) -> Relation:
-    """Return the rule: a mapping, or for a private domain the combinations that cannot be.
-
-    A computed column is missing where its source is, and of a private domain many values are not released.
-    """
+    """Return the rule: a mapping from the values of the finer column."""
     source = tables.table.read(by)
     target = tables.table.read(name)
     labels = [*target.labels, None]
@@ -163,18 +164,14 @@ def _relation(tables: SampledTable, by: str, name: str, mapped: _Mapped) -> Rela
     names: Sequence[str] = source.labels
     values = [str(names[place] if names else place) for place in places.tolist()]
     mapping = {value: labels[label] for value, label in zip(values, most, strict=True)}
-    is_private = tables.table.columns[by].private
-    entries = (
-        _combinations(tables, by, name, mapping) if is_private else _computed(by, name, mapping)
-    )
     return Relation(
-        key="forbidden" if is_private else "determined",
-        entries=entries,
+        key="determined",
+        entries=_computed(by, name, mapping),
         columns=(name, by),
         words=f"{quoted(name)} follows from {quoted(by)}",
         broken=mapped.broken,
         rows=mapped.rows,
-        computed=() if is_private else (name,),
+        computed=(name,),
     )
 
 
@@ -191,19 +188,3 @@ def _without_holes(
 def _computed(by: str, name: str, mapping: Mapping[str, str | None]) -> Sequence[Mapping[str, Any]]:
     with_value = {value: label for value, label in mapping.items() if label is not None}
     return ({"column": name, "by": by, "mapping": with_value},)
-
-
-def _combinations(
-    tables: SampledTable, by: str, name: str, mapping: Mapping[str, str | None]
-) -> list[Mapping[str, Any]]:
-    """Return one entry for each value of the coarser column: its finer values are with no other one."""
-    missing = tables.table.columns[name].missing or ()
-    groups: defaultdict[str | None, list[str]] = defaultdict(list)
-    for value, label in mapping.items():
-        groups[label].append(value)
-    entries: list[Mapping[str, Any]] = []
-    for label, values in groups.items():
-        text = missing[0] if label is None and missing else label
-        if text is not None:
-            entries.append({by: values, name: {"but": [text]}})
-    return entries

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.special import chdtrc
 
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError, StageError
@@ -105,10 +106,11 @@ def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
     """Return the attributes whose counts in earlier releases are other ones than those that were drawn, by more than noise.
 
     Let y be the n drawn counts of an attribute, of variance s^2 + 1/12 each, and p the pooled ones, of variance t^2. Where the
-    rows are the same, p is the mean by precision, so that y - p has the variance v^2 = s^2 + 1/12 - t^2. Normal noise, Laplace
-    noise and their sums are beyond h v with a probability of at most exp(-sqrt(2) h) for such large h. So an attribute of m is
-    named where n m exp(-sqrt(2) max |y - p| / v) is below `_CONTRADICTED`: in one of a billion releases at most, whatever the
-    kind of the noise of the earlier release. DP: post-processing.
+    rows are the same, p is the mean by precision, so that y - p has the variance v^2 = s^2 + 1/12 - t^2. Where all noise is
+    normal, |y - p|^2 / v^2 is chi^2 of n degrees of freedom. Where some is Laplace noise, its tails are heavier: each cell is
+    beyond h v with a probability of at most exp(-sqrt(2) h) for such large h. So an attribute of m is named where m times
+    the chance of its distance, or n m times that of its farthest cell, is below `_CONTRADICTED`: in one of a billion releases
+    at most. DP: post-processing.
     """
     contradicted = []
     for place, drawn in enumerate(marginals.one_way):
@@ -120,9 +122,13 @@ def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
         )
         if pooled.counts.shape != drawn.counts.shape or variance <= _SAME * drawn.deviation**2:
             continue
-        farthest = float(np.abs(drawn.counts - pooled.counts).max()) / math.sqrt(variance)
-        chance = len(marginals.one_way) * drawn.counts.size * math.exp(-math.sqrt(2) * farthest)
-        if chance < _CONTRADICTED:
+        deviations = (drawn.counts - pooled.counts) / math.sqrt(variance)
+        if count_noise(pooled.noise).is_normal:
+            chance = float(chdtrc(drawn.counts.size, (deviations**2).sum()))
+        else:
+            farthest = float(np.abs(deviations).max())
+            chance = drawn.counts.size * math.exp(-math.sqrt(2) * farthest)
+        if len(marginals.one_way) * chance < _CONTRADICTED:
             contradicted.append(place)
     return tuple(contradicted)
 
@@ -137,7 +143,7 @@ def pool(
     Without a compression no value was merged, then or now, as in the marginals of one attribute.
 
     Cells that were measured more than once are the means of their counts by precision (1 / variance); the deviation of a
-    table is the root of the mean variance of its cells. DP: post-processing.
+    table is the root of the mean variance of its cells. Its noise is normal only where that of all is. DP: post-processing.
     """
     measured = [_MeasuredCells.of(m) for m in drawn]
     measured += [_over_merged_codes(m, compression) for m in earlier]
@@ -151,7 +157,10 @@ def pool(
         weighted = [cells.counts / cells.variances for cells in tables]
         counts = np.sum(weighted, axis=0) / precision
         deviation = float(np.sqrt((1 / precision).mean()))
-        pooled.append(replace(tables[0].table, counts=counts, deviation=deviation))
+        kinds = [cells.table.noise for cells in tables]
+        heavy_tails = [kind for kind in kinds if not count_noise(kind).is_normal]
+        noise = (heavy_tails or kinds)[0]
+        pooled.append(replace(tables[0].table, counts=counts, deviation=deviation, noise=noise))
     return tuple(pooled)
 
 

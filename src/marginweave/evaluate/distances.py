@@ -215,10 +215,10 @@ def sorted_names(names: Sequence[str]) -> Names:
 
 
 def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> Sets:
-    """Return the expected distance of every set of one to three columns; None for a pair of which nothing is known.
+    """Return the expected distance of every set of one to three columns; None for one of which nothing is known.
 
-    `distances` has that of sets by themselves, by their sorted names. Triples are left out unless they were measured, or all
-    their pairs are known.
+    `distances` has that of sets by themselves, by their sorted names. Pairs say nothing of what three columns have in common
+    beyond them, so that a triple is known only where it was measured. It is left out where a pair of it is not known.
     """
     place = {name: i for i, name in enumerate(names)}
     errors: dict[Names, float | None] = {}
@@ -233,8 +233,9 @@ def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> S
         pair_errors = [errors.get(pair) for pair in pairs]
         known_errors = [error for error in pair_errors if error is not None]
         if len(known_errors) == len(pair_errors):
+            measured = errors.get(triple)
             by_pairs = 2 * statistics.fmean(known_errors)
-            smoothed = min(errors.get(triple) or 1.0, 1.0, by_pairs)
+            smoothed = None if measured is None else min(measured, 1.0, by_pairs)
             errors[triple] = _at_least(smoothed, known_errors)
     return errors
 

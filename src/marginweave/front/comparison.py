@@ -23,13 +23,18 @@ def compare(first: Release | str | Path, second: Release | str | Path) -> pd.Dat
     and the `verdict`, the line that a run ends with, of both. `marginweave report RUN --against RUN` says which counts changed.
 
     Raises:
-        InputError: one is no release; or both are the same one.
+        InputError: one is no release; both are the same one; or they are of two datasets.
     """
     import pandas as pd
 
     releases = [_opened("first", first), _opened("second", second)]
     if releases[0].statement.release == releases[1].statement.release:
         raise InputError("first and second are the same release: compare it with another one")
+    datasets = [release.statement.dataset for release in releases]
+    if datasets[0] != datasets[1]:
+        raise InputError(
+            f"first is a release of {datasets[0]}, and second one of {datasets[1]}: scores of two tables cannot be compared"
+        )
     verdicts = [release.evaluation.verdict for release in releases]
     first_sets = _sets(verdicts[0])
     second_sets = _sets(verdicts[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.columns import DateColumn, MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
@@ -15,9 +15,10 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[Sentence]:
-    """Return sentences on the unit, imputation, rules, private bounds and resize."""
+    """Return sentences on the unit, moments, imputation, rules, private bounds and resize."""
     return [
         *_unit(configuration),
+        *_moments(configuration),
         *_imputations(configuration),
         *_rules(configuration),
         *_private_bounds(bounds),
@@ -45,6 +46,17 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
     yield report_sentence(
         "preparation.own" if subject.missing_subject == "own" else "preparation.left-out"
     )
+
+
+def _moments(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield a sentence where texts of moments may have a zone; whether any has is not known."""
+    columns = [
+        name
+        for name, column in configuration.columns.items()
+        if isinstance(column, DateColumn) and column.type == "datetime" and column.format is None
+    ]
+    if columns:
+        yield report_sentence("preparation.moments", columns=_quoted(columns))
 
 
 def _imputations(configuration: Configuration) -> Iterator[Sentence]:

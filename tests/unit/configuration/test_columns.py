@@ -44,6 +44,7 @@ REFUSED = [
     ({"type": "category", "values": ["a"], "titles": {"a": "(not released)"}}, "columns.x has the title '(not released)'"),
     ({"type": "category", "values": ["f"], "same": {"F": "g"}}, "columns.x has same, in which 'F' means 'g', which is none of"),
     ({"type": "category", "values": ["f", "F"], "same": {"F": "f"}}, "columns.x has same with 'F', which is the value 'F' al"),
+    ({"type": "category", "values": ["a", "b"], "same": {" x ": "a", "x": "b"}}, "must name each spelling once"),
     ({"type": "category", "values": ["1"], "same": {"1.0": "1"}}, "columns.x has same with '1.0', which is the value '1' al"),
     ({"type": "category", "values": ["f"], "same": {"": "f"}, "missing": [""]}, "columns.x declares '' as a value and as"),
     ({"type": "category", "values": ["f"], "same": {"(missing)": "f"}}, "columns.x has same with '(missing)', which is"),

@@ -468,6 +468,10 @@ def test_two_releases_are_compared_set_by_set(tmp_path: Path) -> None:
         }
     with pytest.raises(InputError, match="first and second are the same release"):
         mw.compare(second, second)
+    town = shutil.copytree(second, tmp_path / "town") / "privacy.json"
+    town.write_text(town.read_text().replace('"dataset": "people"', '"dataset": "town"'))
+    with pytest.raises(InputError, match="first is a release of people, and second one of town"):
+        mw.compare(first, town.parent)
     with pytest.raises(InputError, match=r"second \(int\) must be Release or str or Path"):
         mw.compare(first, cast("Any", 3))
 

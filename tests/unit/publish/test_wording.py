@@ -64,6 +64,23 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
         ),
         (
             {
+                "columns": {
+                    "seen": {
+                        "type": "datetime",
+                        "bounds": ["2024-01-01", "2024-12-31"],
+                        "bins": "month",
+                    },
+                    "born": {
+                        "type": "date",
+                        "bounds": ["1900-01-01", "2024-12-31"],
+                        "bins": "year",
+                    },
+                },
+            },
+            ["one row", "'seen' that is written with a zone was counted in UTC"],
+        ),
+        (
+            {
                 "columns": {"sex": SEX},
                 "resize": {"records": 70, "proportion": 0.5, "amplify": True},
             },

@@ -93,7 +93,10 @@ class ValuedColumn(MeasuredColumn, frozen=True):
 def _spellings(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         raise MustError("be a mapping of other spellings to the declared value that each means")
-    return {str(text).strip(): str(meant).strip() for text, meant in value.items()}
+    spellings = {str(text).strip(): str(meant).strip() for text, meant in value.items()}
+    if len(spellings) < len(value):
+        raise MustError("name each spelling once; two of them differ by spaces around them alone")
+    return spellings
 
 
 class Category(ValuedColumn, frozen=True):
