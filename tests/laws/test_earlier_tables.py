@@ -141,7 +141,7 @@ def test_an_earlier_release_of_other_rows_is_noticed(now: float, then: float) ->
 
 
 @pytest.mark.parametrize(("noise", "named"), [("rounded-gaussian", (0,)), ("discrete-laplace", ())])
-def test_what_noise_explains_depends_on_its_kind(noise: str, named: tuple[int, ...]) -> None:
+def test_what_noise_explains_depends_on_its_kind(noise: Any, named: tuple[int, ...]) -> None:
     """A cell 8 deviations away: normal noise has that in one of 1e13 releases, Laplace noise in one of 27,000."""
     truth = np.array([400.0, 300.0, 200.0])
     drawn = Observation(attributes=(0,), counts=truth, deviation=10.0)
