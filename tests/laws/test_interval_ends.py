@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -62,8 +63,10 @@ def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
             stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}}
         ),
     )
+    labels = [tuple(map(str, range(size))) for size in SIZES]  # no column has a gap
+    codes = SimpleNamespace(domain=SimpleNamespace(labels=labels))
     return MarginalAnswers(
-        squares=squares, codes=cast("Any", None), measured_together=(), model=lambda: modelled
+        squares=squares, codes=cast("Any", codes), measured_together=(), model=lambda: modelled
     )
 
 

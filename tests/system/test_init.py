@@ -112,7 +112,10 @@ def test_what_is_public_is_printed_as_an_assumption(marginweave: CommandLine, ta
 
 
 def related(rows: int) -> list[dict[str, str]]:
-    """Trips: times in order, a total of three parts, zones in boroughs, and packs of smokers alone; a few rows are wrong."""
+    """Trips: times in order, a total of three parts, and packs of smokers alone; a few rows are wrong.
+
+    That a zone lies in a borough is no rule of the draft: it would list the zones, whose domain is private.
+    """
     rng = random.Random(26)
     trips: list[dict[str, str]] = []
     for row in range(rows):
@@ -150,12 +153,9 @@ def related(rows: int) -> list[dict[str, str]]:
 def broken_by(trip: dict[str, str]) -> set[str]:
     """The relations that a row breaks."""
     cents = {name: round(100 * float(trip[name])) for name in ("fare", "tip", "tolls", "total")}
-    zone = trip["zone"]
     conditions = {
         "times": trip["pickup"].replace("T", " ") > trip["dropoff"].replace("T", " "),
         "sum": cents["fare"] + cents["tip"] + cents["tolls"] != cents["total"],
-        "zone": bool(re.fullmatch("z[0-9]{2}", zone))
-        and trip["borough"] != f"b{int(zone[1:]) // 20}",
         "packs": (trip["smoker"] == "yes") != bool(trip["packs"]),
     }
     return {name for name, is_broken in conditions.items() if is_broken}
@@ -177,7 +177,7 @@ def test_no_relation_that_was_found_is_broken_in_the_records(marginweave: Comman
     assert (
         drafted.stdout.count("rows break it")
         == draft.partition("structure:")[2].count("confirm: true")
-        == 4
+        == 3
     )
     assert "rows break it" not in draft
     place.write_text(answered(draft, "the tariff"))
