@@ -127,7 +127,7 @@ def _date_draft(
     standing_in = [text for text, instant in dates.instants.items() if instant in placeholders]
     if dates.unread or standing_in:
         facts["missing"] = sorted([*missing.get("missing", ()), *dates.unread, *standing_in])
-    said = {
+    remarks = {
         _ORDER: layout in _DAY_FIRST and not _read([*dates.instants], _DAY_FIRST[layout]).unread,
         _IN_UTC: layout is None and any(_ZONE.search(text) for text in dates.instants),
         _TWO_DIGITS: has_two_digits,
@@ -137,7 +137,7 @@ def _date_draft(
     kind = "date" if all(instant % DAY == 0 for instant in instants) else "datetime"
     with suppress(ValidationError):
         DateColumn.model_validate({"type": kind, **facts})
-        return ColumnDraft(kind, facts, "; ".join(text for text, holds in said.items() if holds))
+        return ColumnDraft(kind, facts, "; ".join(text for text, holds in remarks.items() if holds))
     return None
 
 

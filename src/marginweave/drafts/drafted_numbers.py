@@ -136,9 +136,9 @@ def propose_number(
     remarks = [ODD.format("numbers")] if unread else []
     if special:
         remarks.append(_SPECIAL)
-    known = _expert_bins(column.name, least, most, decimals)
-    if known:
-        return _first_valid([{**known, **facts}], remarks)
+    expert_bins = _expert_bins(column.name, least, most, decimals)
+    if expert_bins:
+        return _first_valid([{**expert_bins, **facts}], remarks)
     return _rounded_number(numbers, facts, remarks)
 
 

@@ -221,17 +221,17 @@ def enough_for(configuration: Configuration, pairs: MissingPairs) -> Sentence | 
         or not pairs.change
     ):
         return None
-    alone = changed(
+    one_pair = changed(
         configuration,
         {"aggregate": {**pairs.change["aggregate"], "cliques": [list(pairs.named[0])]}},
     )
-    if alone is None:
+    if one_pair is None:
         return None
     pair_sizes = _ordinary_pair_sizes(configuration)
     size = statistics.median_low(pair_sizes)
-    draw = plan_budget(alone).draw(LargerMarginals)
-    noise = draw.count_noise(alone)
-    distance = noise.mean_error * draw.sigma_alone(alone) * size / (2 * rows)
+    draw = plan_budget(one_pair).draw(LargerMarginals)
+    noise = draw.count_noise(one_pair)
+    distance = noise.mean_error * draw.sigma_alone(one_pair) * size / (2 * rows)
     power = 1 if noise.is_pure else 2
     number = min(len(pair_sizes), math.floor((GOOD / distance) ** power))
     facts = {"rows": rows, "number": number, "size": size, "bound": Share(GOOD)}

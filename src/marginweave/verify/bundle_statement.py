@@ -215,25 +215,25 @@ def _check_total(account: Content, release_rows: list[Content]) -> None:
     reserved = [
         row for row in release_rows if row["kind"] == "RESERVED" and row["draw"] is not None
     ]
-    own = [row for row in reserved if states[row["draw"]] != "RETURNED"]
+    drawn = [row for row in reserved if states[row["draw"]] != "RETURNED"]
     for name in AMOUNTS:
-        least = sum(Fraction(row[name]) for row in own)  # exact, however many digits
+        least = sum(Fraction(row[name]) for row in drawn)  # exact, however many digits
         require(
             Fraction(total["charged"][name]) >= least,
             f"total.charged.{name} in account.json is below the charge of this release",
         )
-    require(account["releases"] >= bool(own), "releases in account.json is below 1")
+    require(account["releases"] >= bool(drawn), "releases in account.json is below 1")
     same_delta = total["delta"] == account["cap"]["delta"]
     require(same_delta, "total.delta in account.json is not that of the cap")
     if total["composition"] == "plain":
-        least_epsilon = float(release_rows[0]["body"]["epsilon"]) if own else 0.0
+        least_epsilon = float(release_rows[0]["body"]["epsilon"]) if drawn else 0.0
         enough = total["epsilon"] >= least_epsilon * (1 - SLACK)
     else:
         draw = {"name": "total", "mechanism": "", "parameter": 0.0, **charged}
-        known = total["composition"] in {"gdp", "zcdp"}
+        is_composition = total["composition"] in {"gdp", "zcdp"}
         delta = Decimal(repr(total["delta"]))
         is_infinite = math.isinf(total["epsilon"])
-        enough = known and (
+        enough = is_composition and (
             is_infinite or draws_hold([draw], total["epsilon"] * (1 + SLACK), delta)
         )
     require(
