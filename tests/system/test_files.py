@@ -113,7 +113,7 @@ def test_a_code_list_of_264_industries_is_given_as_a_file(marginweave: CommandLi
     (cli.home / "people.csv").write_text(f"industry,sex\n{rows}")
     assert cli("init", "people.csv", "--output", "draft.yaml").returncode == 0
     drafted = (cli.home / "draft.yaml").read_text()
-    assert "industry: {type: identifier, confirm: true}  # 264 values, too rare" in drafted
+    assert "industry: {type: identifier, confirm: true}  # more than 50 values, too rare" in drafted
     mapping = {"file": "industries.csv", "value": "code", "label": "section"}
     configuration = raw(
         privacy__epsilon=30.0,

@@ -102,10 +102,10 @@ class PartTables:
         They are chosen by how much the axes depend on each other in these rows, which is more than in the population where
         chance makes them depend. So what such tables say of the axes together covers the rows, and not the population.
         """
-        together = set(axes)
-        if len(together) < 2:
+        asked_axes = set(axes)
+        if len(asked_axes) < 2:
             return False
-        holding = [table for table in self.tables if together <= self._axes(table)]
+        holding = [table for table in self.tables if asked_axes <= self._axes(table)]
         return bool(holding) and all(table.chosen for table in holding)
 
     def _axes(self, table: PartTable) -> set[int]:

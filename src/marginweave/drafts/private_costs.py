@@ -1,4 +1,7 @@
-"""Says what a private domain costs a drafted column, and leaves out columns that it would leave empty. DP: none."""
+"""Says what a private domain costs a drafted column, and leaves out columns that it would leave empty.
+
+What it says goes into a draft, so it counts nothing of the data: only that values are many, and that most are rare. DP: none.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,8 @@ def with_costs(columns: Mapping[str, ColumnDraft], records: int) -> dict[str, Co
         lost = {name: _lost_share(drafts[name].value_cells, least) for name in private}
         worst = max(private, key=lambda name: lost[name])
         if lost[worst] <= 0.5:
-            return drafts | {name: _with_cost(drafts[name], lost[name], least) for name in private}
-        drafts[worst] = _left_out(drafts[worst], lost[worst], least)
+            return drafts | {name: _with_cost(drafts[name], least) for name in private}
+        drafts[worst] = _left_out(drafts[worst], least)
 
 
 def least_records(columns: int, records: int) -> int:
@@ -70,9 +73,7 @@ def prefix_group(texts: Sequence[str]) -> str:
         groups = len({text[:length] for text in texts})
         if _FEWEST_GROUPS <= groups <= MOST_VALUES:
             first = "character" if length == 1 else f"{length} characters"
-            return (
-                f"by the first {first} there are {groups} groups: make them a column of the table"
-            )
+            return f"or group them by the first {first} in the table, and draft again"
     return ""
 
 
@@ -82,32 +83,21 @@ def _lost_share(value_cells: Sequence[int], least: int) -> float:
     return lost / sum(value_cells)
 
 
-def _with_cost(draft: ColumnDraft, lost: float, least: int) -> ColumnDraft:
-    remark = (
-        f"{len(draft.value_cells)} values: those with fewer than about {least} records will be missing, "
-        f"{_percent(lost)} of the cells"
-    )
+def _with_cost(draft: ColumnDraft, least: int) -> ColumnDraft:
+    remark = f"values with fewer than about {least} records will be missing"
     return replace(draft, remark=_joined(draft.remark, remark, draft.group))
 
 
-def _left_out(draft: ColumnDraft, lost: float, least: int) -> ColumnDraft:
+def _left_out(draft: ColumnDraft, least: int) -> ColumnDraft:
     cost = (
         f"With {{type: category, domain: private}} those with fewer than about {least} records would be missing, "
-        f"{_percent(lost)} of the cells"
+        "most of the cells"
     )
     advice = _joined(cost, draft.group or _GROUP)
-    dropped = f"{len(draft.value_cells)} values, too rare: it is dropped"
+    dropped = f"more than {MOST_VALUES} values, too rare: it is dropped"
     remark = f"{draft.remark}; it is dropped" if draft.remark else f"{dropped}. {advice}"
     words = {key: text for key, text in draft.facts.items() if key in ("label", "description")}
     return ColumnDraft("identifier", words, remark)
-
-
-def _percent(share: float) -> str:
-    """Return a share in words; a share above 0 is never called 0 %, and one below 1 never all."""
-    if share in (0, 1):
-        return "none" if share == 0 else "all"
-    percent = min(max(round(100 * share), 1), 99)
-    return f"about {percent} %"
 
 
 def _joined(*remarks: str) -> str:
