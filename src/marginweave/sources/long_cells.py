@@ -1,4 +1,4 @@
-"""Finds cells of a text file with many line breaks: a quote that opens by mistake takes rows for a part of its cell.
+"""Finds cells of a text file that may hold rows: a quote that opens by mistake takes rows for a part of its cell.
 
 Such a file has as many fields in every row as its header, so that nothing else is wrong with it.
 """
@@ -17,10 +17,13 @@ from marginweave.texts.sentences import Sentence, sentence
 MANY_BREAKS = 20
 """Line breaks of a cell that is worth a look: few cells of free text have more."""
 
+MANY_DELIMITERS = 6
+"""Delimiters from which on it is no chance that a cell has as many as the rows that it would hold."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LongCells:
-    """The `number` of cells with many line breaks; the first of them begins in `line` and has `breaks`. Private."""
+    """The `number` of cells that may hold rows; the first of them begins in `line` and has `breaks`. Private."""
 
     number: int
     line: int
@@ -30,14 +33,8 @@ class LongCells:
     def words(self) -> Sentence:
         """What there is to say of them: where the first is, and nothing of what it holds."""
         key = "table.long-cell" if self.number == 1 else "table.long-cells"
-        return sentence(
-            "check",
-            key,
-            number=self.number,
-            line=self.line,
-            breaks=self.breaks,
-            many=MANY_BREAKS,
-        )
+        last = self.line + self.breaks
+        return sentence("check", key, number=self.number, line=self.line, last=last)
 
     @property
     def advice(self) -> Sentence:
@@ -46,7 +43,7 @@ class LongCells:
 
 
 def find_long_cells(source: str, part: Part, delimiter: str, form: SourceFile) -> LongCells | None:
-    """Return the cells with many line breaks of a text file that can be read; None where it has none.
+    """Return the cells that may hold rows of a text file that can be read; None where it has none.
 
     Lines count from 1, the header. DP: none, for the operator alone.
     """
@@ -59,10 +56,10 @@ def find_long_cells(source: str, part: Part, delimiter: str, form: SourceFile) -
         line = 1
         for row in rows:
             next_line = rows.line_num + 1
-            if next_line - line > MANY_BREAKS:
+            if next_line - line > 1:
                 for cell in row:
                     breaks = len(LINE_END.findall(cell))
-                    if breaks >= MANY_BREAKS:
+                    if _may_hold_rows(breaks, cell.count(delimiter), len(row)):
                         number += 1
                         if number == 1:
                             first_line = line
@@ -72,3 +69,14 @@ def find_long_cells(source: str, part: Part, delimiter: str, form: SourceFile) -
     if not number:
         return None
     return LongCells(number=number, line=first_line, breaks=first_breaks)
+
+
+def _may_hold_rows(breaks: int, delimiters: int, width: int) -> bool:
+    """Tell whether a cell of a row of `width` cells has many line breaks, or as many delimiters as the rows it would hold.
+
+    A cell that takes the end of one row, whole rows and the beginning of another one leaves a row of the usual width, so that
+    it has `width - 1` delimiters for each line break.
+    """
+    if breaks >= MANY_BREAKS:
+        return True
+    return delimiters == breaks * (width - 1) >= MANY_DELIMITERS

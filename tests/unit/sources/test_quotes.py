@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
 from marginweave.sources import text_source
-from marginweave.sources.long_cells import MANY_BREAKS
+from marginweave.sources.long_cells import MANY_BREAKS, MANY_DELIMITERS
 from marginweave.sources.source import TableSource
 from marginweave.sources.text_source import check_quotes_and_widths
 
@@ -154,6 +154,28 @@ def test_cells_with_many_line_breaks_are_named_by_their_line(
     assert (found.number, found.line, found.breaks) == (len(expected), *expected[0])
     assert f"line {found.line} of the file" in str(found.words)
     assert "secret" not in f"{found.words} {found.advice}"
+
+
+@pytest.mark.parametrize("width", [3, 8])
+@pytest.mark.parametrize("taken", [1, 3, 18])
+def test_a_quote_that_takes_few_rows_is_named(tmp_path: Path, width: int, taken: int) -> None:
+    """Rows of the usual width remain, so that nothing else tells; free text with commas and line breaks is no such cell."""
+    header = ",".join(f"c{place}" for place in range(width))
+    plain = ",".join(["secret"] * width)
+    opened = plain.replace("secret", '"secret', 1)
+    closed = plain.replace("secret", 'secret"', 1)
+    swallowed = [opened, *[plain] * (taken - 1), closed]
+    prose = ",".join(['"first, second\nand third"', *["secret"] * (width - 1)])
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join([header, prose, *swallowed, plain, ""]))
+    with open(path, newline="") as file:
+        assert {len(row) for row in csv.reader(file)} == {width}
+    cells = TableSource(str(path), SourceFile(file="few.csv")).long_cells()
+    if taken * (width - 1) < MANY_DELIMITERS:
+        assert cells is None
+    else:
+        assert cells is not None
+        assert (cells.number, cells.line, cells.breaks) == (1, 4, taken)
 
 
 def test_other_files_have_no_such_cells(tmp_path: Path) -> None:
