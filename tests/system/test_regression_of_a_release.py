@@ -132,6 +132,8 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
         )
     with pytest.raises(InputError, match="is not the folder of a release"):
         regression(alone.home, "sex", ["region"])
+    with pytest.raises(InputError, match=r"^a column \(list\) must be str; write table"):
+        Release.open(place).table(["sex", "region"])  # type: ignore[arg-type]
 
 
 def _slope(rows: pd.DataFrame) -> Any:
@@ -376,7 +378,9 @@ def test_of_sets_that_the_rows_chose_nothing_is_claimed_about_a_population(
     assert means.level is None
     assert means.says.startswith("No coverage is claimed: ")
     assert [*means.table["flag"]] == ["no coverage"]
-    assert analyse(place, [first], _lengths).level == 0.95
+    with pytest.warns(UserWarning, match="^No coverage is claimed: "):
+        synthetic_sets(release, [first, second], sets=5)
+    assert analyse(release, [first], _lengths).level == 0.95
     assert analyse(place, [first, second], _lengths, of="table").level == 0.95
     to = str(marginweave.home.with_name("several"))
     done = marginweave(
@@ -387,7 +391,7 @@ def test_of_sets_that_the_rows_chose_nothing_is_claimed_about_a_population(
     for name in (first, second):
         labels = (*statement.domain[name], "(missing)")
         scores[name] = {label: float(number) for number, label in enumerate(labels)}
-    asked = regression(place, first, [second], values=scores)
+    asked = regression(release, first, [second], values=scores)
     assert asked.level is None
     assert all(asked.table["flag"])
     assert "No coverage is claimed: " in asked.says

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marginweave.base.errors import InputError, must_be
+from marginweave.base.errors import InputError
 from marginweave.inference.opened import Release
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def compare(first: Release | str | Path, second: Release | str | Path) -> pd.Dat
     """
     import pandas as pd
 
-    releases = [_opened("first", first), _opened("second", second)]
+    releases = [Release.open(first), Release.open(second)]
     if releases[0].statement.release == releases[1].statement.release:
         raise InputError("first and second are the same release: compare it with another one")
     datasets = [release.statement.dataset for release in releases]
@@ -59,12 +59,6 @@ def compare(first: Release | str | Path, second: Release | str | Path) -> pd.Dat
         "verdict": [str(verdict.line) for verdict in verdicts],
     }
     return frame
-
-
-def _opened(argument: str, named: Release | str | Path) -> Release:
-    """Return a release, opened where it is named. Raises InputError."""
-    must_be(argument, named, (Release, str, Path), 'compare("visits-1", "visits-2")')
-    return named if isinstance(named, Release) else Release.open(named)
 
 
 def _sets(verdict: Verdict) -> dict[tuple[str, ...], SetVerdict]:

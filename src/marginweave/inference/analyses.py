@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from warnings import warn
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from marginweave.answers.least_squares import Estimates
     from marginweave.inference.independence_tests import Independence
     from marginweave.inference.normal_regression import Kind
+    from marginweave.inference.opened import Release
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +65,7 @@ class Coefficients:
 
 
 def regression(
-    release: str | Path,
+    release: Release | str | Path,
     target: str,
     columns: Sequence[str],
     *,
@@ -81,7 +83,7 @@ def regression(
     regression is computed, how often intervals cover, and when they do not.
 
     Args:
-        release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
+        release: one that is opened, a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
         target: a column; for "logistic" one whose values count 0 or 1.
         columns: the predictors, in addition to an intercept. Any two, and each with the target, were measured together.
         kind: least squares, or logistic regression.
@@ -111,7 +113,7 @@ def regression(
 
 
 def independence(
-    release: str | Path,
+    release: Release | str | Path,
     one: str,
     other: str,
     *,
@@ -124,7 +126,7 @@ def independence(
     association.
 
     Args:
-        release: a folder with privacy.json and measurements.parquet, or the name of a run.
+        release: one that is opened, a folder with privacy.json and measurements.parquet, or the name of a run.
         one: a column.
         other: another column, in a measured set with it.
         of: whether it tests the population that the rows (or the persons) are a simple random sample of, or whether the
@@ -143,7 +145,7 @@ def independence(
 
 
 def synthetic_sets(
-    release: str | Path,
+    release: Release | str | Path,
     columns: Sequence[str] = (),
     *,
     sets: int = 20,
@@ -155,10 +157,11 @@ def synthetic_sets(
     They differ by as much as noise, and sampling, may have changed the counts. Each is a draw of a table, or population, that
     agrees with the release, with five records a row. A single table says no more than the published records. Name no column
     that the analysis does not need. A number is the middle of its bin, a category of numbers is these, any other category its
-    text; missing values are missing, and so are codes of a number column that mean no number.
+    text; missing values are missing, and so are codes of a number column that mean no number. A warning says where `combine`
+    covers no population, as the rows have chosen which of the columns were measured together.
 
     Args:
-        release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
+        release: one that is opened, a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
         columns: any two of them were measured together; every column by default.
         sets: number of tables, at least 5.
         of: whether the result of `combine` is about the population that the rows are a simple random sample of, or about the
@@ -170,9 +173,14 @@ def synthetic_sets(
             measured set together. The rows are no sample.
     """
     from marginweave.inference.opened import Release
-    from marginweave.inference.sets import draw_sets
+    from marginweave.inference.sets import draw_sets, unclaimed
 
-    return draw_sets(Release.open(release).place, columns, sets, of, seed)
+    place = Release.open(release).place
+    tables = draw_sets(place, columns, sets, of, seed)
+    why = unclaimed(place, columns, of)
+    if why:
+        warn(why, stacklevel=2)
+    return tables
 
 
 def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
@@ -199,7 +207,7 @@ def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
 
 
 def analyse(
-    release: str | Path,
+    release: Release | str | Path,
     columns: Sequence[str],
     analysis: Callable[[pd.DataFrame], Any],
     *,
@@ -218,11 +226,12 @@ def analyse(
     """
     from marginweave.inference.modelled import UNCLAIMED
     from marginweave.inference.opened import Release
-    from marginweave.inference.sets import unclaimed
+    from marginweave.inference.sets import draw_sets, unclaimed
 
-    tables = synthetic_sets(release, columns, sets=sets, of=of, seed=seed)
+    place = Release.open(release).place
+    tables = draw_sets(place, columns, sets, of, seed)
     combined = combine(map(analysis, tables), level=level)
-    why = unclaimed(Release.open(release).place, columns, of)
+    why = unclaimed(place, columns, of)
     if not why:
         return combined
     flags = (UNCLAIMED,) * len(combined.names)

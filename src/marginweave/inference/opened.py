@@ -46,18 +46,20 @@ class Release:
     place: Path
 
     @classmethod
-    def open(cls, named: str | Path, home: str | Path | None = None) -> Release:
+    def open(cls, named: Release | str | Path, home: str | Path | None = None) -> Release:
         """Open the release in a folder (`release/` of a run, or a copy of it), or that of the run of this name.
 
         Args:
-            named: a folder with privacy.json, or the name of a run in the home.
+            named: a folder with privacy.json, or the name of a run in the home; a release is returned as it is.
             home: the folder of `runs/`: MARGINWEAVE_HOME or the working directory by default.
 
         Raises:
             InputError: there is neither.
             StageError: the files of the run were changed.
         """
-        must_be("named", named, (str, Path), 'Release.open("release")')
+        if isinstance(named, Release):
+            return named
+        must_be("release", named, (Release, str, Path), 'Release.open("release")')
         refuse_long("the release", named)
         if (Path(named) / "privacy.json").is_file():
             return cls(Path(named))
@@ -188,6 +190,8 @@ class Release:
         Raises:
             InputError: no column or more than three, or there is no answer for them.
         """
+        for column in columns:
+            must_be("a column", column, (str,), 'table("age", "region")')
         if not 1 <= len(columns) <= 3:
             raise InputError(
                 f"table shows one to three columns, and not {len(columns)}; use query with by for more"

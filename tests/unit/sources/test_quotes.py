@@ -168,7 +168,7 @@ def test_a_quote_that_takes_few_rows_is_named(tmp_path: Path, width: int, taken:
     prose = ",".join(['"first, second\nand third"', *["secret"] * (width - 1)])
     path = tmp_path / "few.csv"
     path.write_text("\n".join([header, prose, *swallowed, plain, ""]))
-    with open(path, newline="") as file:
+    with path.open(newline="") as file:
         assert {len(row) for row in csv.reader(file)} == {width}
     cells = TableSource(str(path), SourceFile(file="few.csv")).long_cells()
     if taken * (width - 1) < MANY_DELIMITERS:
