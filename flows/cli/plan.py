@@ -34,6 +34,9 @@ _Target = Annotated[
         metavar="TEXT", help="Find the smallest epsilon for an error: 'pairs within 5 %'."
     ),
 ]
+_Page = Annotated[
+    Path | None, typer.Option(help="Write a page: error against epsilon, for a browser.")
+]
 _Timezone = Annotated[
     str | None, typer.Option(help="Of the schedule, such as Europe/Berlin.", show_default="UTC")
 ]
@@ -45,6 +48,7 @@ def plan(
     schedule: _Schedule = None,
     timezone: _Timezone = None,
     target: _Target = None,
+    page: _Page = None,
     source: Source = None,
     as_json: Json = False,
     home: Home = Path(),
@@ -53,11 +57,13 @@ def plan(
 
     Two configurations are compared side by side. `--schedule` says which runs out first, epsilon or delta, and when.
     `--target` finds the smallest epsilon at which an error is expected: `pairs within 5 %` or `triples TVD .08` (mean TVD of
-    the synthetic records), or `groups of 100 within 20` (records, in 19 of 20 releases).
+    the synthetic records), or `groups of 100 within 20` (records, in 19 of 20 releases). `--page`
+    writes one HTML file with this plan at several epsilons, which a slider chooses; it has no data.
 
     Example: `marginweave plan deployments/examples/affairs.yaml`,
-    `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`, or
-    `marginweave plan census.yaml --target "pairs within 5 %"`
+    `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`,
+    `marginweave plan census.yaml --target "pairs within 5 %"`, or
+    `marginweave plan census.yaml --page plan.html`
     """
     if len(configs) > 2:
         raise InputError(
@@ -65,6 +71,8 @@ def plan(
         )
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
+    if page is not None:
+        _check_page(page, configs)
     goal = None
     if target is not None:
         from marginweave.forecast.target import parse_target
@@ -84,10 +92,35 @@ def plan(
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     plans = [_planned(request, times) for request in requests]
     targets = [_target_lines(request, goal) for request in requests]
+    if page is not None:
+        _write_page(page, requests[0])
     if as_json:
         print_json([_facts(planned, lines) for planned, lines in zip(plans, targets, strict=True)])
     else:
         _print_plans(configs, plans, targets)
+        if page is not None:
+            from marginweave.forecast.plan_sentence import plan_sentence
+
+            _say(str(plan_sentence("page.written", place=str(page))))
+
+
+def _check_page(page: Path, configs: list[Path]) -> None:
+    """Refuse, before anything is planned, a page that cannot be written, or that would have to show two configurations."""
+    if len(configs) > 1:
+        raise InputError("--page shows one configuration, and not two")
+    if page.is_dir() or not page.parent.is_dir():
+        raise InputError(f"--page ({page}) must be a file in a folder that exists")
+    if any(page.exists() and page.samefile(config) for config in configs if config.exists()):
+        raise InputError(f"--page ({page}) is the configuration itself")
+
+
+def _write_page(page: Path, request: Request) -> None:
+    from marginweave.base.durable import at_place, replace_file
+    from marginweave.forecast.epsilon_page import epsilon_page
+
+    content = epsilon_page(request)
+    with at_place(page, "written"):
+        replace_file(page, content)
 
 
 def _planned(request: Request, schedule: Schedule | None) -> PlannedRelease:

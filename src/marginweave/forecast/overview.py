@@ -106,9 +106,16 @@ class PlannedRelease:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Sentences below the table of draws: methods, noise, preparation, the account."""
-        from marginweave.forecast import accuracy, delta, missing_pairs, noise, sizes
+        """Sentences below the table of draws: methods, noise, preparation, earlier releases, the account."""
         from marginweave.forecast.earlier import earlier_forecast
+
+        sentences = [*earlier_forecast(self.request), *self.account.sentences]
+        return [*self.public_notes, *self.pair_notes, *map(str, sentences)]
+
+    @cached_property
+    def public_notes(self) -> list[str]:
+        """Sentences that follow from the configuration alone: methods, noise, preparation."""
+        from marginweave.forecast import accuracy, delta, noise, sizes
 
         forecasts = (
             delta.delta_forecast,
@@ -120,14 +127,18 @@ class PlannedRelease:
             noise.known_forecast,
             sizes.bins_forecast,
             accuracy.method_forecast,
-            missing_pairs.pairs_forecast,
         )
         sentences: list[Sentence] = []
         for forecast_of in forecasts:
             sentences += forecast_of(self.configuration)
-        sentences += earlier_forecast(self.request)
-        sentences += self.account.sentences
         return list(map(str, sentences))
+
+    @cached_property
+    def pair_notes(self) -> list[str]:
+        """Sentences on the pairs of columns that will not be measured."""
+        from marginweave.forecast.missing_pairs import pairs_forecast
+
+        return list(map(str, pairs_forecast(self.configuration)))
 
     @cached_property
     def account(self) -> AccountForecast:
@@ -148,6 +159,15 @@ class PlannedRelease:
         """Lines of these forecasts, with the time a run takes; none where sizes of domains are not public."""
         if not self.sizes:
             return []
+        return [
+            str(plan_sentence("good-for.errors")),
+            *aligned(size_rows(self.sizes)),
+            *self.size_notes,
+        ]
+
+    @property
+    def size_notes(self) -> list[str]:
+        """Sentences below the forecasts: pairs that are mostly noise, conditions of the time, and what rows would change."""
         from marginweave.forecast.sizes import declared_forecast
 
         notes = [
@@ -159,11 +179,7 @@ class PlannedRelease:
         say_rows = declared_forecast(self.configuration)
         if say_rows is not None:
             notes.append(say_rows)
-        return [
-            str(plan_sentence("good-for.errors")),
-            *aligned(size_rows(self.sizes)),
-            *map(str, notes),
-        ]
+        return list(map(str, notes))
 
     def _time(self) -> Sentence:
         """Return the conditions of the time that a run takes, and the rules that can make it longer."""

@@ -55,6 +55,13 @@ class SizeForecast(NamedTuple):
     noise: Sentence | None = None
 
     @property
+    def noise_shares(self) -> tuple[float | None, float | None]:
+        """Distances of columns and of pairs by noise (TVD, from 0 to 1); None where `plan` has words instead."""
+        shares = [sentence.facts.get("share") for sentence in (self.single, self.pairs)]
+        columns, pairs = (share if isinstance(share, Share) else None for share in shares)
+        return columns, pairs
+
+    @property
     def records(self) -> Sentence:
         """How far records are expected to be, in words."""
         return plan_sentence("size.not-measured") if self.errors is None else self.errors.sentence
@@ -197,7 +204,7 @@ def planned_tables(configuration: Configuration, plan: Plan) -> list[Table]:
 
 
 def _graded(distances: Sequence[float], parts: Sequence[float] = ()) -> Sentence | None:
-    """Return the median distance and its grade; None where there is none.
+    """Return the median distance and its grade, with the fact `share`, the distance as a number; None where there is none.
 
     It is no less than that of `parts`, of which other sets may have been measured.
     """
@@ -208,7 +215,7 @@ def _graded(distances: Sequence[float], parts: Sequence[float] = ()) -> Sentence
         middle = max(middle, statistics.median(parts))
     middle = min(1.0, middle)
     distance = format(Share(middle), ".0f" if middle >= 0.1 else ".2g")
-    return plan_sentence(_GRADE_KEYS[grade(middle)], distance=distance)
+    return plan_sentence(_GRADE_KEYS[grade(middle)], distance=distance, share=Share(middle))
 
 
 def _distances(configuration: Configuration, plan: Plan, rows: int) -> dict[Clique, float]:

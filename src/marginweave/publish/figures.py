@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Literal
 from unicodedata import east_asian_width
 from xml.etree import ElementTree
 
@@ -391,6 +392,107 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     for x, y in points:
         figure.add("circle", cx=x, cy=y, r=2.4, class_="point")
     return figure.markup()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonErrors:
+    """Errors at several epsilons: of each a share from 0 to 1, and the ends of its range; None where nothing is known.
+
+    `mark` is how each is drawn: dot or ring, box or frame.
+    """
+
+    title: Sentence
+    mark: Literal["dot", "ring", "box", "frame"]
+    errors: Sequence[tuple[float, float, float] | None]
+
+
+def epsilon_figure(
+    epsilons: Sequence[float],
+    kinds: Sequence[EpsilonErrors],
+    title: Sentence,
+    good: float,
+    name: str,
+) -> Markup:
+    """Return a figure of errors by epsilon, both axes logarithmic, with a line at `good`; there are points and no lines.
+
+    Each point has the place of its epsilon in `data-place`, such that a page can mark those of one epsilon. Errors below
+    0.001 % are drawn as that.
+    """
+    axis_left = 46.0
+    top = 10.0 + _LINE * (len(kinds) + 1)
+    bottom = top + 150.0
+    sentences = [sentence for kind in kinds for sentence in _ends(epsilons, kind)]
+    figure = _Figure(name, bottom + 28, title, _listed(sentences))
+    logs = [math.log(epsilon / epsilons[0]) for epsilon in epsilons]
+    across = _scaled(axis_left + 8, max(logs[-1], 1.0))
+    ticks = [(across(logs[epsilons.index(x)]), f"{x:g}") for x in _EPSILON_TICKS if x in epsilons]
+    figure.axis(ticks, top, bottom, str(report_sentence("figure.epsilon")))
+    decades = _decades(kinds)
+
+    def up(share: float) -> float:
+        return top - (bottom - top) * max(-decades, math.log10(max(share, 1e-9))) / decades
+
+    for decade in range(decades + 1):
+        y = up(10.0**-decade)
+        figure.line(axis_left, y, _RIGHT, y, "grid")
+        figure.label([f"{10.0 ** (2 - decade):g} %"], axis_left, y)
+    figure.line(axis_left, up(good), _RIGHT, up(good), "noise")
+    for number, kind in enumerate(kinds):
+        y = 6.0 + _LINE * number
+        _mark(figure, kind.mark, axis_left + 4, y)
+        figure.add("text", str(kind.title), x=axis_left + 12, y=y + 3.4)
+        for place, error in enumerate(kind.errors):
+            if error is not None:
+                x = across(logs[place]) + _ASIDE[kind.mark]
+                _point(figure, kind.mark, x, [up(share) for share in error], place)
+    y = 6.0 + _LINE * len(kinds)
+    figure.line(axis_left, y, axis_left + 8, y, "noise")
+    words = str(report_sentence("figure.good", share=Share(good)))
+    figure.add("text", words, x=axis_left + 12, y=y + 3.4)
+    return figure.markup()
+
+
+def _decades(kinds: Sequence[EpsilonErrors]) -> int:
+    """Return how many powers of ten, from 2 to 5, an axis has below 100 % for the smallest error, with its range."""
+    errors = [error for kind in kinds for error in kind.errors if error is not None]
+    smallest = max(min((low for _, low, _ in errors), default=1.0), 1e-5)
+    return min(5, max(2, math.ceil(-math.log10(smallest))))
+
+
+_EPSILON_TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_ASIDE = {"dot": 0.0, "ring": 0.0, "box": -2.5, "frame": 2.5}
+"""How far marks with a range are drawn beside the place of their epsilon: two ranges at one place would hide each other."""
+
+
+def _ends(epsilons: Sequence[float], kind: EpsilonErrors) -> list[Sentence]:
+    """Return sentences with the errors of the smallest and of the largest epsilon that has one."""
+    known = [
+        (epsilon, error[0])
+        for epsilon, error in zip(epsilons, kind.errors, strict=True)
+        if error is not None
+    ]
+    return [
+        report_sentence("figure.at-epsilon", kind=kind.title, epsilon=epsilon, share=Share(share))
+        for epsilon, share in [*known[:1], *known[1:][-1:]]
+    ]
+
+
+def _point(figure: _Figure, mark: str, x: float, heights: Sequence[float], place: int) -> None:
+    """Add an error at the first height, with a range between the other two where there is one."""
+    middle, low, high = heights
+    if low != high:
+        figure.add("line", x1=x, y1=low, x2=x, y2=high, class_="range", data_place=place)
+    _mark(figure, mark, x, middle, data_place=place)
+
+
+def _mark(figure: _Figure, mark: str, x: float, y: float, **attributes: object) -> None:
+    """Add a dot or ring, or a box or frame, in the colors of measured counts or of synthetic records."""
+    if mark in ("dot", "ring"):
+        kind = "point" if mark == "dot" else "ring"
+        figure.add("circle", cx=x, cy=y, r=2.6, class_=kind, **attributes)
+    else:
+        kind = "solid" if mark == "box" else "frame-of-records"
+        figure.add("rect", x=x - 2.4, y=y - 2.4, width=4.8, height=4.8, class_=kind, **attributes)
 
 
 def spending_figure(

@@ -74,6 +74,7 @@ TOO_LONG = "has a name that is too long: a file's has at most 255 bytes, 4095 wi
         (f"table {LONG} a", "the release"),
         (f"query {'long/' * 1000} --by a", "the release"),
         (f"overview --to {LONG}", "--to"),
+        (f"plan plain.yaml --page {LONG}", "--page"),
         (f"publish r --to {LONG}", "--to"),
         (f"report r --to {LONG}", "--to"),
         (f"handover r --to {LONG}", "--to"),
