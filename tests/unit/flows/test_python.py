@@ -472,7 +472,7 @@ def test_two_releases_are_compared_set_by_set(tmp_path: Path) -> None:
     town.write_text(town.read_text().replace('"dataset": "people"', '"dataset": "town"'))
     with pytest.raises(InputError, match="first is a release of people, and second one of town"):
         mw.compare(first, town.parent)
-    with pytest.raises(InputError, match=r"second \(int\) must be Release or str or Path"):
+    with pytest.raises(InputError, match=r"release \(int\) must be Release or str or Path"):
         mw.compare(first, cast("Any", 3))
 
 
