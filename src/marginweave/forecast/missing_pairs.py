@@ -1,4 +1,4 @@
-"""Say which pairs of columns a release will not measure, which line would measure some, and how many can be good."""
+"""Say which pairs a release will not measure, which line would measure some, and of what it will claim nothing."""
 
 from __future__ import annotations
 
@@ -203,6 +203,18 @@ def _missing_sentence(pairs: MissingPairs) -> Sentence:
     if pairs.is_decided:
         return plan_sentence("pairs.all" if pairs.missing == pairs.pairs else "pairs.some", **facts)
     return plan_sentence("pairs.drawn" if pairs.missing else "pairs.unknown", **facts)
+
+
+def population_forecast(configuration: Configuration) -> list[Sentence]:
+    """Return what the release will not say of a population, as far as the configuration tells; nothing for a plain sample."""
+    attributes = configuration.attributes
+    reason = configuration.not_a_sample({attribute.column for attribute in attributes})
+    if reason is not None:
+        return [plan_sentence("population.no-sample", reason=reason)]
+    settings = configuration.marginals
+    if settings is not None and settings.selects(len(attributes)):
+        return [plan_sentence("population.chosen")]
+    return []
 
 
 def enough_for(configuration: Configuration, pairs: MissingPairs) -> Sentence | None:

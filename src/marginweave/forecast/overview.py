@@ -135,10 +135,11 @@ class PlannedRelease:
 
     @cached_property
     def pair_notes(self) -> list[str]:
-        """Sentences on the pairs of columns that will not be measured."""
-        from marginweave.forecast.missing_pairs import pairs_forecast
+        """Sentences on the pairs of columns that will not be measured, and on what is not claimed of a population."""
+        from marginweave.forecast.missing_pairs import pairs_forecast, population_forecast
 
-        return list(map(str, pairs_forecast(self.configuration)))
+        sentences = [*pairs_forecast(self.configuration), *population_forecast(self.configuration)]
+        return list(map(str, sentences))
 
     @cached_property
     def account(self) -> AccountForecast:

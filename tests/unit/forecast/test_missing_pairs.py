@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.forecast.delta import delta_forecast, usual_delta
-from marginweave.forecast.missing_pairs import missing_pairs, pairs_forecast
+from marginweave.forecast.missing_pairs import missing_pairs, pairs_forecast, population_forecast
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.selection import declared_cliques
 from marginweave.measurements.split import plan_budget
@@ -105,6 +105,33 @@ def test_of_draws_only_what_they_cannot_measure_is_said(cliques: Any, missing: i
     text = " ".join(map(str, pairs_forecast(config)))
     assert "follows from draws" in text
     assert ("at least" in text) is bool(missing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"aggregate": {"method": "marginals", "cliques": {"all": 2}}}, None),
+        (
+            {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}},
+            "as the rows choose which are measured together",
+        ),
+        (
+            {"aggregate": {"method": "marginals", "cliques": "selected"}},
+            "as the rows choose which are measured together",
+        ),
+        (
+            {"columns__age__impute": {"distribution": "uniform"}},
+            "cells of age without a value hold draws",
+        ),
+    ],
+)
+def test_what_is_not_claimed_of_a_population_is_said(
+    changes: dict[str, Any], word: str | None
+) -> None:
+    """Where `query` would refuse a question of the population, or claim no coverage for it."""
+    said = [str(sentence) for sentence in population_forecast(configuration(**changes))]
+    assert [word in sentence for sentence in said if word] == [True] * (word is not None)
+    assert len(said) == (word is not None)
 
 
 def test_ordinary_columns_are_named_before_values_of_sets() -> None:
