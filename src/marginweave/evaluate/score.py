@@ -71,3 +71,18 @@ def quality_score(
     # a pair of which nothing is known adds as much to what is at stake as the mean of the others, and nothing to what is kept
     kept_share = 1 - lost / math.fsum(scales) if scales else 0.0
     return math.floor(100 * kept_share * len(scales) / len(pairs))
+
+
+def has_little_to_keep(
+    errors: Mapping[Names, float | None], dependence: Mapping[Names, float]
+) -> bool:
+    """Return whether pairs are so near to independent columns, on average, that records without them would be good for most.
+
+    Then a low score says more of the table, or of noise that hides what columns have in common, than of the records.
+    """
+    distances = [
+        dependence.get(sorted_names(names), 0.0)
+        for names, error in errors.items()
+        if len(names) == 2 and error is not None
+    ]
+    return bool(distances) and math.fsum(distances) <= GOOD * len(distances)

@@ -32,7 +32,7 @@ from marginweave.evaluate.distances import (
     unchosen_errors,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
-from marginweave.evaluate.score import dependences, quality_score
+from marginweave.evaluate.score import dependences, has_little_to_keep, quality_score
 from marginweave.evaluate.undeclared import (
     listed_titles,
     with_sentences_before,
@@ -53,6 +53,7 @@ from marginweave.released.verdict import (
 )
 from marginweave.texts.sentences import Sentence, verdict_sentence
 
+_LOW_SCORE = 50
 _SHOWN = 4
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
 _NOTHING = BeyondNoise()
@@ -377,19 +378,31 @@ def verdict(
     if (doubt_sentences or means) and publication == "good":
         publication = "with care"
     not_for = [*_small_groups(lengths, records), *means]
+    score = quality_score(errors, dependence)
     says = (
         *doubt_sentences,
         *question_sentences,
         *_grade_sentences(lengths, sets, not_for, titles),
+        *_score_sentences(score, errors, dependence),
     )
     return Verdict(
         publication=publication,
-        score=quality_score(errors, dependence),
+        score=score,
         says=tuple(map(str, says)),
         advice=tuple(map(str, advice(sets, epsilon, beyond))),
         lengths=lengths,
         sets=sets,
     )
+
+
+def _score_sentences(
+    score: int | None, errors: Sets, dependence: Mapping[Names, float]
+) -> list[Sentence]:
+    """Return why a score is low where the pairs hold little that records could keep; nothing for another one."""
+    is_low = score is not None and score < _LOW_SCORE
+    if is_low and has_little_to_keep(errors, dependence):
+        return [verdict_sentence("score.little")]
+    return []
 
 
 def _set_verdicts(errors: Sets) -> tuple[SetVerdict, ...]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from marginweave.evaluate.association import distance_from_independence
 from marginweave.evaluate.score import dependences, quality_score
+from marginweave.evaluate.verdict import verdict
 from marginweave.released.evaluation import Association, MarginalBound, Measure
 
 _SHARES = st.floats(0, 1)
@@ -116,3 +117,17 @@ def test_noise_is_taken_off_the_dependence(sigma: float, true: float) -> None:
         bound = MarginalBound(attributes=("b", "a"), distance=0.0, bound=None, noise=noise)
         found.append(dependences(association, [bound], 10_000)["a", "b"])
     assert np.mean(found) == pytest.approx(true, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("error", "dependence", "said"),
+    [(0.04, 0.01, True), (0.001, 0.01, False), (0.2, 0.3, False), (0.2, 0.04, True)],
+)
+def test_a_low_score_is_explained_where_there_is_little_to_keep(
+    error: float, dependence: float, said: bool
+) -> None:
+    """Independent columns and a small distance are "good, quality 20": the verdict says why."""
+    errors = {("a",): 0.01, ("b",): 0.01, ("a", "b"): error}
+    graded = verdict(errors, {}, 1000.0, dependence={("a", "b"): dependence})
+    assert graded.score is not None
+    assert any("here that is little" in sentence for sentence in graded.says) is said
