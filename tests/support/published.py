@@ -152,6 +152,7 @@ def internal_evaluation(sensitive_records: int = 300) -> InternalEvaluation:
         **shared,
         distances=(),
         k_marginal_score=None,
+        score=None,
         sensitive_rules=(),
     )
 

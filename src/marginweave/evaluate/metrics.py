@@ -18,9 +18,11 @@ from marginweave.evaluate.cells import (
     Released,
     counted_sets,
 )
+from marginweave.evaluate.score import dependences, quality_score
 from marginweave.evaluate.tallies import Attributes, Codes
 from marginweave.observations.combinations import Aggregates
 from marginweave.released.evaluation import (
+    Association,
     BrokenRule,
     InternalEvaluation,
     LengthMetrics,
@@ -154,8 +156,22 @@ def evaluate_internal(
         **dict(agreement_of_records),
         distances=_distances(comparison, distance_of_set),
         k_marginal_score=_k_marginal_score(places, distance_of_set),
+        score=_true_score(distances, agreement_of_records.association),
         sensitive_rules=sensitive_rules,
     )
+
+
+def _true_score(distances: Sequence[MarginalDistance], true_association: Association) -> int | None:
+    """Return the quality score by true distances: `score.quality_score` with what nobody but the operator may know.
+
+    Of each pair of columns, e is its distance, missing as a value, and D how far the sensitive rows are from independent
+    columns. Pairs without a distance, with a set of values a record, are left out. DP: none.
+    """
+    pairs = {
+        distance.attributes: distance.tvd for distance in distances if len(distance.attributes) == 2
+    }
+    # exact counts have no noise that would have to be taken off
+    return quality_score(pairs, dependences(true_association, (), 1.0))
 
 
 def _k_marginal_score(

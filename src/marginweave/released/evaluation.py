@@ -276,6 +276,9 @@ class InternalEvaluation(ReleasedFile, RecordAgreement):
     k_marginal_score: float | None = Field(
         description="The NIST k-marginal score, k = 3, from 0 to 1000, which is best."
     )
+    score: int | None = Field(
+        description="The quality score of the verdict, from 0 to 100, by true distances; null where no pair has one."
+    )
     sensitive_rules: tuple[BrokenRule, ...] = Field(
         description="Sensitive rows that break rules, before preparation."
     )

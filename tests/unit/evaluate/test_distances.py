@@ -34,6 +34,7 @@ def test_a_table_is_no_distance_from_its_rows_in_another_order(
         (k, math.comb(4, k), math.comb(4, k), 0, 0) for k in (1, 2, 3, 4)
     ]
     assert evaluation.k_marginal_score == 1000
+    assert evaluation.score == 100
     assert evaluation.association.cramers_v.mean_difference == 0
     assert evaluation.to_json() == evaluate_internal(mixed.T, table.T, domain_of()).to_json()
 
@@ -48,6 +49,33 @@ def test_tables_without_a_common_value_are_as_far_as_can_be() -> None:
     assert evaluation.k_marginal_score == 0
     assert [d.tvd for d in evaluation.marginals] == [1] * 10
     assert evaluation.expansion == pytest.approx(100 * 40 / 30)
+
+
+@pytest.mark.parametrize(("moved", "score"), [(0, 100), (20, 75), (40, 50), (80, 0)])
+def test_the_true_score_is_the_part_of_a_dependence_that_is_kept(moved: int, score: int) -> None:
+    """Two columns of halves that are alike (D = 1/2); of 160 records `moved` have another value, e = moved / 160."""
+    rows = np.repeat([[0, 0], [1, 1]], 80, axis=0)
+    records = rows.copy()
+    records[: moved // 2, 1] = 1
+    records[80 : 80 + moved // 2, 1] = 0
+    domain = domain_of((2, 2))
+    evaluation = evaluate_internal(rows.T + 1, records.T + 1, domain)
+    assert evaluation.distances[1].tvd == moved / 160
+    assert evaluation.score == score
+
+
+def test_a_dependence_that_is_not_in_the_rows_cannot_be_lost() -> None:
+    """Of independent columns the scale is .05: records that are .01 away keep four fifths, rounded down."""
+    rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], 100, axis=0)
+    records = rows.copy()
+    records[:4, 1] = 1
+    evaluation = evaluate_internal(rows.T + 1, records.T + 1, domain_of((2, 2)))
+    assert evaluation.score in (79, 80)
+
+
+def test_one_column_has_no_true_score() -> None:
+    rows = np.zeros((9, 1), int)
+    assert evaluate_internal(rows.T, rows.T, domain_of((2,))).score is None
 
 
 @pytest.mark.parametrize(
