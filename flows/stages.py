@@ -7,12 +7,12 @@ no private file.
 from __future__ import annotations
 
 import functools
-import getpass
 import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from marginweave.base.errors import MachineError
+from marginweave.base.user import user_name
 from marginweave.checkpoints.run_folder import staged_release
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.counts.engine import prepare_engine
@@ -112,14 +112,14 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
     if draws_before_encode:
-        book.step("budget", reserve_budget, private, plan, getpass.getuser())
+        book.step("budget", reserve_budget, private, plan, user_name())
         _draw_all(book, private, PREPROCESS, preprocessed)
         if draws_bounds:  # values can only be binned when their bounds are known
             book.stage("collect bounds", collect_bounds, private)
         encoded = book.stage("encode", encode, private, preprocessed)
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
-        book.step("budget", reserve_budget, private, plan, getpass.getuser())
+        book.step("budget", reserve_budget, private, plan, user_name())
     _draw_all(book, private, ENCODE, encoded)
     collected = book.stage("collect", collect, private)
     private.remembered.clear()  # not used any more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ import typer
 
 from marginweave.base.durable import PRIVATE_MODE, at_place, replace_file
 from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.base.user import user_name
 from marginweave.runs.home import home_directory
 
 from . import console
@@ -263,7 +263,7 @@ def reconcile(
     if charge is not None or no_other_home is not None:
         other_homes = OtherHomes(reason=no_other_home, unaccounted=charge)
     ledger = Ledger.open(console.location_of(example, homes[0]))
-    outcome = ledger.reconcile(homes, other_homes, actor=getpass.getuser())
+    outcome = ledger.reconcile(homes, other_homes, actor=user_name())
     out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
     out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
     for dataset in outcome.charged:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 from dataclasses import asdict, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from marginweave.base.errors import BudgetError, InputError
+from marginweave.base.user import user_name
 
 from . import console
 from .console import Dataset, Example, Home, Reason, decimal_of, out
@@ -94,7 +94,7 @@ def open_account(
     account = replace(proposed, **changes)
     location = ledger_location(os.environ)
     ledger = Ledger.create(location)
-    ledger.accounts.open(account, actor=getpass.getuser())
+    ledger.accounts.open(account, actor=user_name())
     out.print(
         f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
     )
@@ -229,7 +229,7 @@ def cap(
         epsilon_cap,
         delta_cap,
         reason,
-        getpass.getuser(),
+        user_name(),
         policy=policy,
         weak_delta=weak_delta,
     )

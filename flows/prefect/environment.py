@@ -6,8 +6,12 @@ import gc
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
+from marginweave.base.errors import InputError
 from marginweave.runs.home import service_directory
 
 # Usage analytics would go to other machines; a run talks to loopback only.
@@ -35,8 +39,12 @@ def makes_database(home: Path, environment: Mapping[str, str] = os.environ) -> b
 
 
 def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Switch analytics off, and give Prefect a folder in the home; must run before Prefect is imported."""
+    """Switch analytics off, and give Prefect a folder in the home (`runs/` is beside it); must run before it is imported."""
     environment.update(ANALYTICS_OFF)
+    try:
+        Path.home()
+    except RuntimeError:  # Prefect looks for its plugins there, and does not start without one
+        environment["HOME"] = str(service_directory(home))
     prefect_home = str(service_directory(home) / "prefect")
     if "PREFECT_API_URL" in environment:
         environment.setdefault("PREFECT_HOME", prefect_home)
@@ -46,6 +54,38 @@ def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.e
     for name, value in RETENTION.items():
         environment.setdefault(name, value)
     environment["PREFECT_HOME"] = prefect_home
+
+
+def forget_proxies(url: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let this process reach the Prefect API at `url` without a proxy if it is on this machine, which no proxy can reach.
+
+    A client looks at proxies when it is made, also at one that it will not use and cannot: a list of hosts is not enough.
+
+    Raises:
+        InputError: the API is elsewhere, by way of a SOCKS proxy that Prefect's client cannot use.
+    """
+    if is_here(url):
+        environment.update({"NO_PROXY": "*", "no_proxy": "*"})
+        return
+    socks = [name for name, proxy in getproxies_environment().items() if proxy.startswith("socks")]
+    if socks and find_spec("socksio") is None:
+        raise InputError(
+            f"{socks[0]}_proxy is a SOCKS proxy, which Prefect's client cannot use: install the package socksio, or name "
+            'Prefect\'s host in no_proxy: "*"'
+        )
+
+
+def is_here(url: str) -> bool:
+    """Return whether a URL is of this machine's own loopback."""
+    host = urlsplit(url).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+def with_loopback(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with this machine's own addresses among those that need no proxy."""
+    named = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    hosts = ",".join(filter(None, (named, "127.0.0.1", "localhost")))
+    return {**environment, "NO_PROXY": hosts, "no_proxy": hosts}
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from marginweave.base.errors import InputError, MarginweaveError, StageError
 from marginweave.runs.lookup import exclusive_lock
 from marginweave.runs.stopping import begin_again, check_servers
 
+from .environment import forget_proxies, with_loopback
+
 LOG_ROOM = 10 << 20  # bytes of a log, before it becomes an older one
 SERVER = "marginweave.flows.prefect.server_process"  # run as a program
 _PR_SET_PDEATHSIG = 1
@@ -45,6 +47,7 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
     """
     named_url = os.environ.get("PREFECT_API_URL")
     if named_url:
+        forget_proxies(named_url)
         yield named_url
         return
     check_servers(log)
@@ -105,6 +108,7 @@ def _start_server(
         server = _start_process(port, url, output.fileno(), pages=named_port is not None)
     try:
         os.environ["PREFECT_API_URL"] = url
+        forget_proxies(url)
         # while the server starts; it reads its settings from the environment
         import_module("prefect")
         _wait(server, url, log)
@@ -176,7 +180,8 @@ def _start_process(port: int, url: str, output: int, *, pages: bool) -> subproce
         preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
         # Ctrl-C in a terminal must not end the server, which we need until we have ended
         start_new_session=True,
-        env={**os.environ, **(page_settings if pages else _NO_PAGES)},
+        # it may call others, such as for an alert, by way of a proxy
+        env={**with_loopback(os.environ), **(page_settings if pages else _NO_PAGES)},
     )
 
 

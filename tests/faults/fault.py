@@ -43,7 +43,7 @@ class Fault:
                 f"{self.name}: its text stands {found} times in {self.file}, not once: write the fault anew"
             )
         return source.replace(self.text, self.instead).replace(
-            "@njit(cache=True,", "@njit(cache=False,"
+            "from marginweave.base.compiled import", "from tests.faults.uncached import"
         )
 
     def planted(self) -> str:

@@ -32,7 +32,7 @@ MAY_KNOW = {
     "sqlalchemy": {"ledger"},
     "sqlite3": {"ledger"},
     "opendp": {"mechanisms"},
-    "numba": {"counts", "estimate", "records", "evaluate"},
+    "numba": {"base"},
     "distributed": {"counts"},
     "jinja2": {"publish"},
     "prometheus_client": {"runs"},

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Integers, Words
+from marginweave.base.compiled import kernel
 
 Tile = NDArray[np.unsignedinteger]
 Contributions = NDArray[np.int32]
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
     """A record's own secret word."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_contributions(
     tile: Tile,
     steps: Steps,
@@ -59,7 +59,7 @@ def add_contributions(
             contributions[i] += valid[start + prefix[i] * radix + values[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_counts(
     tile: Tile,
     steps: Steps,
@@ -80,7 +80,7 @@ def add_counts(
             cells[place] = cell + 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_back(
     tile: Tile,
     steps: Steps,
@@ -97,7 +97,7 @@ def take_back(
                 cells[place] -= 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose(valid: Flags, choice: Choice) -> Flags:
     """Return which records keep their candidate of one step, of those that have one; `choice` advances."""
     is_kept = np.zeros(valid.shape[0], np.bool_)
@@ -107,7 +107,7 @@ def choose(valid: Flags, choice: Choice) -> Flags:
     return is_kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _begin(
     tile: Tile,
     steps: Steps,
@@ -132,7 +132,7 @@ def _begin(
     return steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keeps(choice: Choice, i: int) -> bool:
     """Keep a candidate with probability needed / remaining: selection sampling (Knuth, TAOCP 2, 3.4.2, Algorithm S)."""
     remaining = np.uint64(choice.remaining[i])
@@ -143,7 +143,7 @@ def _keeps(choice: Choice, i: int) -> bool:
     return bool(is_kept)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _word(seed: np.uint64, number: np.uint64) -> np.uint64:
     """Return word `number` of the stream of a secret seed: SplitMix64 (Steele, Lea, Flood 2014), a counter and a mixer."""
     word = seed + number * np.uint64(0x9E3779B97F4A7C15)
@@ -152,7 +152,7 @@ def _word(seed: np.uint64, number: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _below(word: np.uint64, limit: np.uint64) -> np.uint64:
     """Return floor(word limit / 2^64): uniform below `limit` < 2^32 but for a bias of limit / 2^64."""
     return ((word >> _HALF) * limit + (((word & _LOW) * limit) >> _HALF)) >> _HALF

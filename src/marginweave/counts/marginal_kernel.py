@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from marginweave.base.arrays import Integers
+from marginweave.base.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_counts(
     part: Integers,
     layout: Integers,

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.base.compiled import kernel
 from marginweave.domain.masks import Clique, StructuralZeros, allowed_cells
 from marginweave.estimate.rounding import to_simplex
 from marginweave.observations.tables import Observation
@@ -119,7 +119,7 @@ class Shared(NamedTuple):
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rows(
     tables: Tables,
     shared: Shared,
@@ -139,7 +139,7 @@ def _rows(
     return places
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sums(
     tables: Tables,
     shared: Shared,
@@ -164,7 +164,7 @@ def sums(
     return sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean(
     tables: Tables,
     shared: Shared,
@@ -178,7 +178,7 @@ def mean(
     return np.asarray(weighted / weights.sum(axis=0))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def average(
     tables: Tables,
     shared: Shared,
@@ -209,7 +209,7 @@ def average(
             at += length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forbid(
     tables: Tables,
     shared: Shared,
@@ -227,7 +227,7 @@ def forbid(
             at += tables.shapes[member, -1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def project_tables(tables: Tables, total: float) -> None:  # pragma: no cover - compiled
     """Replace every table by the nearest that has no negative or forbidden cell and adds up to `total`."""
     for i in range(len(tables.starts) - 1):

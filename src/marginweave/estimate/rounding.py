@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Floats, Integers
+from marginweave.base.compiled import kernel
 from marginweave.observations.tables import CensoredObservation, Observation
 
 
@@ -51,7 +51,7 @@ def round_shares(
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _diffuse(
     shares: Floats,
     numbers: Integers,
@@ -86,7 +86,7 @@ def project_simplex(values: Floats, total: float) -> Floats:
     return nearest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def to_simplex(
     values: NDArray[np.floating],
     total: float,

@@ -9,10 +9,10 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Integers
+from marginweave.base.compiled import kernel
 
 Codes = Sequence[NDArray[np.integer]] | NDArray[np.integer]
 Attributes = tuple[int, ...]
@@ -114,7 +114,7 @@ def _sum(first: Tally, second: Tally) -> Tally:
     return Tally(keys, counts.sum(axis=0))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(
     codes: NDArray[np.integer],
     places: Integers,
@@ -128,7 +128,7 @@ def _add(
         counts[cell] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merged(first: Tally, second: Tally) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
     """Return the keys of two tallies, ascending, and the counts of each in both, shape (2, keys)."""
     first_keys = first.keys

@@ -131,8 +131,13 @@ def _database_url(variable: str, text: str) -> URL:
 
 
 def _user_folder() -> Path:
-    """Return the user's data directory."""
-    return platformdirs.user_data_path("marginweave", appauthor=False)
+    """Return the user's data directory. Raises InputError where the user has no home, as in some containers."""
+    try:
+        return platformdirs.user_data_path("marginweave", appauthor=False)
+    except RuntimeError:  # of pathlib, which finds no home
+        raise InputError(
+            f"this user has no home, where the ledger would be: set {LEDGER_VARIABLE} to the absolute path of a file"
+        ) from None
 
 
 MOUNTS = Path("/proc/self/mounts")

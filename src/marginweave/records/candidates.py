@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from marginweave.base.compiled import lean_kernel
 from marginweave.records.combinations import Combinations
-from marginweave.records.growing_state import GrowingState, lean
+from marginweave.records.growing_state import GrowingState
 
 ALL = -1  # candidates: every value of a column that is not used
 EMPTY = 0  # node: the empty combination
 
 
-@lean
+@lean_kernel
 def offer(
     combinations: Combinations,
     state: GrowingState,
@@ -54,7 +55,7 @@ def offer(
     return candidates, shorter, total
 
 
-@lean
+@lean_kernel
 def _degree(combinations: Combinations, node: int) -> int:
     """Return the number of combinations that extend a node."""
     width = combinations.width
@@ -63,7 +64,7 @@ def _degree(combinations: Combinations, node: int) -> int:
     return int(end) - int(first)
 
 
-@lean
+@lean_kernel
 def children_of(combinations: Combinations, state: GrowingState, node: int) -> int:
     """List the available attributes of free columns that extend a node as candidates, ascending; return their number."""
     candidates = 0
@@ -79,14 +80,14 @@ def children_of(combinations: Combinations, state: GrowingState, node: int) -> i
     return candidates
 
 
-@lean
+@lean_kernel
 def is_exact(combinations: Combinations, state: GrowingState, attribute: int, direct: bool) -> bool:
     """Return whether an attribute's weight is the count of the complete record with it."""
     set_index = combinations.sets[attribute]
     return bool(direct and state.is_member[0] and (set_index < 0 or not state.decided[set_index]))
 
 
-@lean
+@lean_kernel
 def child_of(combinations: Combinations, node: int, attribute: int) -> int:
     """Return the number of the combination node + attribute, or 0 if it is not released: `remaining[0]` is never positive."""
     if combinations.table.shape[1]:
@@ -106,7 +107,7 @@ def child_of(combinations: Combinations, node: int, attribute: int) -> int:
     return 0
 
 
-@lean
+@lean_kernel
 def extend(
     combinations: Combinations,
     state: GrowingState,
@@ -160,7 +161,7 @@ def extend(
     return possible, total
 
 
-@lean
+@lean_kernel
 def _fits(
     combinations: Combinations,
     state: GrowingState,

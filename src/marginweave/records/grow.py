@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from marginweave.base.compiled import kernel, lean_kernel
 from marginweave.records.candidates import ALL, child_of, children_of, extend, is_exact, offer
 from marginweave.records.combinations import Combinations
 from marginweave.records.growing_state import (
@@ -14,7 +14,6 @@ from marginweave.records.growing_state import (
     change,
     draw_free,
     has_any,
-    lean,
     quantile_exceeds,
 )
 
@@ -22,7 +21,7 @@ _NONE = np.iinfo(np.int32).min  # below every weight
 _MOST = int(np.iinfo(np.int64).max)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow_records(
     combinations: Combinations,
     rules: Rules,
@@ -47,7 +46,7 @@ def grow_records(
     return records[:count].copy()
 
 
-@njit(cache=True)
+@kernel
 def _refill(combinations: Combinations, state: GrowingState) -> None:
     """Begin again with the released counts."""
     state.remaining[:] = combinations.counts
@@ -68,7 +67,7 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
         )
 
 
-@lean
+@lean_kernel
 def _begin_record(
     state: GrowingState, records: NDArray[np.int32], place: int, empty: NDArray[np.int32]
 ) -> None:
@@ -84,7 +83,7 @@ def _begin_record(
     state.lengths[0] = 0
 
 
-@lean
+@lean_kernel
 def _grow_record(  # noqa: PLR0917 - compiled code has no names
     combinations: Combinations,
     rules: Rules,
@@ -127,7 +126,7 @@ def _grow_record(  # noqa: PLR0917 - compiled code has no names
     return filled
 
 
-@lean
+@lean_kernel
 def _draw(  # noqa: PLR0917 - compiled code has no names
     combinations: Combinations,
     rules: Rules,
@@ -169,7 +168,7 @@ def _draw(  # noqa: PLR0917 - compiled code has no names
         state.weights[drawn] = point
 
 
-@lean
+@lean_kernel
 def _exceeds(
     combinations: Combinations,
     rules: Rules,
@@ -195,7 +194,7 @@ def _exceeds(
     return bool(quantile_exceeds(number, rules.fraction, above, low, high, point))
 
 
-@lean
+@lean_kernel
 def _add(
     combinations: Combinations,
     rules: Rules,
@@ -240,7 +239,7 @@ def _add(
     return grown
 
 
-@lean
+@lean_kernel
 def _close(
     combinations: Combinations,
     state: GrowingState,
@@ -260,7 +259,7 @@ def _close(
                             state.open[state.members[number], chosen] = 0
 
 
-@lean
+@lean_kernel
 def _ban(
     combinations: Combinations,
     state: GrowingState,

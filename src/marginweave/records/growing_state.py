@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Integers
+from marginweave.base.compiled import lean_kernel
 from marginweave.records.combinations import Numbers
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def lean(function: F) -> F:
-    """Compile without numba's runtime a function that is called for every record and makes no array.
-
-    Otherwise each call would count the references to thirty arrays. That took more time than everything else, and still more
-    on two cores at once.
-    """
-    options: Any = {"cache": True, "_nrt": False}
-    compiled: Any = njit(**options)(function)
-    return cast("F", compiled)
 
 
 class Chances(NamedTuple):
@@ -43,14 +29,14 @@ class Chances(NamedTuple):
         )
 
 
-@lean
+@lean_kernel
 def change(chances: Chances, attribute: int, column: int, by: int) -> None:
     """Add to the weight of an attribute of a column."""
     chances.weights[attribute] += by
     chances.sums[column] += by
 
 
-@lean
+@lean_kernel
 def draw_free(chances: Chances, used: Flags, chance: float) -> int:
     """Return an attribute of a column that is not used, by weight, from a uniform number in [0, 1); -1 if none has weight.
 
@@ -74,7 +60,7 @@ def draw_free(chances: Chances, used: Flags, chance: float) -> int:
     return int(attribute)
 
 
-@lean
+@lean_kernel
 def has_any(chances: Chances) -> bool:
     """Return whether any attribute has weight."""
     total = 0
@@ -132,7 +118,7 @@ class GrowingState(NamedTuple):
     is_member: Flags
 
 
-@lean
+@lean_kernel
 def quantile_exceeds(
     number: int,
     fraction: float,

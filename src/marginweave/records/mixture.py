@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from marginweave.base.arrays import Flags, Integers, Records
+from marginweave.base.compiled import kernel
 from marginweave.domain.masks import Clique, StructuralZeros
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.model import Mixture
@@ -40,7 +40,7 @@ def sample_stratified(
     return sampled, owners
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shuffle(cells: Integers, numbers: Integers, generator: np.random.Generator) -> None:
     """Put the first `numbers[0]` cells into random order, then the next `numbers[1]`, and so on (Fisher and Yates)."""
     first = 0
@@ -174,7 +174,7 @@ def _blocks(cliques: Sequence[Clique], model: Mixture) -> _Blocks:
     return _Blocks(ends, np.concatenate(tables), np.array(inside))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(records: Records, tables: _Tables, counts: NDArray[np.float32]) -> None:
     """Add the cells of records to all tables."""
     for table in range(len(tables.starts)):
@@ -186,7 +186,7 @@ def _count(records: Records, tables: _Tables, counts: NDArray[np.float32]) -> No
             counts[cell] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sweep(
     records: Records,
     starts: Integers,
@@ -215,7 +215,7 @@ def _sweep(
     return exchanges
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _same(record: Records, partner: Records, inside: Flags, where: bool) -> bool:
     """Return whether two records agree in all attributes for which `inside` is `where`."""
     for a in range(len(record)):  # noqa: SIM110 - compiled
@@ -224,7 +224,7 @@ def _same(record: Records, partner: Records, inside: Flags, where: bool) -> bool
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cells(
     record: Records,
     partner: Records,
@@ -245,7 +245,7 @@ def _cells(
     return i, j, after_i, after_j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gain(
     record: Records,
     partner: Records,
@@ -271,7 +271,7 @@ def _gain(
     return change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _exchange(
     record: Records,
     partner: Records,

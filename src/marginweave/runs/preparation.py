@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
 from marginweave.base.durable import write_once
 from marginweave.base.errors import NEW_NAME, BudgetError, InputError, OperatorError
+from marginweave.base.user import user_name
 from marginweave.configuration.release import Configuration
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger, ReleaseRequest, Witness, opening_for
@@ -264,7 +264,7 @@ def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | No
             plan_digest=configuration.written_digest,
             source=source,
             unit=configuration.privacy.unit_key,
-            actor=getpass.getuser(),
+            actor=user_name(),
             largest=partial(largest_epsilon, configuration),
         )
     )

@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.optimize import nnls
 
 from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.base.compiled import fast_kernel, kernel
 from marginweave.estimate.mixture.model import is_identity
 from marginweave.estimate.mixture.objective import Curvature, Objective
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, Float32s
@@ -252,7 +252,7 @@ def _is_near(chi: Floats, expected: Floats) -> bool:
     return bool((chi <= bounds).all())
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_up(
     shares: Float32s,
     places: Integers,
@@ -266,7 +266,7 @@ def _add_up(
             factor[k] += shares[c, k]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def move_shares(
     shares: Float32s,
     slope: Float32s,
@@ -315,7 +315,7 @@ def move_shares(
         _apply_move(k, moved, shares, slope, block, curvature)
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def _curve(
     k: int,
     weights: Float32s,
@@ -354,7 +354,7 @@ def _curve(
             curvature[f, i] *= weights[k] * weights[i]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def _add_slopes(
     slope: Float32s,
     places: Integers,
@@ -367,7 +367,7 @@ def _add_slopes(
             by_cells[c] += slope[places[f, c]]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def _apply_move(
     k: int,
     moved: Float32s,

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.base.compiled import kernel
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.domain.masks import Clique, Mask, NeverTogether, StructuralZeros, allowed_cells
 from marginweave.estimate.mixture.blocks import Block, tie
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mixed_points(
     weights: Floats,
     factors: Floats,
@@ -47,7 +47,7 @@ def mixed_points(
     return points
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shared_factors(places: NDArray[np.integer], i: int) -> int:  # pragma: no cover - compiled
     """Return how many first factors cell i has in common with the previous cell, without the last factor."""
     shared = 0
@@ -284,7 +284,7 @@ def project(
     return summed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_up(
     shares: Floats,
     places: Integers,

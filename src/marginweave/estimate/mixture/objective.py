@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Floats, Integers
+from marginweave.base.compiled import fast_kernel
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.masks import Mask, StructuralZeros
 from marginweave.estimate.mixture.targets import (
@@ -321,7 +321,7 @@ def _bounds(
 _ROWS = 128  # of a matrix at once: results of these rows fit into the processor's cache
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def _multiply(
     factors: Float32s,
     leads: Places,
@@ -338,7 +338,7 @@ def _multiply(
                     product[k] *= factor[k]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def _predict(
     weights: Float32s,
     factors: Float32s,
@@ -374,7 +374,7 @@ def _predict(
     return predicted
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_kernel
 def _back(
     slope: Float32s,
     factors: Float32s,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit
 
 from marginweave.base.arrays import Flags, Floats, Integers, Records
+from marginweave.base.compiled import kernel
 from marginweave.domain.masks import Mask, StructuralZeros
 
 _BISECTIONS = 40
@@ -77,7 +77,7 @@ def strides(shape: Sequence[int]) -> Integers:
     return steps_from_last[::-1].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_cells(records: Records, target: Target, code: Integers) -> Integers:
     """Return the number of records in each cell of the marginal; write the cell of every record into `code`."""
     code[:] = 0
@@ -86,14 +86,14 @@ def count_cells(records: Records, target: Target, code: Integers) -> Integers:
     return np.bincount(code, minlength=len(target.counts))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def residual(records: Records, target: Target, code: Integers) -> float:
     """Return the L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
     apart = np.abs(target.counts - count_cells(records, target, code))
     return float(np.maximum(0.0, apart - target.margin).sum())
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def update(
     records: Records,
     target: Target,
@@ -143,7 +143,7 @@ def update(
     return done
 
 
-@njit(cache=True)
+@kernel
 def _cap(excess: Floats, counts: Integers, moved: int) -> None:
     """Replace the excess e of a cell of n records by min(e, beta n), beta by bisection so that they add up to `moved`."""
     low = 0.0
@@ -160,7 +160,7 @@ def _cap(excess: Floats, counts: Integers, moved: int) -> None:
     excess[:] = np.minimum(excess, high * counts)
 
 
-@njit(cache=True)
+@kernel
 def _rounded(
     amounts: Floats,
     total: int,
@@ -175,7 +175,7 @@ def _rounded(
     return np.maximum(0, np.minimum(rounded, most))
 
 
-@njit(cache=True)
+@kernel
 def _choose(
     code: Integers,
     counts: Integers,
@@ -205,7 +205,7 @@ def _choose(
     return freed, sources
 
 
-@njit(cache=True)
+@kernel
 def _shuffle(items: Integers, generator: np.random.Generator) -> None:
     """Put items into random order, in place (Fisher and Yates)."""
     for i in range(len(items) - 1, 0, -1):
@@ -213,7 +213,7 @@ def _shuffle(items: Integers, generator: np.random.Generator) -> None:
         items[i], items[j] = items[j], items[i]
 
 
-@njit(cache=True)
+@kernel
 def _overwrite(record: Records, cell: int, target: Target, zeros: Zeros) -> int:
     """Give a record the values of a cell and return 1; or leave it as it was and return 0 if a mask forbids the result."""
     before = record[target.attributes]
