@@ -28,7 +28,7 @@ from tests.support.page_laws import (
 from tests.support.samples import every
 
 pytestmark = pytest.mark.system
-OWN = 1.2
+OWN = 1.05
 """The epsilon of the configurations, which is none of those that a page always has."""
 COLUMNS = {
     f"column_{i}": {"type": "category", "values": [f"value {j}" for j in range(3 + i % 5)]}
@@ -101,7 +101,9 @@ def test_every_number_is_that_of_the_plan(
     config = configuration(tmp_path, epsilon, KINDS[page])
     (facts,) = json.loads(invoked("plan", config, "--json", "--home", tmp_path))
     sections = sections_of(pages / page)
-    assert list(map(float, sections)) == sorted({*EPSILONS, OWN})
+    epsilons = sorted({*EPSILONS, OWN})
+    assert list(map(float, sections)) == epsilons
+    assert f": {', '.join(f'{number:g}' for number in epsilons)}." in (pages / page).read_text()
     text = sections[f"{epsilon:g}"]
     for name, draw in facts["draws"].items():
         assert f"{name} {draw['noise']} " in text
