@@ -20,7 +20,7 @@ from marginweave.answers.tuples import TupleAnswers
 from marginweave.configuration.question import read_question
 from marginweave.estimate.intervals import record_interval
 from marginweave.publish.best import tuple_intervals
-from marginweave.publish.explorer import render_explorer
+from marginweave.publish.explorer import SCRIPTS, render_explorer
 from marginweave.publish.reader import PublishedRelease
 from tests.support.browser import Browser
 from tests.support.explorer_pages import large_page, settle
@@ -494,10 +494,10 @@ def test_what_is_saved_is_what_is_shown(
     chromium.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
     visit(chromium, tuples, hash_="#a=0.1")
     chromium.requests()
-    chromium.run("document.querySelectorAll('.head button')[1].click()")
+    chromium.run("document.querySelectorAll('.card')[1].querySelector('.save').click()")
     for place in range(3):
         chromium.run(
-            "document.querySelectorAll('.card')[1].querySelectorAll('.head button')[arguments[0]].click()",
+            "document.querySelectorAll('.card')[1].querySelectorAll('.save')[arguments[0]].click()",
             place,
         )
     until = time.monotonic() + 20
@@ -631,7 +631,7 @@ def test_all_texts_are_in_one_catalogue() -> None:
         assert any(word in sources for word in used), key
 
 
-SOURCES = ("explore.js", "explore_page.js", "explore_save.js", "explore.html.j2")
+SOURCES = (*(f"{name}.js" for name in SCRIPTS), "explore.html.j2")
 
 
 NOTES = """

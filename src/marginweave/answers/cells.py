@@ -31,16 +31,12 @@ class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
     `is_measured` says which cells were measured by themselves. Of the others `merged` has estimate, low and high
-    (`count_between`), once for each reach, and the other numbers mean nothing. `wholes[:, i]` are estimate and variance of the
-    sum of the table over the values of attribute i, of which the cell is a share, and `shared[i]` is the covariance of the
-    cell with it.
+    (`count_between`), once for each reach, and the other numbers mean nothing.
     """
 
     attributes: tuple[int, ...]
     estimates: Floats
     variances: Floats
-    shared: Floats
-    wholes: Floats
     is_measured: Flags
     merged: Floats | None = None
 
@@ -50,7 +46,6 @@ class CellTable:
             self,
             estimates=np.where(impossible, 0.0, self.estimates),
             variances=np.where(impossible, 0.0, self.variances),
-            shared=np.where(impossible, 0.0, self.shared),
             is_measured=self.is_measured | impossible,
         )
 
@@ -71,15 +66,10 @@ class _NeighborWeights:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Reading:
-    """Estimates and variances of the cells of a table, as they are read in the parts of one measured table.
-
-    `sums`, shape (3, attributes, …), has for the sum of the table over each attribute the covariance of the cell with it, its
-    estimate and its variance.
-    """
+    """Estimates and variances of the cells of a table, as they are read in the parts of one measured table."""
 
     estimates: Floats
     variances: Floats
-    sums: Floats
     is_measured: Flags
 
 
@@ -191,20 +181,16 @@ def _best(axes: tuple[int, ...], readings: Sequence[_Reading]) -> CellTable:
     """Return for each cell the reading with the least variance among those that measure it."""
     estimates = readings[0].estimates
     variances = readings[0].variances
-    sums = readings[0].sums
     is_measured = readings[0].is_measured
     for reading in readings[1:]:
         is_better = reading.is_measured & (~is_measured | (reading.variances < variances))
         estimates = np.where(is_better, reading.estimates, estimates)
         variances = np.where(is_better, reading.variances, variances)
-        sums = np.where(is_better, reading.sums, sums)
         is_measured = is_measured | reading.is_measured
     return CellTable(
         attributes=axes,
         estimates=estimates,
         variances=variances,
-        shared=sums[0],
-        wholes=sums[1:],
         is_measured=is_measured,
     )
 
@@ -221,7 +207,6 @@ def _read(
     # `products` gives residual r_S, variance v_S and slope s_S of the product of c_a; the empty set has slope 1 alone. With
     # the total N and its variance V, and as the terms are uncorrelated,
     #     estimate = sum_S M_S r_S + N sum_S M_S s_S,   variance = sum_S M_S^2 v_S + V (sum_S M_S s_S)^2.
-    # In the sum over axis p, w_p is 1: only sets without p are left, and M_S has no factor m_p.
     parts = [squares.measured.parts[number] for number in signature]
     length = len(parts)
     weights = [weights_of[part.axis] for part in parts]
@@ -229,34 +214,21 @@ def _read(
     means = [vectors.mean(axis=1) for vectors in values]
     centered = [vectors - mean[:, None] for vectors, mean in zip(values, means, strict=True)]
     shape = [len(vectors) for vectors in weights]
-    sums = np.zeros((3, length, *shape))
     estimates = np.zeros(shape)
     variances = np.zeros(shape)
     slopes = _means_outside(means, ())
-    # of the sums over a place
-    sum_slopes = [_means_outside(means, (place,)) for place in range(length)]
     for inside in _nonempty_subsets(length):
         residuals, variance, slope = squares.products(signature, inside, centered)
         scale = _means_outside(means, inside)
         estimates = estimates + scale * residuals
         variances = variances + scale**2 * variance
         slopes = slopes + scale * slope
-        for place in set(range(length)) - set(inside):
-            sum_scale = _means_outside(means, (*inside, place))
-            covariance = scale * sum_scale * variance
-            sums[:, place] += _stacked(covariance, sum_scale * residuals, sum_scale**2 * variance)
-            sum_slopes[place] = sum_slopes[place] + sum_scale * slope
     total, total_variance = squares.total
-    for place, sum_slope in enumerate(sum_slopes):
-        sums[:, place] += (
-            _stacked(slopes * total_variance, total, sum_slope * total_variance) * sum_slope
-        )
     axes_of_parts = [part.axis for part in parts]
     order = [axes_of_parts.index(axis) for axis in axes]
     return _Reading(
         estimates=(estimates + slopes * total).transpose(order),
         variances=(variances + slopes**2 * total_variance).transpose(order),
-        sums=sums[:, order].transpose(0, 1, *(2 + place for place in order)),
         is_measured=_are_measured(parts, values, weights).transpose(order),
     )
 
@@ -265,11 +237,6 @@ def _nonempty_subsets(length: int) -> Iterator[tuple[int, ...]]:
     """Yield all subsets of the first `length` places but the empty one, smaller ones first."""
     for size in range(1, length + 1):
         yield from itertools.combinations(range(length), size)
-
-
-def _stacked(*values: Floats | float) -> Floats:
-    """Return values of one shape, as far as they can be broadcast to it, along a new first axis."""
-    return np.stack(np.broadcast_arrays(*values))
 
 
 def _along(place: int, values: NDArray[Any], length: int) -> NDArray[Any]:

@@ -142,7 +142,7 @@ class LeastSquares:
         parts.sort(key=lambda part: axes.index(part.axis))
         numbers = [self.measured.parts.index(part) for part in parts]
         signature = tuple(sorted(numbers))
-        table, precision = self._pool(signature)
+        table, precision = self.pool(signature)
         # rank of each part: from sorted order back to the order of `axes`
         ranks = np.argsort(np.argsort(numbers))
         return parts, table.transpose(ranks), 1 / precision
@@ -152,7 +152,7 @@ class LeastSquares:
         """Number of records and the variance of its noise, which is 0 where the number is public."""
         if self.measured.total is not None:
             return self.measured.total, 0.0
-        counts, precision = self._pool(())
+        counts, precision = self.pool(())
         return float(counts), 1 / precision
 
     def _best_signature(self, weights: Weights) -> Signature:
@@ -212,7 +212,7 @@ class LeastSquares:
             vectors = _joined_vectors(shares)
             if len(parts) == 1:
                 part = self.measured.parts[parts[0]]
-                axis = self._axis(part.axis, any_joint_query=any_joint_query)
+                axis = self.axis(part.axis, any_joint_query=any_joint_query)
                 residuals, residual_slopes, residual_covariance = axis.estimates(vectors[0])
                 slopes[rows] += scales * residual_slopes
             else:
@@ -270,7 +270,7 @@ class LeastSquares:
         vectors: Sequence[Floats],
     ) -> tuple[Floats, Floats]:
         """Return estimates and covariance of products of centered weights, `vectors`, of these parts."""
-        table, precision = self._pool(parts)
+        table, precision = self.pool(parts)
         queries = len(vectors[0])
         estimates = np.broadcast_to(table, (queries, *table.shape))
         covariance = np.full((queries, queries), 1 / precision)
@@ -295,7 +295,7 @@ class LeastSquares:
             shape[place] = len(centered[place])
         if len(inside) == 1:
             part = self.measured.parts[signature[inside[0]]]
-            axis = self._axis(part.axis, any_joint_query=len(signature) > 1)
+            axis = self.axis(part.axis, any_joint_query=len(signature) > 1)
             vectors = centered[inside[0]]
             estimates, slopes, covariance = axis.estimates(vectors[:, part.blocks])
             variances = np.diag(covariance)
@@ -305,7 +305,7 @@ class LeastSquares:
                 slopes.reshape(shape),
             )
         parts = tuple(signature[place] for place in inside)
-        table, precision = self._pool(parts)
+        table, precision = self.pool(parts)
         variance = np.full((), 1 / precision)
         # the axis that is summed over is first, and what it becomes last: all in order at the end
         for place in inside:
@@ -315,7 +315,7 @@ class LeastSquares:
         no_slopes = np.zeros([1] * len(shape))
         return table.reshape(shape), variance.reshape(shape), no_slopes
 
-    def _pool(self, parts: Signature) -> tuple[Floats, float]:
+    def pool(self, parts: Signature) -> tuple[Floats, float]:
         """Return what all tables with these parts say of a table over them, and the precision of its cells."""
         if parts not in self._pooled:
             numbers = set(range(len(self.measured.tables)))
@@ -346,7 +346,7 @@ class LeastSquares:
             precision += weight
         return weighted_sum / precision, precision
 
-    def _axis(self, axis: int, *, any_joint_query: bool) -> Axis:
+    def axis(self, axis: int, *, any_joint_query: bool) -> Axis:
         """Return the estimates of an axis; `any_joint_query` says whether any query of the same call has several axes."""
         key = axis, any_joint_query
         if key not in self._axes:

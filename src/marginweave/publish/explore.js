@@ -1,9 +1,7 @@
-"use strict";
 // What a release says about a selection of values: estimates with intervals where they were measured, and the synthetic
-// records where they were not. A selection is a list of [attribute, value] pairs.
+// records where they were not. A selection is a list of [attribute, value] pairs; of a set records hold all of its values, of
+// another column one of them. Its conditions have the chosen values of each column, [attribute, values].
 
-// A share whose range has so much of all that it may be says nothing.
-const NOTHING = 0.9;
 const TYPES = {
   uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int8: Int8Array, int16: Int16Array, int32: Int32Array,
   float32: Float32Array, float64: Float64Array,
@@ -79,11 +77,29 @@ class Tuples {
   }
 
   number(estimate, low, high, below, above) {
-    return { estimate, low, high, below, above, exact: estimate };
+    return { estimate, low, high, below, above };
+  }
+
+  // The number of records, for the scale of the synthetic ones.
+  get total() {
+    return this.count[0];
+  }
+
+  // Several values of a column were not counted together.
+  sum() {
+    return null;
   }
 
   share(part, whole) {
-    return between(part, whole);
+    return part.measured && whole.measured ? between(part, whole) : undefined;
+  }
+
+  saysNothing() {
+    return false;
+  }
+
+  average() {
+    return null;
   }
 }
 
@@ -95,60 +111,95 @@ function between(part, whole) {
   return { estimate: Math.min(Math.max(part.estimate / whole.estimate, low), high), low, high, merged: part.merged || whole.merged };
 }
 
-// Measured tables: estimates of each cell from all of them.
+// Measured tables: estimates of each cell from all of them, and of sums of cells.
 class Tables {
   constructor({ header, arrays }) {
+    this.header = header;
     this.arrays = arrays;
     this.sizes = header.sizes;
-    this.steps = header.steps;
-    this.squared = header.reach ** 2;
     this.tables = new Map(header.tables.map(([columns, start]) => [columns.join(), start]));
+  }
+
+  // What sums are computed from, once they are asked for.
+  get squares() {
+    this.solved ??= new Squares(this.header, this.arrays);
+    return this.solved;
+  }
+
+  get total() {
+    return this.header.squares.total[0];
   }
 
   most() {
     return Infinity;
   }
 
-  // The estimate of sorted pairs, or null.
+  excluded(conditions) {
+    if (this.header.rules.length === 0 || conditions.length === 0 || !this.counted(conditions)) return false;
+    return !this.squares.rules.allow(new Map(conditions));
+  }
+
+  // Whether tables have all of these values: synthetic records may have gaps that were not counted.
+  counted(conditions) {
+    return conditions.every(([attribute, values]) => values.every((value) => value < this.sizes[attribute]));
+  }
+
+  // The estimate of sorted pairs, or null; 0, exactly, of what rules allow no record to have.
   find(pairs) {
+    if (this.excluded(pairs.map(([attribute, value]) => [attribute, [value]]))) return { estimate: 0, low: 0, high: 0, below: 0, above: 0, variance: 0 };
     const start = this.tables.get(pairs.map((pair) => pair[0]).join());
     if (start === undefined) return null;
     const length = pairs.length;
     let cell = 0;
-    let cells = 1;
     for (const [attribute, value] of pairs) {
       if (value >= this.sizes[attribute]) return null;
       cell = cell * this.sizes[attribute] + value;
-      cells *= this.sizes[attribute];
     }
-    const of = (name) => this.arrays[`${name}-${length}`];
-    const place = start + cell;
-    const estimate = of("estimate")[place];
-    const variance = of("variance")[place];
-    const high = estimate + of("high")[place];
+    const of = (name) => this.arrays[`${name}-${length}`][start + cell];
+    const [estimate, variance] = [of("estimate"), of("variance")];
+    const [low, high, below, above] = [estimate - of("low"), estimate + of("high"), estimate - of("below"), estimate + of("above")];
     // with other values: between two ends, and how it varies is not known; what a rule excludes is 0, exactly
     const merged = variance === 0 && length > 0 && high > 0;
-    const beside = (name) => new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of(name)[start * length + i * cells + cell]]));
-    const [shared, sum, spread] = ["shared", "whole", "spread"].map(beside); // of the table over the values of an attribute
-    const exact = estimate + of("rest")[place] / this.steps;
-    const [low, below] = ["low", "below"].map((name) => estimate - of(name)[place]);
-    const above = estimate + of("above")[place];
-    return { estimate, low, high, below, above, exact, merged, variance: merged ? undefined : variance, shared, sum, spread };
+    return { estimate, low, high, below, above, merged, variance: merged ? undefined : variance };
   }
 
-  // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing.
-  share(part, whole, attribute) {
-    if (!part.shared.has(attribute) || whole.merged) return between(part, whole);
-    const d = part.sum.get(attribute);
-    const n = Math.min(Math.max(part.exact, 0), d);
-    const a = d * d - this.squared * part.spread.get(attribute);
-    if (d <= 0 || a <= 0) return null;
-    const b = -2 * n * d + this.squared * 2 * part.shared.get(attribute);
-    const root = Math.sqrt(Math.max(b * b - 4 * a * (n * n - this.squared * part.variance), 0));
-    const [low, high] = [-b - root, root - b].map((end) => Math.min(Math.max(end / (2 * a), 0), 1));
-    return { estimate: Math.min(Math.max(part.exact / d, low), high), low, high };
+  // The count of records that have one of several values, or null.
+  sum(conditions) {
+    if (this.excluded(conditions)) return { estimate: 0, low: 0, high: 0, variance: 0 };
+    if (!this.counted(conditions)) return null;
+    return this.squares.count(queryOf(conditions));
+  }
+
+  // All ratios that noise allows, as `marginweave query --share` gives them; null where that bounds nothing, and undefined where
+  // neither tables nor rules have it.
+  share(part, whole) {
+    if (!this.counted(part.conditions)) return undefined;
+    const [records, group] = [part, whole].map(({ conditions }) => queryOf(conditions));
+    const share = this.squares.share(records, group);
+    if (share !== undefined || !part.measured || !whole.measured) return share;
+    return between(this.joint(part), this.joint(whole));
+  }
+
+  // A count with the ends of one of two intervals that hold together.
+  joint(count) {
+    if (count.below !== undefined) return count;
+    const { low, high } = this.squares.count(queryOf(count.conditions), 2);
+    return { ...count, below: low, above: high };
+  }
+
+  saysNothing(conditions, count) {
+    return this.squares.saysNothing(queryOf(conditions), count);
+  }
+
+  // The mean, or a quantile, of the numbers of a column of records that meet conditions; null where it was not measured.
+  average(conditions, attribute, q) {
+    if (!this.counted(conditions)) return null;
+    const { numbers } = this.header.attributes[attribute];
+    return new Numbers(this.squares, attribute, numbers).answer(queryOf(conditions), q);
   }
 }
+
+const LISTED = 4; // values of a column that are named one by one
 
 class Release {
   constructor(data) {
@@ -159,17 +210,44 @@ class Release {
     this.records = header.records;
     this.counts = header.tables ? new Tables(data) : new Tuples(data);
     this.tuples = !header.tables;
-    this.scale = header.records ? this.counts.find([]).exact / header.records : 0;
+    this.scale = header.records ? this.counts.total / header.records : 0;
     this.everybody = new Selected(this, []);
   }
 
-  // A count of some pairs: as it was measured, or of so many synthetic records, and at most what is possible.
-  number(pairs, made) {
-    const sorted = pairs.length > 1 ? [...pairs].sort((a, b) => a[0] - b[0]) : pairs;
-    const [found, scaled] = [this.counts.find(sorted), made * this.scale];
-    if (found !== null) return { ...found, measured: true, made: scaled };
-    const most = this.counts.most(sorted);
-    return { estimate: Math.min(scaled, most), most: most < Infinity ? most : undefined, made: scaled };
+  // The chosen values of each column, in the order in which columns were chosen; of a set one by one.
+  conditions(pairs) {
+    const conditions = [];
+    for (const [attribute, value] of pairs) {
+      const values = this.attributes[attribute].set ? undefined : conditions.find(([a]) => a === attribute)?.[1];
+      if (values) values.push(value);
+      else conditions.push([attribute, [value]]);
+    }
+    for (const [, values] of conditions) values.sort((x, y) => x - y);
+    return conditions;
+  }
+
+  // A count of what meets conditions: as it was measured, or of so many synthetic records, and at most what is possible.
+  number(conditions, made) {
+    const sorted = [...conditions].sort(([a], [b]) => a - b);
+    const single = sorted.every(([, values]) => values.length === 1);
+    const pairs = single ? sorted.map(([attribute, [value]]) => [attribute, value]) : null;
+    const [count, scaled] = [single ? this.counts.find(pairs) : this.counts.sum(sorted), made * this.scale];
+    if (count !== null && Number.isNaN(count.low)) return { estimate: count.estimate, unsure: true, made: scaled, conditions: sorted };
+    if (count !== null) return { ...count, nothing: this.counts.saysNothing(sorted, count), measured: true, made: scaled, conditions: sorted };
+    const most = single ? this.counts.most(pairs) : Infinity;
+    return { estimate: Math.min(scaled, most), most: most < Infinity ? most : undefined, made: scaled, conditions: sorted };
+  }
+
+  // Words for what counts of these conditions are of, where that is not the whole table as it is; else an empty text.
+  countedWords(conditions) {
+    const { all, columns, cut, imputed, filled, and, resized, lengths, combinations } = this.about.counted;
+    const asked = new Set(conditions.map(([attribute]) => columns[attribute]));
+    const drawn = imputed.filter((column) => asked.has(column));
+    const parts = [all, ...Object.entries(cut).filter(([column]) => asked.has(column)).map(([, words]) => words), drawn.length ? filled.replace("{columns}", drawn.join(", ")) : ""];
+    const both = (words) => words.filter(Boolean).reduce((first, second) => (first ? and.replace("{first}", () => first).replace("{second}", () => second) : second), "");
+    const part = both(parts);
+    const table = resized ? (part ? resized[1].replace("{part}", () => part) : resized[0]) : part;
+    return both([table, lengths.includes(conditions.length) ? combinations : ""]);
   }
 
   // The code of the last gap of an attribute: of cells that are not as declared where these were counted.
@@ -196,6 +274,23 @@ class Release {
     if (value >= labels.length) return undeclared === "found" && value === this.last(attribute) ? TEXT.undeclared : gap ?? TEXT.missing;
     return labels[value] === "" ? TEXT.empty : labels[value];
   }
+
+  // Some values of an attribute in words: a run of ordered ones by its ends.
+  words(attribute, values) {
+    const { labels, ordered, numbers } = this.attributes[attribute];
+    const [first, last] = [values[0], values.at(-1)];
+    if (values.length === 1) return this.label(attribute, first);
+    if (ordered && last < labels.length && last - first === values.length - 1) {
+      if (!numbers?.[first] || !numbers[last]) return say("fromTo", { low: this.label(attribute, first), high: this.label(attribute, last) });
+      const [low, high] = [numbers[first][0], numbers[last][1]];
+      if (first === 0 || low === null) return say("orLess", { high });
+      const above = numbers.slice(last + 1).some(Boolean);
+      return above && high !== null ? say("fromTo", { low, high }) : say("andMore", { low });
+    }
+    const names = values.slice(0, LISTED).map((value) => this.label(attribute, value));
+    if (values.length > LISTED) names.push(say("others", { number: values.length - LISTED }));
+    return names.slice(0, -1).join(", ") + say("or", { last: names.at(-1) });
+  }
 }
 
 // The records with some values, and all numbers about them.
@@ -203,30 +298,38 @@ class Selected {
   constructor(release, pairs) {
     this.release = release;
     this.pairs = pairs;
+    this.conditions = release.conditions(pairs);
     this.cache = new Map();
+  }
+
+  // The records with other conditions; what was computed of these is kept.
+  with(conditions) {
+    return Object.assign(Object.create(Selected.prototype), this, { conditions, cache: this.cache });
   }
 
   // What remains of the selection for the values of an attribute: those of one with one value a record can be compared.
   others(attribute) {
-    return this.release.attributes[attribute].set ? this.pairs : this.pairs.filter(([a]) => a !== attribute);
+    return this.release.attributes[attribute].set ? this.conditions : this.conditions.filter(([a]) => a !== attribute);
   }
 
-  // The numbers of the records that have all of some pairs; null for all records.
-  rows(pairs) {
-    if (pairs.length === 0) return null;
-    const key = `rows ${pairs.join(";")}`;
+  // The numbers of the records that meet all conditions; null for all records.
+  rows(conditions) {
+    if (conditions.length === 0) return null;
+    const key = `rows ${conditions.join(";")}`;
     if (!this.cache.has(key)) {
-      const before = this.rows(pairs.slice(0, -1));
-      const [attribute, value] = pairs.at(-1);
+      const before = this.rows(conditions.slice(0, -1));
+      const [attribute, values] = conditions.at(-1);
       const codes = this.release.arrays[`codes-${attribute}`];
       const { width } = this.release.attributes[attribute];
+      const wanted = new Uint8Array(this.release.last(attribute) + 1);
+      for (const value of values) wanted[value] = 1;
       const size = before === null ? this.release.records : before.length;
       const kept = new Uint32Array(size);
       let length = 0;
       for (let i = 0; i < size; i++) {
         const row = before === null ? i : before[i];
-        let met = codes[row * width] === value;
-        for (let j = 1; j < width && !met; j++) met = codes[row * width + j] === value;
+        let met = wanted[codes[row * width]];
+        for (let j = 1; j < width && !met; j++) met = wanted[codes[row * width + j]];
         if (met) kept[length++] = row;
       }
       this.cache.set(key, kept.subarray(0, length));
@@ -237,25 +340,27 @@ class Selected {
   // How many synthetic records have each value of an attribute, its gaps last.
   made(attribute) {
     const key = `made ${attribute}`;
-    if (!this.cache.has(key)) {
-      const { labels, gaps, width } = this.release.attributes[attribute];
-      const codes = this.release.arrays[`codes-${attribute}`];
-      const rows = this.rows(this.others(attribute));
-      const made = new Float64Array(labels.length + gaps);
-      const size = rows === null ? this.release.records : rows.length;
-      for (let i = 0; i < size; i++) {
-        const start = (rows === null ? i : rows[i]) * width;
-        made[codes[start]]++;
-        for (let j = start + 1; j < start + width; j++) if (codes[j] < labels.length) made[codes[j]]++;
-      }
-      this.cache.set(key, made);
-    }
+    if (!this.cache.has(key)) this.cache.set(key, this.madeAmong(attribute, this.rows(this.others(attribute))));
     return this.cache.get(key);
   }
 
-  total(pairs = this.pairs) {
-    const rows = this.rows(pairs);
-    return this.release.number(pairs, rows === null ? this.release.records : rows.length);
+  // How many of some rows have each value of an attribute: each value of a set, and its gap where there is none.
+  madeAmong(attribute, rows) {
+    const { labels, gaps, width } = this.release.attributes[attribute];
+    const codes = this.release.arrays[`codes-${attribute}`];
+    const made = new Float64Array(labels.length + gaps);
+    const size = rows === null ? this.release.records : rows.length;
+    for (let i = 0; i < size; i++) {
+      const start = (rows === null ? i : rows[i]) * width;
+      made[codes[start]]++;
+      for (let j = start + 1; j < start + width; j++) if (codes[j] < labels.length) made[codes[j]]++;
+    }
+    return made;
+  }
+
+  total(conditions = this.conditions) {
+    const rows = this.rows(conditions);
+    return this.release.number(conditions, rows === null ? this.release.records : rows.length);
   }
 
   // Count and share of a value among these records.
@@ -264,12 +369,19 @@ class Selected {
     let found = this.cache.get(key);
     if (found === undefined) {
       const others = this.others(attribute);
-      const held = others.some(([a, v]) => a === attribute && v === value); // a set's value that is selected itself
-      const count = this.release.number(held ? others : [...others, [attribute, value]], this.made(attribute)[value]);
-      found = { value, count, share: this.share(count, this.whole(attribute), attribute) };
+      const held = others.some(([a, [v]]) => a === attribute && v === value); // a set's value that is selected itself
+      const count = this.release.number(held ? others : [...others, [attribute, [value]]], this.made(attribute)[value]);
+      found = this.withShare(value, count, () => this.whole(attribute));
       this.cache.set(key, found);
     }
     return found;
+  }
+
+  // A count with its share, which is computed when it is asked for.
+  withShare(value, count, whole) {
+    let share;
+    const shareOf = () => this.share(count, whole());
+    return { value, count, get share() { return (share ??= shareOf()); } };
   }
 
   of(attribute, values = this.release.values(attribute)) {
@@ -278,17 +390,15 @@ class Selected {
 
   // The records that the shares of an attribute are of.
   whole(attribute) {
-    const key = this.release.attributes[attribute].set || this.pairs.every(([a]) => a !== attribute) ? "whole" : `whole ${attribute}`;
+    const key = this.release.attributes[attribute].set || this.conditions.every(([a]) => a !== attribute) ? "whole" : `whole ${attribute}`;
     if (!this.cache.has(key)) this.cache.set(key, this.total(this.others(attribute)));
     return this.cache.get(key);
   }
 
-  share(count, whole, attribute) {
+  share(count, whole) {
     if (whole.measured && whole.high === 0 && !whole.variance) return { unknown: true, none: true, estimate: 0 }; // by a rule
-    if (count.measured && whole.measured) {
-      const found = this.release.counts.share(count, whole, attribute);
-      return found === null || found.high - found.low >= NOTHING ? { unknown: true, estimate: 0 } : { ...found, measured: true };
-    }
+    const found = this.release.counts.share(count, whole);
+    if (found !== undefined) return found === null || !(found.high - found.low < NOTHING) ? { unknown: true, none: found?.none, estimate: 0 } : { ...found, measured: true };
     return whole.made > 0 ? { estimate: (count.most === undefined ? count.made : count.estimate) / whole.made } : { unknown: true, estimate: 0 };
   }
 
@@ -344,23 +454,28 @@ class Selected {
     return [true, false].flatMap((known) => found.filter(({ measured }) => Boolean(measured) === known).slice(0, most));
   }
 
+  // These records divided by the values of an attribute; what was chosen of it, and of `aside`, is left aside.
+  divided(attribute, aside = attribute) {
+    const conditions = this.conditions.filter(([a]) => a !== attribute && a !== aside);
+    return this.release.values(attribute).map((value) => [value, this.with([...conditions, [attribute, [value]]])]);
+  }
+
   // The table of two attributes: for each value of the first the numbers of the values of the second among those that have it.
   table(first, second) {
-    const pairs = this.pairs.filter(([attribute]) => attribute !== first && attribute !== second);
-    return this.release.values(first).map((value) => {
-      const own = new Selected(this.release, [...pairs, [first, value]]);
-      own.cache = this.cache;
-      const rows = own.rows(own.pairs);
-      const made = new Float64Array(this.release.last(second) + 1);
-      const { width } = this.release.attributes[second];
-      const codes = this.release.arrays[`codes-${second}`];
-      for (const row of rows) for (let i = row * width; i < (row + 1) * width; i++) made[codes[i]]++;
+    return this.divided(first, second).map(([value, own]) => {
+      const made = own.madeAmong(second, own.rows(own.conditions));
       const whole = own.total();
-      const numbers = this.release.values(second).map((other) => {
-        const count = this.release.number([...own.pairs, [second, other]], made[other]);
-        return { value: other, count, share: own.share(count, whole, second) };
-      });
+      const numbers = this.release.values(second).map((other) => this.withShare(other, this.release.number([...own.conditions, [second, [other]]], made[other]), () => whole));
       return { value, whole, numbers };
     });
+  }
+
+  // The mean or the quantile of a column of numbers: as it was measured, or of the synthetic records.
+  average(attribute, q) {
+    const { counts, attributes } = this.release;
+    const measured = counts.average(this.conditions, attribute, q);
+    if (measured) return measured;
+    const numbers = new Numbers(null, attribute, attributes[attribute].numbers);
+    return numbers.ofRecords(this.madeAmong(attribute, this.rows(this.conditions)), q);
   }
 }

@@ -35,6 +35,7 @@ function later(work) {
 function inWords(number, share) {
   const format = share ? percent : whole;
   if (number.unknown) return number.none ? TEXT.noRecord : TEXT.noShare;
+  if (number.unsure) return say("unsure", { number: format.format(number.estimate) });
   if (!number.measured) {
     const most = share || number.most === undefined ? "" : ` ${say("upTo", { number: format.format(number.most) })}`;
     return say("about", { number: format.format(number.estimate) }) + most;
@@ -43,10 +44,26 @@ function inWords(number, share) {
   return say("range", { number: estimate, low, high });
 }
 
+// A mean or a quantile in words, with so many decimals as the length of the range of its column needs.
+function averageInWords(number, format) {
+  if (number.unknown) return number.none ? TEXT.noRecord : number.open ? TEXT.openBins : number.few ? TEXT.noShare : number.elsewhere ? TEXT.elsewhere : TEXT.anything;
+  if (!number.measured) return say("about", { number: format.format(number.estimate) });
+  const [low, high] = [number.low, number.high].map((end) => (Number.isFinite(end) ? format.format(end) : null));
+  const ends = high === null ? say("atLeast", { low }) : low === null ? say("atMost", { high }) : say("ends", { low, high });
+  return number.estimate === null ? ends : `${format.format(number.estimate)} (${ends})`;
+}
+
+function formatOf([least, most]) {
+  const span = most - least;
+  const digits = Number.isFinite(span) && span > 0 ? Math.min(8, Math.max(0, 3 - Math.ceil(Math.log10(span)))) : 1;
+  return new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
 // What to know before a count is quoted; nothing of one from synthetic records. As in the report, one is too small to be quoted
 // where the standard deviation of its noise is above a quarter of it.
-function caution({ measured, estimate, low, high, variance = ((high - low) / 3.92) ** 2 }) {
+function caution({ measured, nothing, estimate, low, high, variance = ((high - low) / 3.92) ** 2 }) {
   if (!measured || high <= 0) return "";
+  if (nothing) return TEXT.anything;
   return low <= 0 ? TEXT.zero : estimate < 4 * Math.sqrt(variance) ? TEXT.small : "";
 }
 
@@ -55,11 +72,12 @@ function larger(counts, whole) {
   return counts.some(({ count }) => count.measured && whole.measured && count.estimate > whole.estimate) ? TEXT.partLarger : "";
 }
 
-// What a link keeps: everything that was chosen. Pairs are numbers of column and value.
-const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text", at: "text" };
-const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "", at: "" };
+// What a link keeps: everything that was chosen. Pairs are numbers of column and value, or of column and the ends of a run of values.
+const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text", number: "text", by: "text", average: "text", at: "text" };
+const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "", number: "", by: "", average: "mean", at: "" };
+const CHOICES = { unit: ["count", "share"], order: ["natural", "size"], compare: ["none", "all", "second"], edit: ["a", "b"], average: ["mean", "median"], sources: ["", "1"] };
 
-const PLACES = ["a", "b", "rows", "columns", "at"];
+const PLACES = ["a", "b", "rows", "columns", "number", "by", "at"];
 
 // What a link's places are numbers of: a 32-bit hash (FNV-1a) of all names and values.
 function fingerprint({ attributes }) {
@@ -72,31 +90,55 @@ function fingerprint({ attributes }) {
 function toHash(state, release) {
   const parts = new URLSearchParams();
   for (const [key, kind] of Object.entries(KEYS)) {
-    const value = kind === "pairs" ? state[key].map((pair) => pair.join(".")).join("-") : state[key];
+    const value = kind === "pairs" ? release.conditions(state[key]).flatMap(runs).join("-") : state[key];
     if (value !== "" && value !== START[key]) parts.set(key, value);
   }
   if (PLACES.some((key) => parts.has(key))) parts.set("of", release.fingerprint);
   return parts.toString();
 }
 
-// The state of a link; of one with places of other columns or values, or that do not exist, nothing is selected.
+// The values of a condition as a link has them, "3.5" or, for a run, "3.5_9".
+function runs([attribute, values]) {
+  const starts = values.filter((value, i) => i === 0 || value !== values[i - 1] + 1);
+  const ends = values.filter((value, i) => values[i + 1] !== value + 1);
+  return starts.map((start, i) => `${attribute}.${start === ends[i] ? start : `${start}_${ends[i]}`}`);
+}
+
+// The pairs of a link's part; null where there is no such column or value.
+function readPairs(text, release) {
+  const parts = text.split("-").map((part) => /^(\d+)\.(\d+)(?:_(\d+))?$/.exec(part)?.slice(1).map((number) => (number === undefined ? undefined : Number(number))));
+  if (!parts.every((part) => part && part[0] < release.attributes.length)) return null;
+  const pairs = [];
+  for (const [attribute, first, last = first] of parts) {
+    const values = new Set(release.values(attribute));
+    if (last < first || !values.has(first) || !values.has(last)) return null;
+    for (let value = first; value <= last; value++) if (values.has(value)) pairs.push([attribute, value]);
+  }
+  return pairs;
+}
+
+// The state of a link; of one with places of other columns or values, or that do not exist, nothing is selected. `strange` has
+// the parts that mean nothing to this page.
 function fromHash(hash, release) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   const state = { ...START };
   const exists = (place) => /^\d+$/.test(place) && Number(place) < release.attributes.length;
-  const known = ([a, v, ...more]) => exists(a) && /^\d+$/.test(v) && Number(v) < release.values(Number(a)).length && !more.length;
   let foreign = parts.has("of") && parts.get("of") !== release.fingerprint;
   for (const [key, kind] of Object.entries(KEYS)) {
     const value = parts.get(key);
     if (!value) continue;
-    const pairs = value.split("-").map((pair) => pair.split("."));
-    if (PLACES.includes(key)) foreign ||= !(kind === "text" ? exists(value) : pairs.every(known));
-    state[key] = kind === "text" ? value : pairs.map((pair) => pair.map(Number));
+    state[key] = kind === "text" ? value : readPairs(value, release) ?? START[key];
+    if (PLACES.includes(key)) foreign ||= kind === "text" ? !exists(value) : state[key] === START[key];
   }
-  for (const [key, allowed] of Object.entries({ unit: ["count", "share"], order: ["natural", "size"], compare: ["none", "all", "second"], edit: ["a", "b"] }))
-    if (!allowed.includes(state[key])) state[key] = START[key];
+  if (state.number !== "" && !foreign) foreign = !release.attributes[state.number].numbers;
+  const strange = [...parts.keys()].filter((key) => key !== "of" && !(key in KEYS));
+  for (const [key, allowed] of Object.entries(CHOICES)) {
+    if (allowed.includes(state[key])) continue;
+    strange.push(`${key}=${state[key]}`);
+    state[key] = START[key];
+  }
   if (foreign) for (const key of PLACES) state[key] = START[key];
-  return { ...state, foreign };
+  return { ...state, foreign, strange };
 }
 
 // A block of one column.
@@ -109,9 +151,9 @@ class Card {
     this.lines = new Map();
     this.drawn = 0; // the page's version that it shows
     const heading = element("h2", { id: `attribute-${attribute}`, tabIndex: -1 }, this.about.name);
-    const save = element("button", { type: "button", className: "quiet", textContent: TEXT.save, ariaLabel: say("saveColumn", { column: this.about.name }) });
+    const save = element("button", { type: "button", className: "quiet save", textContent: TEXT.save, ariaLabel: say("saveColumn", { column: this.about.name }) });
     save.addEventListener("click", () => this.offer(save));
-    this.head = element("div", { className: "head" }, heading, save);
+    this.head = element("div", { className: "head" }, heading, ...(this.about.set ? [] : [this.severalButton()]), save);
     this.ordered = this.about.binned;
     this.chart = this.ordered ? element("div", { className: "chart", ariaHidden: "true" }) : null;
     this.list = element("ul", { className: "values" });
@@ -120,16 +162,68 @@ class Card {
     this.more.addEventListener("click", () => this.grow());
     this.root = element("section", { className: "card", attributes: { "aria-labelledby": heading.id } }, this.head);
     this.among = element("p", { className: "soft small among", hidden: true });
+    this.run = element("p", { className: "small run", hidden: true });
     if (this.about.about) this.root.append(element("p", { className: "soft small" }, this.about.about));
-    this.root.append(this.among);
+    const counted = page.release.countedWords([[attribute, []]]);
+    if (counted !== page.release.countedWords([])) this.root.append(element("p", { className: "soft small" }, say("bounded", { counted })));
+    this.root.append(this.run, this.among);
     if (this.chart) this.root.append(this.chart);
     this.root.append(this.list, this.note, this.more);
     this.root.card = this;
   }
 
+  // Whether a click adds a value to those chosen in this column; so it is where a link has chosen several.
+  get isSeveral() {
+    return this.several ?? this.page.valuesOf(this.attribute).length > 1;
+  }
+
+  severalButton() {
+    this.toggle = element("button", { type: "button", className: "quiet", textContent: TEXT.several, ariaLabel: say("severalOf", { column: this.about.name }), title: TEXT.severalHelp });
+    this.toggle.addEventListener("click", () => {
+      this.several = !this.isSeveral;
+      this.update();
+    });
+    return this.toggle;
+  }
+
+  // Of an ordered column, the ends of the values that are chosen.
+  showRun() {
+    if (!this.toggle) return;
+    this.toggle.setAttribute("aria-pressed", this.isSeveral);
+    this.run.hidden = !this.isSeveral;
+    if (this.run.hidden) return;
+    if (!this.run.firstChild) this.run.append(...(this.about.ordered ? this.ends() : [TEXT.severalHelp]));
+    if (!this.about.ordered) return;
+    const values = this.page.valuesOf(this.attribute);
+    const isRun = values.length > 0 && values.at(-1) - values[0] === values.length - 1;
+    const [first, last] = [isRun ? values[0] : 0, isRun ? values.at(-1) : -1];
+    this.from.value = first === 0 ? "" : String(first); // open ends
+    this.to.value = !isRun || last === this.about.labels.length - 1 ? "" : String(last);
+  }
+
+  ends() {
+    const { release } = this.page;
+    const values = release.values(this.attribute).filter((value) => value < this.about.labels.length);
+    const options = () => [element("option", { value: "" }, "–"), ...values.map((value) => element("option", { value: String(value) }, release.label(this.attribute, value)))];
+    for (const end of ["from", "to"]) {
+      const words = { from: TEXT.fromOf, to: TEXT.toOf }[end];
+      this[end] = element("select", { ariaLabel: words.replace("{column}", () => this.about.name) }, ...options());
+      this[end].addEventListener("change", () => this.choose(end, values));
+    }
+    return [`${TEXT.from} `, this.from, ` ${TEXT.to} `, this.to];
+  }
+
+  // The values between both ends; where one is open, to the end of the column.
+  choose(changed, values) {
+    let [from, to] = [this.from.value === "" ? values[0] : Number(this.from.value), this.to.value === "" ? values.at(-1) : Number(this.to.value)];
+    if (from > to) [from, to] = changed === "from" ? [from, from] : [to, to];
+    const none = this.from.value === "" && this.to.value === "";
+    this.page.choose(this.attribute, none ? [] : values.filter((value) => value >= from && value <= to));
+  }
+
   offer(button) {
     const kinds = ["csv", "svg", "png"].map((kind) =>
-      element("button", { type: "button", className: "quiet", textContent: TEXT[kind], ariaLabel: `${say("saveColumn", { column: this.about.name })}: ${TEXT[kind]}`, onclick: () => saveCard(this, kind) }));
+      element("button", { type: "button", className: "quiet save", textContent: TEXT[kind], ariaLabel: `${say("saveColumn", { column: this.about.name })}: ${TEXT[kind]}`, onclick: () => saveCard(this, kind) }));
     button.replaceWith(...kinds);
     kinds[0].focus();
   }
@@ -193,6 +287,7 @@ class Card {
     if (lines.length !== this.list.children.length || lines.some((line, i) => this.list.children[i] !== line)) this.list.replaceChildren(...lines);
     if (lines.length && !lines.some((line) => line.firstChild.tabIndex === 0)) lines[0].firstChild.tabIndex = 0;
     if (this.chart) this.chart.replaceChildren(drawChart(this, page.first.of(attribute), page.other && new Map(page.other.of(attribute).map((number) => [number.value, number])), share));
+    this.showRun();
     this.among.hidden = !page.first.pairs.some(([own]) => own === attribute) || this.about.set;
     if (!this.among.hidden) this.among.textContent = say(share ? "amongShares" : "among", { selection: named(page, page.first.others(attribute)) });
     const rest = all - shown.length;
@@ -223,7 +318,7 @@ class Line {
     this.numbers.append(this.first, this.hint, this.weak);
     this.button = element("button", { type: "button", className: "value", tabIndex: -1, data: { key: `${attribute}-${value}` } });
     this.button.append(element("span", { className: "label" }, page.release.label(attribute, value)), this.numbers, this.track);
-    this.button.addEventListener("click", () => page.toggle(attribute, value));
+    this.button.addEventListener("click", (event) => page.toggle(attribute, value, event));
     this.root = element("li", {}, this.button);
   }
 
@@ -306,6 +401,7 @@ class Page {
     this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "300px" });
     for (const card of this.cards) this.watch.observe(card.root);
     this.pair = new Pair(this);
+    this.average = new Average(this);
     byId("guide").open = !location.hash;
     this.connect();
     this.read();
@@ -326,9 +422,9 @@ class Page {
   }
 
   read() {
-    const { at, foreign, ...state } = fromHash(location.hash, this.release);
+    const { at, foreign, strange, ...state } = fromHash(location.hash, this.release);
     this.state = state;
-    byId("said").textContent = foreign ? TEXT.otherLink : "";
+    byId("said").textContent = foreign ? TEXT.otherLink : strange.length ? say("strangeLink", { parts: strange.join(", ") }) : "";
     this.show();
     if (at !== "") this.goTo(Number(at));
   }
@@ -354,11 +450,37 @@ class Page {
     history[how](null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 
-  toggle(attribute, value) {
+  // The values that are chosen of a column in the selection that clicks change, in order.
+  valuesOf(attribute) {
+    return this.state[this.state.edit].filter(([a]) => a === attribute).map(([, value]) => value).sort((x, y) => x - y);
+  }
+
+  // Chooses these values of a column, in the place of others.
+  choose(attribute, values) {
+    const which = this.state.edit;
+    const own = this.state[which];
+    const place = own.findIndex(([a]) => a === attribute);
+    const others = own.filter(([a]) => a !== attribute);
+    const before = place < 0 ? others.length : own.slice(0, place).filter(([a]) => a !== attribute).length;
+    this.change({ [which]: [...others.slice(0, before), ...values.map((value) => [attribute, value]), ...others.slice(before)] });
+  }
+
+  // A click takes a value in the place of the others of its column; it adds or removes one where several are wanted, of a set, or
+  // with Control; with Shift it adds all from the last chosen one on.
+  toggle(attribute, value, { shiftKey = false, ctrlKey = false, metaKey = false } = {}) {
+    const values = this.valuesOf(attribute);
     const { set } = this.release.attributes[attribute];
-    const own = this.state[this.state.edit];
-    const kept = own.filter(([a, v]) => a !== attribute || (set && v !== value));
-    this.change({ [this.state.edit]: this.holds(this.state.edit, attribute, value) ? kept : [...kept, [attribute, value]] });
+    const { shown, isSeveral } = this.cards[attribute];
+    if (shiftKey && !set && values.length) {
+      const order = shown.map((number) => number.value);
+      const ends = [order.indexOf(this.last?.[0] === attribute ? this.last[1] : values.at(-1)), order.indexOf(value)].sort((x, y) => x - y);
+      return this.choose(attribute, [...new Set([...values, ...order.slice(Math.max(ends[0], 0), ends[1] + 1)])].sort((x, y) => x - y));
+    }
+    this.last = [attribute, value];
+    const adds = set || isSeveral || ctrlKey || metaKey;
+    const others = adds ? values.filter((v) => v !== value) : [];
+    const isHeld = values.includes(value) && (adds || values.length === 1);
+    this.choose(attribute, isHeld ? others : set ? [...others, value] : [...others, value].sort((x, y) => x - y));
   }
 
   holds(which, attribute, value) {
@@ -412,6 +534,7 @@ class Page {
       }
       this.related();
       this.pair.show();
+      this.average.show();
       this.address();
       byId("attributes").setAttribute("aria-busy", "false");
     });
@@ -441,12 +564,14 @@ class Page {
       const shown = which === "a" || this.state.compare !== "none";
       byId(`line-${which}`).hidden = !shown;
       if (!shown) continue;
-      const chips = whose[which].pairs.map(([attribute, value]) => {
-        const text = `${this.release.attributes[attribute].name}: ${this.release.label(attribute, value)}`;
-        const remove = () => this.change({ [which]: this.state[which].filter(([a, v]) => a !== attribute || v !== value) });
+      const chips = whose[which].conditions.map(([attribute, values]) => {
+        const text = `${this.release.attributes[attribute].name}: ${this.release.words(attribute, values)}`;
+        const remove = () => this.change({ [which]: this.state[which].filter(([a, v]) => a !== attribute || !values.includes(v)) });
         return element("button", { type: "button", className: `chip ${which}`, onclick: remove, ariaLabel: say("remove", { value: text }) }, `${text} `, element("span", { ariaHidden: "true" }, "×"));
       });
       byId(`selection-${which}`).replaceChildren(...(chips.length ? chips : [TEXT.everybody]));
+      const counted = this.release.countedWords(whose[which].conditions);
+      byId(`counted-${which}`).textContent = counted && ` (${counted})`;
       const total = whose[which].total();
       byId(`total-${which}`).textContent = [inWords(total, false), caution(total)].filter(Boolean).join(", ");
     }
@@ -596,5 +721,86 @@ class Pair {
     byId("pair-table").replaceChildren(element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
     const cut = Math.max(page.release.values(Number(rows)).length, page.release.values(Number(columns)).length) > PAIR;
     byId("pair-note").textContent = [TEXT.pairHelp, share ? TEXT.pairShare : "", cut ? say("pairCut", { shown: PAIR }) : "", kept.map((line) => larger(line.numbers, line.whole)).find(Boolean)].filter(Boolean).join(" ");
+  }
+}
+
+// The mean or the median of a column of numbers by the values of another column.
+class Average {
+  constructor(page) {
+    this.page = page;
+    const { attributes } = page.release;
+    const option = (about, i) => element("option", { value: String(i) }, about.name);
+    const places = range(attributes.length);
+    const withNumbers = places.filter((i) => attributes[i].numbers);
+    byId("average").hidden = withNumbers.length === 0;
+    byId("average-number").append(element("option", { value: "" }, "–"), ...withNumbers.map((i) => option(attributes[i], i)));
+    byId("average-by").append(element("option", { value: "" }, TEXT.averageAll), ...places.map((i) => option(attributes[i], i)));
+    for (const [id, key] of [["number", "number"], ["by", "by"], ["kind", "average"]])
+      byId(`average-${id}`).addEventListener("change", (event) => page.change({ [key]: event.target.value }));
+    byId("average-csv").addEventListener("click", () => this.content && saveAverages(this));
+  }
+
+  // Lines of a value and its records, of each selection.
+  lines() {
+    const { page } = this;
+    const { number, by, average } = page.state;
+    const q = average === "median" ? 0.5 : undefined;
+    const groups = (selected) => (by === "" || by === number ? [[null, selected]] : selected.divided(Number(by)));
+    const selections = [page.first, page.other].filter(Boolean).map(groups);
+    return selections[0].map(([value], i) => ({ value, answers: selections.map((own) => ({ ...own[i][1].average(Number(number), q), conditions: own[i][1].conditions })) }));
+  }
+
+  show() {
+    const { page } = this;
+    const { number, by, average, compare } = page.state;
+    byId("average-number").value = number;
+    byId("average-by").value = by;
+    byId("average-kind").value = average;
+    this.content = null;
+    byId("average-view").hidden = number === "";
+    if (number === "") return;
+    byId("average").open = true;
+    const { release } = page;
+    const about = release.attributes[number];
+    const limits = about.numbers.filter(Boolean).flat().filter((end) => end !== null);
+    this.format = formatOf([Math.min(...limits), Math.max(...limits)]);
+    const lines = this.lines();
+    this.content = { lines, by, number, average };
+    const ends = lines.flatMap(({ answers }) => answers).filter(({ unknown }) => !unknown).flatMap(({ estimate, low, high }) => [estimate, low, high]).filter(Number.isFinite);
+    this.ends = [Math.min(...ends), Math.max(...ends)];
+    const whose = compare === "none" ? [""] : [TEXT.a, compare === "all" ? TEXT.all : TEXT.b];
+    const byName = by === "" || by === number ? "" : release.attributes[by].name;
+    const title = say(byName ? "averageTitle" : "averageOne", { average: TEXT[average], number: about.name, by: byName });
+    const top = element("tr", {}, element("th", { scope: "col" }, byName), ...whose.map((name) => element("th", { scope: "col" }, [TEXT[average], name].filter(Boolean).join(", "))));
+    const body = lines.map(({ value, answers }) => element("tr", {}, element("th", { scope: "row" }, value === null ? TEXT.averageAll : release.label(Number(by), value)), ...answers.map((answer) => this.cell(answer))));
+    byId("average-table").replaceChildren(element("caption", {}, title), element("thead", {}, top), element("tbody", {}, ...body));
+    const counted = release.countedWords([...page.first.conditions, [Number(number), []], ...(byName ? [[Number(by), []]] : [])]);
+    const aside = page.first.pairs.some(([attribute]) => byName && attribute === Number(by)) ? say("averageAside", { column: byName }) : "";
+    const sources = release.tuples ? TEXT.averageTuples : TEXT.averageHelp;
+    byId("average-note").textContent = [sources, aside, counted && `${say("averageCounted", { counted })}`, about.left_out && say("averageLeft", { words: about.left_out })].filter(Boolean).join(" ");
+  }
+
+  // A cell: the number in words, over a line with its range.
+  cell(answer) {
+    const words = averageInWords(answer, this.format);
+    const cell = element("td", { className: answer.unknown ? "" : answer.measured ? "counted" : "estimated" }, element("span", {}, words));
+    if (answer.unknown) return cell;
+    if (!answer.measured) cell.append(element("span", { className: "visually-hidden" }, `, ${TEXT.screenRecords}`));
+    const [least, most] = this.ends;
+    const [low, high] = answer.measured ? [Math.max(answer.low, least), Math.min(answer.high, most)] : [answer.estimate, answer.estimate];
+    const track = element("span", { className: "track", ariaHidden: "true" });
+    const span = most - least || 1;
+    if (answer.measured) {
+      const reach = element("span", { className: "reach" });
+      place(reach, low - least, high - least, span);
+      track.append(reach);
+    }
+    if (Number.isFinite(answer.estimate)) {
+      const dot = element("span", { className: answer.measured ? "dot" : "dot soft-bar" });
+      dot.style.left = `${(100 * (answer.estimate - least)) / span}%`;
+      track.append(dot);
+    }
+    cell.append(track);
+    return cell;
   }
 }

@@ -60,8 +60,8 @@ function csv(lines) {
   return lines.map((line) => `${line.map(quoted).join(",")}\r\n`).join("");
 }
 
-function named(page, pairs) {
-  const names = pairs.map(([attribute, value]) => `${page.release.attributes[attribute].name}: ${page.release.label(attribute, value)}`);
+function named(page, conditions) {
+  const names = conditions.map(([attribute, values]) => `${page.release.attributes[attribute].name}: ${page.release.words(attribute, values)}`);
   return names.join("; ") || TEXT.everybody;
 }
 
@@ -70,7 +70,8 @@ function facts(page, { count, share }) {
   const { dataset, level } = page.release.about;
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
-    share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, [caution(count), share.unknown ? (share.none ? TEXT.noRecord : TEXT.noShare) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
+    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [caution(count), share.unknown ? (share.none ? TEXT.noRecord : TEXT.noShare) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
+    page.release.countedWords(count.conditions),
   ];
 }
 
@@ -82,7 +83,7 @@ function csvLines(card) {
   ]));
 }
 
-const HEAD = ["Column", "Value", "Among", "Count", "Low", "High", "Share", "ShareLow", "ShareHigh", "Source", "Note", "Dataset", "Release", "Level"];
+const HEAD = ["Column", "Value", "Among", "Count", "Low", "High", "Share", "ShareLow", "ShareHigh", "Source", "Note", "Dataset", "Release", "Level", "Counted"];
 
 function head() {
   return HEAD.map((name) => TEXT[`head${name}`]);
@@ -128,7 +129,7 @@ function frame(page, title, width, height, lines) {
 
 function sourceLine(page) {
   const { dataset, level } = page.release.about;
-  return say("source", { dataset, release: byId("data").dataset.release, level: 100 * level, selection: named(page, page.first.pairs) });
+  return say("source", { dataset, release: byId("data").dataset.release, level: 100 * level, selection: named(page, page.first.conditions) });
 }
 
 async function saveCard(card, kind) {
@@ -154,8 +155,8 @@ async function savePair(pair, kind) {
   const { rows, columns, lines, values, share, most } = content;
   const { attributes } = page.release;
   const title = say("pairOf", { rows: attributes[rows].name, columns: attributes[columns].name });
-  const among = named(page, page.first.pairs);
-  const name = page.first.pairs.length ? `${title}, ${among}` : title;
+  const among = named(page, page.first.conditions);
+  const name = page.first.conditions.length ? `${title}, ${among}` : title;
   if (kind === "csv") {
     const found = lines.flatMap(({ value, numbers }) => numbers.map((number) => [
       page.release.label(rows, value), page.release.label(columns, number.value), among, ...facts(page, number),
@@ -177,6 +178,22 @@ async function savePair(pair, kind) {
     });
   });
   return savePicture(page, name, kind, drawn);
+}
+
+function saveAverages({ page, content }) {
+  const { lines, by, number, average } = content;
+  const { attributes } = page.release;
+  const { dataset, level } = page.release.about;
+  const selections = [page.first, page.other].filter(Boolean);
+  const rows = lines.flatMap(({ value, answers }) => answers.map((answer, i) => {
+    const aside = selections[i].conditions.filter(([attribute]) => value === null || attribute !== Number(by));
+    const { estimate, low, high } = answer.unknown ? {} : answer;
+    const note = answer.unknown || !Number.isFinite(low) || !Number.isFinite(high) ? averageInWords(answer, page.average.format) : "";
+    return [value === null ? TEXT.averageAll : page.release.label(Number(by), value), named(page, aside), estimate, Number.isFinite(low) ? low : "", Number.isFinite(high) ? high : "", answer.measured ? TEXT.sourceMeasured : answer.unknown ? "" : TEXT.sourceRecords, answer.unknown || answer.measured ? note : "", dataset, byId("data").dataset.release, level, page.release.countedWords([...answer.conditions, [Number(number), []]])];
+  }));
+  const name = `${TEXT[average]} ${attributes[number].name}`;
+  const top = [by === "" ? TEXT.headValue : attributes[by].name, TEXT.headAmong, name, TEXT.headLow, TEXT.headHigh, TEXT.headSource, TEXT.headNote, TEXT.headDataset, TEXT.headRelease, TEXT.headLevel, TEXT.headCounted];
+  return download(page, name, "csv", new Blob([csv([top, ...rows])], { type: "text/csv" }));
 }
 
 unpack(document.getElementById("data").textContent).then((data) => new Page(new Release(data)));

@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,20 +15,27 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from marginweave.answers.cells import CellTable
+from marginweave.answers.codes import Codes
 from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import NOT_RELEASED
 from marginweave.configuration.columns.binned import BinnedColumn
-from marginweave.domain.zeros import never_counted, uncounted_codes, with_undeclared_code
+from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import (
+    counted_masks,
+    never_counted,
+    uncounted_codes,
+    with_undeclared_code,
+)
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
+from marginweave.publish.pooled_tables import pack_numbers, pack_rules, pack_squares
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
 from marginweave.publish.templates import read_text, render
+from marginweave.texts.sentences import counts_sentence
 
-SCRIPTS = ("explore", "explore_page", "explore_save")
-STEPS = 1024
-"""Parts of a record in which the page holds estimates; the whole numbers that it shows are exact."""
+SCRIPTS = ("explore_sums", "explore_numbers", "explore", "explore_page", "explore_save")
 # Of numbers like these the highest effort takes 15 times as long for 6 % less: 16 seconds for 1.7 million combinations.
 _EFFORT = 5
 
@@ -65,14 +72,16 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     is not counted by rules that change no row.
 
     Of marginals, for each length k from 0: `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it
-    these ends lie), `rest-k` (its difference from the exact estimate, in `steps`), `variance-k`, `shared-k`, and `whole-k` and
-    `spread-k`, the two `wholes` (`CellTable`; 0 where a cell was measured together with others). `header.tables` has attributes
-    and first cell of each table, whose shape is in `sizes`. DP: post-processing.
+    these ends lie), and `variance-k` (0 where a cell was measured together with others). `header.tables` has attributes and
+    first cell of each table, whose shape is in `sizes`; `header.squares` and `header.rules` have what sums of several values
+    are computed from (`pack_squares`, `pack_rules`). `header.counted` has the words for what counts are of.
+    DP: post-processing.
     """
     declared = published.configuration
     counted = declared.with_undeclared(declared.undeclared)
     codes = with_undeclared_code(shown.sample, counted, published.aggregates.domain.labels)
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
+    lengths = published.aggregates.bounds if published.measured is None else {}
     facts = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
     packed = {name: _packed(array) for name, array in arrays.items()}
     header = {
@@ -82,6 +91,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
         "dataset": published.statement.dataset,
         "level": LEVEL,
         "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
+        "counted": _counted_words(declared, lengths),
         **facts,
     }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -98,12 +108,16 @@ def _attributes(
     """Yield the header's entry of each attribute."""
     declared = published.configuration
     undeclared = {}
+    left_out = {}
     for row in published.statement.undeclared or ():
         undeclared[row.attribute] = "found" if row.found else "noise"
+        if row.found:
+            left_out[row.attribute] = row.words
     titles = declared.titled_names.values()
-    for attribute, name, labels, code in zip(
-        attributes, titles, titled_labels(published), codes, strict=True
-    ):
+    domain = published.aggregates.domain
+    numbers = pack_numbers(Codes.of(declared.with_undeclared(declared.undeclared), domain))
+    columns = zip(attributes, titles, titled_labels(published), codes, strict=True)
+    for place, (attribute, name, labels, code) in enumerate(columns):
         column = declared.columns[attribute.column]
         is_told_apart = len(attribute.gaps) > 1 or attribute.name not in declared.missing_by_rule
         yield {
@@ -118,6 +132,9 @@ def _attributes(
             "undeclared": undeclared.get(attribute.name) if is_told_apart else None,
             "gaps": max(len(attribute.gaps), 1),
             "gap": _gap(attribute, labels),
+            "ordered": place in declared.ordered,
+            "numbers": numbers.get(place),
+            "left_out": left_out.get(attribute.name),
         }
 
 
@@ -126,6 +143,35 @@ def _gap(attribute: Attribute, labels: Sequence[str]) -> str | None:
     if attribute.of_set:
         return f"(not {labels[0]})"
     return NOT_RELEASED if attribute.private else None
+
+
+def _counted_words(configuration: Configuration, bounds: Mapping[int, int]) -> dict[str, Any]:
+    """Return the parts of the words for what counts of some columns are of (`counted_among`), which the page joins.
+
+    `bounds` are the most combinations of a record that k-tuples counted, by length.
+    """
+    columns = [attribute.column for attribute in configuration.attributes]
+    resized = None
+    if configuration.resize is not None:
+        records = configuration.resize.records
+        resized = [
+            str(counts_sentence("of.resized", records=records)),
+            str(counts_sentence("of.resized-part", records=records, part="{part}")),
+        ]
+    imputed = configuration.imputed_columns
+    return {
+        "all": configuration.privacy.counted_words,
+        "columns": columns,
+        "cut": configuration.cut_sets,
+        "imputed": list(imputed),
+        "filled": str(counts_sentence("of.filled", columns="{columns}")),
+        "and": str(counts_sentence("of.and", first="{first}", second="{second}")),
+        "resized": resized,
+        "lengths": [
+            length for length, bound in bounds.items() if configuration.is_cut(length, bound)
+        ],
+        "combinations": str(counts_sentence("of.combinations")),
+    }
 
 
 def _edges(column: object) -> list[float] | None:
@@ -161,7 +207,15 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
     """Add the arrays of measured tables to `arrays`, and return their facts for the header."""
+    measured = published.measured
+    assert measured is not None  # `explorer_data` asks
     reach = published.reach
+    configuration = published.configuration
+    counted = configuration.with_undeclared(configuration.undeclared)
+    domain = published.aggregates.domain
+    rules = counted_masks(counted, domain.labels)
+    numeric = pack_numbers(Codes.of(counted, domain))
+    shown = {table.attributes for table in published.cells}
     longest = max((len(table.attributes) for table in published.cells), default=0)
     placed: list[Any] = []
     for length in range(longest + 1):
@@ -176,7 +230,8 @@ def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         "tables": placed,
         "sizes": list(published.counted_sizes),
         "reach": reach.sigmas,
-        "steps": STEPS,
+        "squares": pack_squares(measured, shown, numeric, reach, arrays),
+        "rules": pack_rules(rules, arrays),
     }
 
 
@@ -197,26 +252,23 @@ def _cells_of_table(table: CellTable, reach: Reach) -> Arrays:
     if table.merged is not None:
         ends = np.where(table.is_measured, ends, table.merged)
     (estimates, low, high), (_, below, above) = ends
-    in_steps = np.round((table.estimates - estimates) * STEPS)
     numbers = {
         "estimate": estimates,
         "low": estimates - low,
-        "rest": np.where(table.is_measured, in_steps, 0),
         "high": high - estimates,
         "below": estimates - below,
         "above": above - estimates,
     }
     arrays: Arrays = {name: array.astype(np.int64) for name, array in numbers.items()}
-    arrays["variance"] = np.where(table.is_measured, table.variances, 0)
-    arrays["shared"] = np.where(table.is_measured, table.shared, 0)
-    arrays["whole"], arrays["spread"] = np.where(table.is_measured, table.wholes, 0)
+    variances = np.where(table.is_measured, table.variances, 0)
+    arrays["variance"] = variances.astype(np.float32)
     return arrays
 
 
 def _packed(array: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers in the smallest type that holds them, and others in 32 bits; a page reads floats up to 2^53."""
+    """Return whole numbers in the smallest type that holds them, and others as they are; a page reads floats up to 2^53."""
     if array.dtype.kind == "f":
-        return np.ascontiguousarray(array, np.dtype("<f4"))
+        return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))
     least = int(array.min(initial=0))
     smallest = np.min_scalar_type(int(array.max(initial=0)))
     if least:

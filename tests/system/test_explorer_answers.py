@@ -1,0 +1,277 @@
+"""What the explorer says of several values, of means and medians is what `query` answers of the same release.
+
+Releases with codes, cells that are not as declared, open bins, imputed and private values, sets, rules, merged values, rows of
+persons, and discrete Laplace noise. The page's own objects are questions, in Chromium.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from marginweave.accounting.accounts import Account
+from marginweave.answers.marginals import GroupAnswer, MarginalAnswers
+from marginweave.answers.quantities import Factor
+from marginweave.base.errors import InputError
+from marginweave.configuration.question import read_question
+from marginweave.inference.answers import read_answers
+from marginweave.ledger import Ledger
+from tests.support.browser import Browser
+from tests.support.explorer_pages import settle
+from tests.support.plain_runs import run_plainly
+
+pytestmark = pytest.mark.system
+CASES = 400
+ROWS = 4000
+COLUMNS: dict[str, Any] = {
+    "sex": {"type": "category", "values": ["f", "m"]},
+    "region": {
+        "type": "category",
+        "values": ["north", "south", "west", "isle", "rock", "cape", "reef"],
+        "missing": [""],
+    },
+    "age": {
+        "type": "number",
+        "bounds": [0, 100],
+        "bins": 10,
+        "decimals": 0,
+        "codes": {997: "refused"},
+    },
+    "weight": {
+        "type": "number",
+        "bins": {"min": 40, "max": 120, "step": 20},
+        "outer": "open",
+        "decimals": 1,
+    },
+    "grade": {"type": "category", "values": ["1", "2", "3", "4", "5"]},
+    "signs": {"type": "set", "values": ["cough", "fever", "rash"], "separator": ";", "max_values": 2},
+    "town": {"type": "category", "domain": "private", "impute": {"weights": {"u": 3, "v": 1}}},
+}  # fmt: skip
+CHANGES: dict[str, dict[str, Any]] = {
+    "rules and merged values": {
+        "structure": {"forbidden": [{"sex": "f", "grade": "5"}, {"region": "rock", "grade": "1"}]},
+    },
+    "Laplace noise of persons": {
+        "privacy": {
+            "epsilon": 6.0,
+            "delta": 1e-5,
+            "unit": {"column": "person", "max_records": 2},
+        },
+        "aggregate": {
+            "method": "marginals",
+            "noise": "laplace",
+            "cliques": [["sex", "region"], ["region", "age"], ["age", "grade"], ["sex", "grade"]],
+        },
+    },
+}
+
+
+def _table() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    age = rng.integers(0, 101, ROWS)
+    regions = rng.choice(
+        ["north", "south", "west", ""],
+        ROWS,
+        p=[0.4, 0.3, 0.2, 0.1],
+    )
+    signs = rng.choice(["cough", "cough;fever", "rash", "fever", ""], ROWS)
+    return pd.DataFrame(
+        {
+            "person": np.arange(ROWS) // 2,
+            "sex": rng.choice(["f", "m", "x"], ROWS, p=[0.5, 0.4, 0.1]),
+            "region": regions,
+            "age": np.where(rng.random(ROWS) < 0.05, 997, age),
+            "weight": np.round(40 + age / 2 + rng.normal(0, 20, ROWS), 1),
+            "grade": rng.integers(1, 5, ROWS),
+            "signs": signs,
+            "town": rng.choice(["u", "v"], ROWS, p=[0.6, 0.4]),
+        }
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A question to page and answers: conditions by attribute, those of a group, and the attribute of the numbers."""
+
+    kind: str
+    where: list[tuple[int, list[int]]]
+    group: list[tuple[int, list[int]]]
+    numbers: int | None
+
+
+@pytest.fixture(scope="module", params=CHANGES)
+def release(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """The folder of a release of a made-up table."""
+    home = tmp_path_factory.mktemp("home")
+    configuration: dict[str, Any] = {
+        "dataset": "people",
+        "source": "people.csv",
+        "privacy": {"epsilon": 4.0, "delta": 1e-5, "unit": "row"},
+        "columns": COLUMNS,
+        "aggregate": {
+            "method": "marginals",
+            "cliques": [["sex", "region", "age"], ["age", "grade"], ["grade", "sex"],
+                        ["town", "age"], ["signs=cough", "sex"], ["weight", "sex"], ["region", "grade"]],
+        },
+        "synthesize": {"method": "mixture", "components": 4, "fits": 1, "iterations": 5},
+    } | CHANGES[request.param]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger.sqlite"))
+        opened = Account(
+            dataset="people",
+            epsilon=Decimal(90),
+            delta=Decimal("1e-4"),
+            unit="row" if request.param == "rules and merged values" else "subject:person",
+            neighbors="add-remove",
+        )
+        Ledger.create(home / "ledger.sqlite").accounts.open(opened, actor="steward")
+        _table().to_csv(home / "people.csv", index=False)
+        path = home / "people.yaml"
+        path.write_text(yaml.safe_dump(configuration, sort_keys=False))
+        yield run_plainly(home, path, "r") / "release"
+
+
+def _cases(answers: MarginalAnswers) -> list[Case]:
+    """Random questions: half of them about columns that were measured together."""
+    generator = random.Random(7)
+    sizes = answers.codes.sizes
+    numeric = [place for place in range(len(sizes)) if _has_numbers(answers, place)]
+    measured = [
+        tuple(answers.codes.domain.names.index(name) for name in names)
+        for names in answers.measured_together
+    ]
+    cases = list[Case]()
+    for _ in range(CASES):
+        kind = generator.choice(["count", "share", "mean", "median"])
+        places = list(range(len(sizes)))
+        if generator.random() < 0.7:
+            places = list(generator.choice(measured))
+        chosen = generator.sample(places, min(len(places), generator.choice([1, 2, 2, 3])))
+        conditions = [(place, _codes(generator, sizes[place])) for place in chosen]
+        cut = generator.randrange(len(chosen)) if kind == "share" else 0
+        inside = [place for place in numeric if place in places] or numeric
+        numbers = generator.choice(inside) if kind in ("mean", "median") else None
+        cases.append(
+            Case(kind=kind, where=conditions[cut:], group=conditions[:cut], numbers=numbers)
+        )
+    return cases
+
+
+def _has_numbers(answers: MarginalAnswers, place: int) -> bool:
+    try:
+        answers.codes.numbers(answers.codes.configuration.attributes[place].column)
+    except InputError:
+        return False
+    return True
+
+
+def _codes(generator: random.Random, size: int) -> list[int]:
+    """One code, some, or a run to the last one: "60 and older"."""
+    if generator.random() < 0.3:
+        return list(range(generator.randrange(size), size))
+    number = min(size, generator.choice([1, 1, 2, 3]))
+    return sorted(generator.sample(range(size), number))
+
+
+def _answered(answers: MarginalAnswers, case: Case) -> GroupAnswer:
+    """The answer of Python, by the same codes."""
+    attributes = answers.codes.configuration.attributes
+    content: dict[str, Any] = {"count": True}
+    numbers = None
+    if case.kind == "share":
+        content = {"share": True, "where": {attributes[0].column: list(attributes[0].labels)}}
+    elif case.numbers is not None:
+        content = {case.kind: attributes[case.numbers].column}
+        numbers = answers.codes.numbers(attributes[case.numbers].column)
+    where, group = (_factors(answers, part) for part in (case.where, case.group))
+    return answers.answer_group(read_question(content), where, group, numbers)
+
+
+def _factors(answers: MarginalAnswers, conditions: Sequence[tuple[int, list[int]]]) -> list[Factor]:
+    factors = list[Factor]()
+    for place, codes in conditions:
+        every_code = np.arange(answers.codes.sizes[place])
+        factors.append((place, np.isin(every_code, codes).astype(np.float64)))
+    return factors
+
+
+_ASK = """const [cases, done] = arguments;
+const data = document.getElementById("data").textContent;
+unpack(data).then((content) => {
+  const release = new Release(content);
+  const pairs = (conditions) => conditions.flatMap(([attribute, values]) => values.map((value) => [attribute, value]));
+  const finite = (end) => (Number.isFinite(end) ? end : null);
+  done(cases.map(({ kind, where, group, numbers }) => {
+    const selected = new Selected(release, pairs([...group, ...where]));
+    let number = kind === "count" ? selected.total() : null;
+    if (kind === "share") number = selected.share(selected.total(), new Selected(release, pairs(group)).total());
+    number ??= selected.average(numbers, kind === "median" ? 0.5 : undefined);
+    const { estimate, low, high, measured, unknown, nothing } = number;
+    const ends = [estimate, low, high].map(finite);
+    const words = release.countedWords(selected.conditions);
+    return { ends, words, measured: Boolean(measured), unusable: Boolean(unknown || nothing) };
+  }));
+});"""
+
+
+def test_it_says_what_python_answers(chromium: Browser, release: Path) -> None:
+    """Of every question: the same numbers, or for both none, and the same that should not be used."""
+    answers = read_answers(release)
+    assert isinstance(answers, MarginalAnswers)
+    cases = _cases(answers)
+    chromium.open(release / "explore.html", 1280)
+    settle(chromium)
+    chromium.driver.set_script_timeout(120)
+    questions = [
+        {"kind": c.kind, "where": c.where, "group": c.group, "numbers": c.numbers} for c in cases
+    ]
+    shown = chromium.driver.execute_async_script(_ASK, questions)
+    compared = Counter[str]()
+    for case, page in zip(cases, shown, strict=True):
+        answer = _answered(answers, case)
+        is_unusable = any(note.unusable for note in answer.notes) or answer.interval is None
+        by_page = answer.how in ("measured", "rule")
+        assert page["measured"] <= by_page, (case, answer, page)
+        assert page["words"] == _words_of(answers, case), case
+        if not by_page:
+            continue
+        assert page["unusable"] == is_unusable, (case, answer, page)
+        if answer.interval is None or (is_unusable and case.kind != "count"):
+            continue
+        assert page["measured"], (case, answer, page)
+        interval = answer.interval
+        for end, expected in zip(
+            page["ends"], (interval.estimate, interval.low, interval.high), strict=True
+        ):
+            if expected is None or math.isinf(expected):
+                assert end is None, (case, answer, page)
+            elif case.kind == "count":
+                assert end == expected, (case, answer, page)
+            else:
+                assert end == pytest.approx(expected, rel=1e-9, abs=1e-9), (case, answer, page)
+        kind = "merged " if interval.sd is None and case.kind == "count" else ""
+        compared[f"{answer.how} {kind}{case.kind}"] += 1
+    assert chromium.complaints() == []
+    for kind in ("count", "merged count", "share", "mean", "median"):
+        assert compared[f"measured {kind}"] >= 3, compared
+
+
+def _words_of(answers: MarginalAnswers, case: Case) -> str:
+    """What counts of these columns are of, in Python's words."""
+    configuration = answers.codes.configuration
+    places = [place for place, _ in (*case.where, *case.group)]
+    columns = {configuration.attributes[place].column for place in places}
+    return configuration.counted_among(columns) or ""
