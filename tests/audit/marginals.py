@@ -180,7 +180,10 @@ def choice_scores(draw: Measurement[Any], stability: Stability, trials: int) -> 
     chosen = []
     for exact in (present, absent):
         scores = candidate_scores(
-            zip(cliques, exact, strict=True), model.__getitem__, settings, 0.0
+            [dict(zip(cliques, exact, strict=True))],
+            lambda candidates: [model[clique] for clique in candidates],
+            settings,
+            0.0,
         )
         picks = (
             select_candidate(scores, sensitivity, draw.epsilon, fresh_bits()) for _ in range(trials)

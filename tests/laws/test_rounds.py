@@ -63,12 +63,14 @@ def scored(
 ) -> list[int]:
     """The scores of a table that is told by the number of records of each kind."""
     whole = kinds.reshape(SMALL)
-    exact = (
-        (clique, whole.sum(axis=tuple(a for a in range(3) if a not in clique)))
+    exact = {
+        clique: whole.sum(axis=tuple(a for a in range(3) if a not in clique))
         for clique in candidate_sets(settings, SMALL)
-    )
-    found: list[int] = candidate_scores(exact, model.__getitem__, settings, 1.7).tolist()
-    return found
+    }
+    scores: list[int] = candidate_scores(
+        [exact], lambda cliques: [model[clique] for clique in cliques], settings, 1.7
+    ).tolist()
+    return scores
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)
@@ -106,8 +108,10 @@ def test_a_score_is_the_distance_less_the_noise_times_the_weight() -> None:
     candidates = candidate_sets(settings, SMALL)
     exact = {c: rng.integers(0, 90, [SMALL[a] for a in c]) for c in candidates}
     model = {c: 90 * rng.random([SMALL[a] for a in c]) for c in candidates}
-    found = candidate_scores(exact.items(), model.__getitem__, settings, 1.7) / STEPS
-    for score, clique in zip(found.tolist(), candidates, strict=True):
+    scores = candidate_scores(
+        [exact], lambda cliques: [model[clique] for clique in cliques], settings, 1.7
+    )
+    for score, clique in zip((scores / STEPS).tolist(), candidates, strict=True):
         noise = math.sqrt(2 / math.pi) * 1.7 * exact[clique].size
         wanted = len(clique) * (np.abs(exact[clique] - model[clique]).sum() - noise)
         assert score == pytest.approx(wanted, abs=len(clique) * (exact[clique].size + 1) / STEPS)

@@ -25,6 +25,7 @@ _BOOLEANS = (
     frozenset(("y", "n")),
 )
 _MOST_SPELLINGS = 20
+_LOOKED_AT = 10_000
 # where this share of the cells differs, no list of values has room for them, private or not
 _ALMOST_ALL = 0.9
 _DIFFERENT = "nearly every cell is different, as ids are; it is dropped"
@@ -144,10 +145,7 @@ def _set(present: Sequence[str], missing: Mapping[str, Any]) -> ColumnDraft | No
     if mostly(map(CURRENCY.fullmatch, present)):  # €1,50 would be split at its comma
         return None
     for separator in _SEPARATORS:
-        sets = [_split(text, separator) for text in present]
-        most = max(map(len, sets))
-        # names of cells without a value are left out of a set
-        values = set[str]().union(*sets) - RESERVED
+        values, most = _parts_of(present, separator)
         # A comma also occurs within names: it must save a long list to be taken for a separator.
         enough = MOST_VALUES if separator == "," else 2
         has_parts = most > 1 and len(values) < len(present)
@@ -162,8 +160,20 @@ def _set(present: Sequence[str], missing: Mapping[str, Any]) -> ColumnDraft | No
     return None
 
 
-def _split(text: str, separator: str) -> set[str]:
-    return {part.strip() for part in text.split(separator)} - {""}
+def _parts_of(texts: Sequence[str], separator: str) -> tuple[set[str], int]:
+    """Return the distinct parts of all texts and the most parts of one; no further than to more than `MOST_VALUES` parts.
+
+    Names of cells without a value are left out of the distinct parts.
+    """
+    values: set[str] = set()
+    most = 0
+    for text in texts:
+        parts = {part.strip() for part in text.split(separator)} - {""}
+        most = max(most, len(parts))
+        values |= parts - RESERVED
+        if len(values) > MOST_VALUES:
+            break
+    return values, most
 
 
 def _category(column: ColumnCells, missing: Mapping[str, Any]) -> ColumnDraft:
@@ -207,7 +217,11 @@ def _private(column: ColumnCells, remark: str) -> ColumnDraft:
 
 
 def _size(present: Sequence[str]) -> str:
-    """Return what most of these texts are, if they are sizes and no numbers; nothing where they are not."""
+    """Return what most of these texts are, if they are sizes and no numbers; nothing where they are not.
+
+    Of many texts, some that are spread over all of them are looked at.
+    """
+    present = present[:: -(-len(present) // _LOOKED_AT)]
     for form, advice in _SIZES:
         if mostly(map(form.fullmatch, present)):
             return advice
@@ -225,5 +239,6 @@ def _resemblance(present: Sequence[str]) -> str:
             return f"most cells look like dates: {{type: date{form}}}, bounds and bins; which of the others mean no value?"
     if len(present) <= MOST_VALUES:
         return ""
-    numbers = sum(number(text) is not None for text in present)
-    return "numbers and texts are mixed" if 0 < numbers < len(present) else ""
+    looked_at = present[:: -(-len(present) // _LOOKED_AT)]
+    numbers = sum(number(text) is not None for text in looked_at)
+    return "numbers and texts are mixed" if 0 < numbers < len(looked_at) else ""

@@ -35,6 +35,7 @@ GAPS = RESERVED | {
     "k. a.",
 }
 """Texts that mean "no value", in lower case."""
+_LONGEST_GAP = max(map(len, GAPS))
 CURRENCY = re.compile(r"[+-]?[€$£¥] ?[+-]?[0-9].*|[+-]?[0-9].*[€$£¥]")
 FORMATS = (
     *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d"),
@@ -77,7 +78,8 @@ class ColumnCells:
     @cached_property
     def present(self) -> list[str]:
         """Distinct texts that are values."""
-        return [text for text in self.cells if not self._is_gap(text)]
+        gaps = set(self.gaps)
+        return [text for text in self.cells if text not in gaps] if gaps else list(self.cells)
 
     @cached_property
     def gaps(self) -> list[str]:
@@ -85,7 +87,11 @@ class ColumnCells:
         return [text for text in self.cells if self._is_gap(text)]
 
     def _is_gap(self, text: str) -> bool:
-        return text.casefold() in GAPS and not (text == _NA and self.has_code_na)
+        return (
+            len(text) <= _LONGEST_GAP
+            and text.casefold() in GAPS
+            and not (text == _NA and self.has_code_na)
+        )
 
     @cached_property
     def has_code_na(self) -> bool:
@@ -123,9 +129,10 @@ def _count_texts(values: pa.ChunkedArray) -> dict[str, int]:
     texts = pc.utf8_trim_whitespace(texts)
     texts = pc.replace_substring_regex(texts, _NEGATIVE_ZERO, r"\1")
     counted = pc.value_counts(texts)
+    counted = counted.take(pc.sort_indices(counted.field("values")))
     distinct = counted.field("values").to_pylist()
     counts = counted.field("counts").to_pylist()
-    return dict(sorted(zip(distinct, counts, strict=True)))
+    return dict(zip(distinct, counts, strict=True))
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,11 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from marginweave.base.arrays import Floats
+from marginweave.base.arrays import Floats, Integers
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.means import expected_noise
@@ -215,10 +216,10 @@ def sorted_names(names: Sequence[str]) -> Names:
 
 
 def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> Sets:
-    """Return the expected distance of every set of one to three columns; None for one of which nothing is known.
+    """Return the expected distance of every column and pair, None for one of which nothing is known, and of measured triples.
 
     `distances` has that of sets by themselves, by their sorted names. Pairs say nothing of what three columns have in common
-    beyond them, so that a triple is known only where it was measured. It is left out where a pair of it is not known.
+    beyond them, so that a triple is known only where it was measured; `unmeasured_triples` has the others.
     """
     place = {name: i for i, name in enumerate(names)}
     errors: dict[Names, float | None] = {}
@@ -228,16 +229,42 @@ def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> S
     for pair in itertools.combinations(names, 2):
         column_errors = [errors.get((name,)) for name in pair]
         errors[pair] = _at_least(errors.get(pair), column_errors)
-    for triple in itertools.combinations(names, 3):
-        pairs = itertools.combinations(triple, 2)
-        pair_errors = [errors.get(pair) for pair in pairs]
+    for triple, measured in [item for item in errors.items() if len(item[0]) == 3]:
+        pair_errors = [errors.get(pair) for pair in itertools.combinations(triple, 2)]
         known_errors = [error for error in pair_errors if error is not None]
-        if len(known_errors) == len(pair_errors):
-            measured = errors.get(triple)
+        if measured is not None and len(known_errors) == len(pair_errors):
             by_pairs = 2 * statistics.fmean(known_errors)
-            smoothed = None if measured is None else min(measured, 1.0, by_pairs)
-            errors[triple] = _at_least(smoothed, known_errors)
+            errors[triple] = _at_least(min(measured, 1.0, by_pairs), known_errors)
     return errors
+
+
+def unmeasured_triples(errors: Sets, empty: AbstractSet[str] = frozenset()) -> tuple[int, int]:
+    """Return how many triples without a distance are to be used with care, and how many have a pair that is worse than that.
+
+    Counted are triples of which all pairs have a distance. Of n columns with the matrix A of pairs that have a property, the
+    triples of which all pairs have it are sum (A A) * A / 6.
+
+    Args:
+        errors: Expected distances of columns, pairs and measured triples.
+        empty: Columns of which nothing is released: all their sets are worse.
+    """
+    names = [columns[0] for columns in errors if len(columns) == 1]
+    place = {name: i for i, name in enumerate(names)}
+    has_distance = np.zeros((len(names), len(names)))
+    is_usable = np.zeros((len(names), len(names)))
+    triples: list[Integers] = []
+    for columns, error in errors.items():
+        places = np.array([place[name] for name in columns if name in place], np.int64)
+        if len(places) == 3:
+            triples.append(places)
+        if len(places) == 2 and error is not None:
+            has_distance[places, places[::-1]] = 1
+            is_usable[places, places[::-1]] = error <= CARE and empty.isdisjoint(columns)
+    numbers = []
+    for pairs in (has_distance, is_usable):
+        measured = sum(bool(pairs[np.ix_(places, places)].sum() == 6) for places in triples)
+        numbers.append(round(float(((pairs @ pairs) * pairs).sum()) / 6) - measured)
+    return numbers[1], numbers[0] - numbers[1]
 
 
 def _at_least(error: float | None, parts: Iterable[float | None]) -> float | None:

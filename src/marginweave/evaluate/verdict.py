@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -30,6 +31,7 @@ from marginweave.evaluate.distances import (
     set_errors,
     sorted_names,
     unchosen_errors,
+    unmeasured_triples,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
 from marginweave.evaluate.score import dependences, has_little_to_keep, quality_score
@@ -359,9 +361,9 @@ def verdict(
     """
     titles = titles or {}
     empty = {column.name for column in columns if column.is_nothing}
+    unmeasured = unmeasured_triples(errors, empty)
     errors = {names: 1.0 if empty.intersection(names) else error for names, error in errors.items()}
-    every_length = sorted({len(names) for names in errors})
-    lengths = tuple(_length_verdict(errors, length, deviations) for length in every_length)
+    lengths = _length_verdicts(errors, deviations, unmeasured)
     sets = _set_verdicts(errors)
 
     titled = [replace(column, name=titles.get(column.name, column.name)) for column in columns]
@@ -415,28 +417,37 @@ def _set_verdicts(errors: Sets) -> tuple[SetVerdict, ...]:
     return tuple(rows)
 
 
-def _length_verdict(errors: Sets, length: int, deviations: Sigmas) -> LengthVerdict:
-    """Return the numbers of grades of a length, and its least group.
+def _length_verdicts(
+    errors: Sets, deviations: Sigmas, unmeasured: tuple[int, int]
+) -> tuple[LengthVerdict, ...]:
+    """Return the numbers of grades of each length, and its least group.
 
-    That is the least count which is at least four standard deviations of the noise (the median one).
+    That is the least count which is at least four standard deviations of the noise (the median one). `unmeasured` has the
+    triples without a distance: those to be used with care, and those that are not good for anything.
     """
-    grades = [grade(error) for names, error in errors.items() if len(names) == length]
-    least = None
-    if deviations.get(length):
-        # a group of more columns is part of one of fewer, so the largest noise of any shorter length counts
-        medians = [
-            statistics.median(sigmas)
-            for size, sigmas in deviations.items()
-            if size <= length and sigmas
-        ]
-        least = math.ceil(4 * max(medians))
-    return LengthVerdict(
-        length=length,
-        good=grades.count("good"),
-        with_care=grades.count("with care"),
-        bad=grades.count("not"),
-        least_group=least,
-    )
+    grades = Counter((len(names), grade(error)) for names, error in errors.items())
+    grades[3, "with care"] += unmeasured[0]
+    grades[3, "not"] += unmeasured[1]
+    rows: list[LengthVerdict] = []
+    for length in sorted({length for (length, _), number in grades.items() if number}):
+        least = None
+        if deviations.get(length):
+            # a group of more columns is part of one of fewer, so the largest noise of any shorter length counts
+            medians = [
+                statistics.median(sigmas)
+                for size, sigmas in deviations.items()
+                if size <= length and sigmas
+            ]
+            least = math.ceil(4 * max(medians))
+        row = LengthVerdict(
+            length=length,
+            good=grades[length, "good"],
+            with_care=grades[length, "with care"],
+            bad=grades[length, "not"],
+            least_group=least,
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def _publication(

@@ -6,7 +6,7 @@ The next round, its candidates and its number of shares follow from committed dr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -205,7 +205,9 @@ class RoundMarginals(SharedNoise):
         state = Rounds(drawn)
         assert state.next is not None
         picks = state.picks(state.next.number)
-        tables = {clique: table for clique, table in state.tables(rows) if clique in picks}
+        tables: dict[Clique, Integers] = {}
+        for block in state.tables(rows):
+            tables |= {clique: block[clique] for clique in picks if clique in block}
         return self.exact(
             drawn.configuration, picks, state.sizes, [tables[clique] for clique in picks]
         )
@@ -262,16 +264,19 @@ class Rounds:
         sigma = float(marginal_sigma(multiplier, self.drawn.configuration.stability))
         model = self.model(self.finished)
         return rounds.candidate_scores(
-            self._estimated_tables(rows), model.marginal, self.settings, sigma
+            self._estimated_tables(rows), model.marginals, self.settings, sigma
         )
 
-    def _estimated_tables(self, rows: PrivateRows) -> Iterator[tuple[Clique, Integers]]:
+    def _estimated_tables(self, rows: PrivateRows) -> Iterator[Mapping[Clique, Integers]]:
         """Yield the exact marginals of all candidates, without the cells of codes that estimates ignore. Private."""
-        for clique, table in self.tables(rows):
-            cells = tuple(slice(self.sizes[a]) for a in clique)
-            yield clique, table[cells]
+        for tables in self.tables(rows):
+            estimated: dict[Clique, Integers] = {}
+            for clique, table in tables.items():
+                cells = tuple(slice(self.sizes[a]) for a in clique)
+                estimated[clique] = table[cells]
+            yield estimated
 
-    def tables(self, rows: PrivateRows) -> Iterator[tuple[Clique, Integers]]:
+    def tables(self, rows: PrivateRows) -> Iterator[Mapping[Clique, Integers]]:
         """Yield the exact marginals of all candidates, by few passes over the rows once, then block by block. Private."""
 
         def compute() -> Iterator[bytes]:
@@ -283,7 +288,7 @@ class Rounds:
         for block in rows.cached_blocks(
             "candidates", [self.drawn.plan.draw(OneWayMarginals)], compute
         ):
-            yield from unpack_tables(block)
+            yield unpack_tables(block)
 
     def model(self, finished: Sequence[_Finished]) -> Mixture:
         """Return the model of all that is measured after these rounds, from the model before the last. DP: post-processing."""

@@ -24,7 +24,7 @@ measures, never what it costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,24 +161,38 @@ def score_sensitivity(
 
 
 def candidate_scores(
-    tables: Iterable[tuple[Clique, Integers]],
-    expected: Callable[[Clique], Floats],
+    blocks: Iterable[Mapping[Clique, Integers]],
+    expected: Callable[[Sequence[Clique]], Iterable[Floats]],
     settings: AdaptiveCliques,
     sigma: float,
 ) -> Integers:
     """Return the score of every candidate, in steps, shape (candidates,). Private.
 
     Args:
-        tables: the exact marginal of each candidate.
-        expected: the model's marginal of a candidate.
+        blocks: the exact marginals of the candidates, some at a time.
+        expected: the model's marginals of candidates, in their order.
         settings: of the rounds.
         sigma: of the noise that a cell will have, if the candidate is measured.
     """
-    scores = []
-    for clique, exact in tables:
-        # w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r), in steps
-        modelled = np.rint(expected(clique) * STEPS).astype(np.int64)
-        distance = int(np.abs(exact * STEPS - modelled).sum())
-        error = round(STEPS * expected_noise(sigma, exact.size))
-        scores.append(weight(settings, clique) * (distance - error))
-    return np.array(scores, np.int64)
+    scores = [
+        _scores_of(block, expected(list(block)), settings, sigma) for block in blocks if block
+    ]
+    return np.concatenate(scores) if scores else np.zeros(0, np.int64)
+
+
+def _scores_of(
+    tables: Mapping[Clique, Integers],
+    expected: Iterable[Floats],
+    settings: AdaptiveCliques,
+    sigma: float,
+) -> Integers:
+    """Return w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r) of each of these marginals, in steps, shape (marginals,). Private."""
+    cells = np.array([table.size for table in tables.values()], np.int64)
+    begins = np.concatenate(([0], np.cumsum(cells[:-1])))
+    exact = np.concatenate([table.ravel() for table in tables.values()])
+    modelled = np.concatenate([counts.ravel() for counts in expected])
+    apart = np.abs(exact * STEPS - np.rint(modelled * STEPS).astype(np.int64))
+    distances = np.add.reduceat(apart, begins)
+    errors = {size: round(STEPS * expected_noise(sigma, size)) for size in set(cells.tolist())}
+    weights = np.array([weight(settings, clique) for clique in tables], np.int64)
+    return weights * (distances - np.array([errors[size] for size in cells.tolist()], np.int64))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Counts, Floats, Integers
@@ -205,13 +208,32 @@ def unpack_pick(payload: bytes) -> tuple[Clique, int]:
 
 
 def pack_tables(tables: Mapping[Clique, Table]) -> bytes:
-    """Return the bytes of exact marginals. Private."""
-    arrays = {f"{i:06d}": table for i, table in enumerate(tables.values())}
-    return pack_arrays(arrays, {"cliques": list(tables)})
+    """Return the bytes of exact marginals: one array of all cells, and which attributes and widths each has. Private."""
+    widths = [width for table in tables.values() for width in table.shape]
+    flat = [table.ravel() for table in tables.values()]
+    arrays = {
+        "lengths": np.array([len(clique) for clique in tables], np.int64),
+        "attributes": np.array(list(chain.from_iterable(tables)), np.int64),
+        "widths": np.array(widths, np.int64),
+        "cells": np.concatenate(flat) if flat else np.zeros(0, np.int64),
+    }
+    return pack_arrays(arrays, {})
 
 
-def unpack_tables(payload: bytes) -> Iterator[tuple[Clique, Table]]:
-    """Yield the exact marginals that `pack_tables` packed, in their order. Private."""
-    arrays, meta = unpack_arrays(payload)
-    for i, clique in enumerate(meta["cliques"]):
-        yield tuple(clique), arrays[f"{i:06d}"]
+def unpack_tables(payload: bytes) -> dict[Clique, Table]:
+    """Return the exact marginals that `pack_tables` packed, in their order. Private."""
+    arrays, _ = unpack_arrays(payload)
+    attributes = arrays["attributes"].tolist()
+    widths = arrays["widths"].tolist()
+    tables: dict[Clique, Table] = {}
+    place = 0
+    first = 0
+    for length in arrays["lengths"].tolist():
+        shape = widths[place : place + length]
+        end = first + math.prod(shape)
+        tables[tuple(attributes[place : place + length])] = arrays["cells"][first:end].reshape(
+            shape
+        )
+        place += length
+        first = end
+    return tables

@@ -132,7 +132,7 @@ def test_what_rounds_keep_is_read_back() -> None:
     assert unpack_pick(pack_pick((0, 2, 3), 16)) == ((0, 2, 3), 16)
     tables = {(0, 1): np.arange(6).reshape(2, 3), (1, 3): np.arange(21).reshape(3, 7)}
     for (clique, found), (name, table) in zip(
-        unpack_tables(pack_tables(tables)), tables.items(), strict=True
+        unpack_tables(pack_tables(tables)).items(), tables.items(), strict=True
     ):
         assert clique == name
         assert np.array_equal(found, table)

@@ -21,6 +21,7 @@ from marginweave.evaluate.distances import (
     merged_shares,
     set_errors,
     unchosen_errors,
+    unmeasured_triples,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
 from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
@@ -78,11 +79,8 @@ def test_the_error_of_k_tuples_is_the_larger_of_noise_and_distance(
     deviation: float, records: int, beyond: float
 ) -> None:
     errors = errors_of(bounds(deviation, records, beyond=beyond), records, is_smoothed=False)
-    assert len(errors) == 4 + 6 + 4
+    assert len(errors) == 4 + 6
     for names, error in errors.items():
-        if len(names) == 3:  # no counts: only that a pair of it is worse than with care is known
-            assert error is None or CARE < error <= 1
-            continue
         wanted = min(1, max(noise_of(names, deviation, records), beyond))
         assert error == pytest.approx(wanted, rel=1e-6, abs=1e-6)
 
@@ -101,7 +99,7 @@ def test_records_far_beyond_the_noise_are_as_far_as_that(beyond: float) -> None:
 def test_good_pairs_say_nothing_of_a_triple() -> None:
     """Of c = a xor b every pair can be right, and half of the triples wrong: one that was not measured is with care."""
     errors = errors_of(bounds(0.0, 100), 100)
-    assert {error for names, error in errors.items() if len(names) == 3} == {None}
+    assert unmeasured_triples(errors) == (4, 0)
     measured = MarginalBound(
         attributes=NAMES[:3], distance=0.0, bound=None, noise=0.0, deviation=0.0
     )
@@ -112,6 +110,28 @@ def test_good_pairs_say_nothing_of_a_triple() -> None:
         (2, 6, 0),
         (3, 0, 4),
     ]
+
+
+@given(data=st.data())
+def test_triples_without_counts_are_graded_by_their_pairs(data: st.DataObject) -> None:
+    """By the definition, one by one: of those whose pairs all have a distance, one worse than with care is not good for any."""
+    columns = [f"c{i}" for i in range(6)]
+    distances = st.sampled_from([0.0, CARE, 1.01 * CARE, None])
+    errors: dict[tuple[str, ...], float | None] = {(name,): 0.0 for name in columns}
+    errors |= {pair: data.draw(distances) for pair in itertools.combinations(columns, 2)}
+    triples = list(itertools.combinations(columns, 3))
+    measured = data.draw(st.sets(st.sampled_from(triples)))
+    errors |= dict.fromkeys(measured, 0.0)
+    empty = data.draw(st.sets(st.sampled_from(columns), max_size=2))
+    with_care = worse = 0
+    for triple in triples:
+        of_pairs = [errors[pair] for pair in itertools.combinations(triple, 2)]
+        numbers = [error for error in of_pairs if error is not None]
+        if triple not in measured and len(numbers) == 3:
+            is_worse = max(numbers) > CARE or not empty.isdisjoint(triple)
+            worse += is_worse
+            with_care += not is_worse
+    assert unmeasured_triples(errors, empty) == (with_care, worse)
 
 
 def noise_of(names: Sequence[str], deviation: float, records: int) -> float:
