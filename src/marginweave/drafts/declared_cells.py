@@ -28,7 +28,7 @@ from marginweave.configuration.columns import (
 )
 from marginweave.configuration.number_texts import NumberForm
 from marginweave.drafts.column_draft import ColumnDraft
-from marginweave.sources.number_cells import plain_numbers
+from marginweave.sources.number_cells import NumberTexts, plain_numbers
 from marginweave.sources.source import types_as_read
 
 Nameable: TypeAlias = Category | BooleanColumn | NumberColumn | DateColumn
@@ -111,8 +111,9 @@ class DeclaredTable:
         column = self.columns[name]
         missing = column.missing or ()
         source = self.table.select([name])
-        if isinstance(column, NumberColumn) and not self.form.is_usual:
-            source = plain_numbers(source, self.form, {name: missing})
+        if isinstance(column, NumberColumn) and not column.form_in(self.form).is_usual:
+            written = NumberTexts(column.form_in(self.form), missing)
+            source = plain_numbers(source, {name: written})
         chunks = source.column(0)
         kind = values_of(column, missing)
         clean = kind.clean(chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks())

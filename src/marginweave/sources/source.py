@@ -23,7 +23,7 @@ from marginweave.sources.arrow_file import arrow_batches, arrow_schema
 from marginweave.sources.content import content_of, read_example
 from marginweave.sources.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
 from marginweave.sources.long_cells import LongCells, find_long_cells
-from marginweave.sources.number_cells import plain_numbers
+from marginweave.sources.number_cells import NumberTexts, plain_numbers
 from marginweave.sources.parts import Part, State, fault_of, parts_of, reading
 from marginweave.sources.sheet import read_sheet, sheet_header
 from marginweave.sources.text_source import (
@@ -187,8 +187,8 @@ class TableSource:
 
     name: str
     form: SourceFile
-    numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Columns whose texts are numbers in the form of the source, with the texts that mean "no value" in each."""
+    numbers: Mapping[str, NumberTexts] = field(default_factory=dict)
+    """Columns whose texts are numbers that are not spelled as in configurations, and how each spells them."""
     exact_text_columns: Sequence[str] = ()
     """Columns of ids and of private domains, whose texts matter exactly; see `Sections.spelled_names`."""
 
@@ -196,10 +196,11 @@ class TableSource:
     def of(cls, place: str, configuration: Configuration) -> TableSource:
         """Return the source at `place`, in the form that the configuration declares."""
         numbers = {}
-        if not configuration.source.numbers.is_usual:
-            for name, column in configuration.columns.items():
-                if isinstance(column, NumberColumn):
-                    numbers[name] = configuration.missing_texts(name)
+        for name, column in configuration.columns.items():
+            if isinstance(column, NumberColumn):
+                form = column.form_in(configuration.source.numbers)
+                if not form.is_usual:
+                    numbers[name] = NumberTexts(form, configuration.missing_texts(name))
         return cls(place, configuration.source, numbers, configuration.spelled_names)
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -214,7 +215,7 @@ class TableSource:
         """
         for table in self._as_written(columns):
             refuse_floats(table.schema, self.exact_text_columns)
-            yield plain_numbers(table, self.form.numbers, self.numbers)
+            yield plain_numbers(table, self.numbers)
 
     def _as_written(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         kind = kind_of(self.name, self.form)

@@ -6,7 +6,9 @@ import codecs
 import csv
 import gzip
 import io
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,7 +32,7 @@ from marginweave.drafts.recognise import recognise
 from marginweave.prepare.clean import clean_table
 from marginweave.runs.frames import as_parquet
 from marginweave.sources.kinds import check_kind
-from marginweave.sources.number_cells import plain_numbers
+from marginweave.sources.number_cells import NumberTexts, plain_numbers
 from marginweave.sources.source import TableSource, check_header, check_rows, source_columns
 from tests.support.configurations import configuration
 from tests.support.source_tests import MARKER, Row, SourceTests, Write, table_of
@@ -62,6 +64,15 @@ def spelled(draw: Callable[..., Any]) -> tuple[NumberForm, str, Decimal]:
     return form, text + tail.replace(".", MARKS[form.decimal]), Decimal(plain + tail)
 
 
+def read(form: NumberForm, texts: Sequence[str], missing: Sequence[str] = ()) -> list[str]:
+    """The cells of a column of these texts, as a release reads them."""
+    table = pa.table({"x": pa.array(texts, pa.string()).dictionary_encode()})
+    cells: list[str] = (
+        plain_numbers(table, {"x": NumberTexts(form, missing)}).column("x").to_pylist()
+    )
+    return cells
+
+
 @settings(max_examples=300, deadline=None)
 @given(spelled())
 def test_a_number_in_any_form_is_the_number(spelling: tuple[NumberForm, str, Decimal]) -> None:
@@ -70,26 +81,140 @@ def test_a_number_in_any_form_is_the_number(spelling: tuple[NumberForm, str, Dec
     plain = form.plain(f" {text} ")
     assert plain is not None
     assert number(plain) == value
-    table = pa.table({"x": pa.array([text], pa.string()).dictionary_encode()})
-    assert plain_numbers(table, form, {"x": ()}).column("x").to_pylist() == [plain]
+    assert read(form, [text]) == [plain]
+
+
+UNITS = ["kg", "%", "$", "€", "CHF", "Rs.", "m2", "kg/m²", "µg", "e", "E-Mark", "x'y"]
+
+
+@settings(max_examples=500, deadline=None)
+@given(spelled(), st.sampled_from(UNITS), st.sampled_from(["", *MARKS["space"]]), st.data())
+def test_a_number_with_a_unit_or_in_brackets_is_the_number(
+    spelling: tuple[NumberForm, str, Decimal], unit: str, space: str, data: st.DataObject
+) -> None:
+    """Behind the digits or before them, in brackets or not; without the unit, or with another one, it is none."""
+    marks, text, value = spelling
+    form = replace(marks, unit=unit, brackets=True)
+    sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+    ways = [(f"{text}{space}{unit}", value), (f"({digits}{space}{unit})", -abs(value))]
+    ways.append((f"({digits}){space}{unit}", -abs(value)))
+    if not unit[-1].isdigit():
+        ways += [
+            (f"{unit}{space}{text}", value),
+            (f"{sign}{unit}{space}{digits}", value),
+            (f"({unit}{space}{digits})", -abs(value)),
+            (f"{unit}{space}({digits})", -abs(value)),
+        ]
+    written, meant = data.draw(st.sampled_from(ways))
+    plain = form.plain(written)
+    assert plain is not None
+    assert number(plain) == meant
+    assert read(form, [written]) == [plain]
+    other = replace(form, unit="lb")
+    without_brackets = replace(form, brackets=False)
+    for unread in (text, f"({digits})", f"{written} lb", f"{unit}{written}{unit}"):
+        assert form.plain(unread) is None
+        (cell,) = read(form, [unread])
+        assert number(cell) is None
+    assert other.plain(written) is None
+    assert (without_brackets.plain(written) is None) == ("(" in written)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(FORMS), st.decimals(-(10**12), 10**12, places=2), st.sampled_from(UNITS))
+def test_what_is_spelled_is_read_again(marks: NumberForm, value: Decimal, unit: str) -> None:
+    form = replace(marks, unit=unit)
+    assert number(form.plain(f"{form.spelled(format(value, 'f'))} {unit}") or "") == value
+
+
+TEXTS = st.text("0123456789.,' \u00a0+-eE()$kg%", max_size=9)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(FORMS), st.text("0123456789.,'’ \u00a0+-eE", max_size=9))
+@given(
+    st.sampled_from(FORMS),
+    st.sampled_from(["", "kg", "$", "%", "e"]),
+    st.booleans(),
+    st.lists(TEXTS, max_size=5),
+    TEXTS,
+)
+def test_a_cell_is_read_whatever_other_rows_hold(
+    marks: NumberForm, unit: str, brackets: bool, rows: list[str], row: str
+) -> None:
+    """read(R + r) is read(R) and the cell of r: preparation is 1-stable."""
+    form = replace(marks, unit=unit, brackets=brackets)
+    assert read(form, [*rows, row]) == [*read(form, rows), *read(form, [row])]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([*FORMS, NumberForm(unit="kg", brackets=True), NumberForm(unit="e")]), TEXTS)
 @example(NumberForm("comma", "dot"), "1.23")
 @example(NumberForm("comma", "dot"), "0.123")
 @example(NumberForm("comma"), "3.5")
 @example(NumberForm("dot", "comma"), "1,2345")
+@example(NumberForm(unit="Rs"), "Rs.500")
+@example(NumberForm(unit="m2"), "m25")
+@example(NumberForm(unit="e"), "1e5")
 def test_what_is_no_number_in_the_form_is_read_as_none(form: NumberForm, text: str) -> None:
     """Above all not as another one: 1.23 is not 1.23 where the dot stands between thousands."""
-    table = pa.table({"x": pa.array([text], pa.string()).dictionary_encode()})
-    (cell,) = plain_numbers(table, form, {"x": ()}).column("x").to_pylist()
+    (cell,) = read(form, [text])
     plain = form.plain(text)
     assert (number(cell.strip()) is None) == (plain is None)
     assert plain in {None, cell}
+    # one way to read it at most
+    matches = [reading for reading, _ in form.readings if re.fullmatch(reading, text.strip())]
+    assert len(matches) <= 1
     # it means "no value"
-    assert plain_numbers(table, form, {"x": (text,)}).column("x").to_pylist() == [text]
-    assert plain_numbers(table, form, {}).column("x").to_pylist() == [text]
+    assert read(form, [text], [text]) == [text]
+    table = pa.table({"x": [text]})
+    assert plain_numbers(table, {}).column("x").to_pylist() == [text]
+
+
+def test_a_column_can_have_a_spelling_that_is_not_the_sources(tmp_path: Path) -> None:
+    """With units and brackets; what is spelled otherwise is not as declared, and the texts of "no value" are."""
+    path = tmp_path / "t.csv"
+    path.write_text(
+        'pay,weight,share\n"$1,234.50",70 kg,12 %\n($3),71kg,3.5%\n$9,155 lb,4\n-,72,?\n'
+    )
+    number_of = {"type": "number", "bounds": [-10, 2000], "bins": 3}
+    declared = configuration(
+        source="t.csv",
+        columns={
+            "pay": {
+                **number_of,
+                "text": {"unit": "$", "thousands": "comma", "brackets": True},
+                "missing": ["-"],
+            },
+            "weight": {**number_of, "text": {"unit": "kg"}, "missing": []},
+            "share": {**number_of, "text": {"unit": "%"}, "missing": ["?"]},
+        },
+    )
+    columns = ["pay", "weight", "share"]
+    clean = clean_table(TableSource.of(str(path), declared).table(columns), declared)
+    assert clean.column("pay").to_pylist() == [1234.5, -3, 9, None]
+    assert clean.column("weight").to_pylist() == [70, 71, None, None]
+    assert clean.column("share").to_pylist() == [12, 3.5, None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ({}, "has nothing; declare unit"),
+        ({"brackets": False}, "has nothing; declare unit"),
+        ({"unit": ""}, "what stands beside every number"),
+        ({"unit": "5 kg"}, "begins with no digit"),
+        ({"unit": "-kg"}, "begins with no digit"),
+        ({"unit": "e5"}, "begins with no digit"),
+        ({"unit": "kg (net)"}, "has no brackets"),
+        ({"unit": "k" * 21}, "at most 20 characters"),
+        ({"thousands": "dot"}, "the dot before decimals and between thousands"),
+        ({"units": "kg"}, "units"),
+    ],
+)
+def test_a_spelling_that_could_not_be_read_is_refused(text: dict[str, Any], words: str) -> None:
+    column = {"type": "number", "bounds": [0, 9], "bins": 3, "text": text}
+    with pytest.raises(InputError, match=re.escape(words)):
+        configuration(columns={"x": column})
 
 
 def test_a_number_column_follows_the_form_of_the_source_and_no_other(tmp_path: Path) -> None:

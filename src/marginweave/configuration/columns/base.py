@@ -37,7 +37,7 @@ RULE_BOUNDS = "every value lies within bounds"
 RULE_LABELS = "the labels are the declared ones"
 
 # Keys of a drafted private column whose values may still be from the data.
-_FACTS = ("separator", "max_values", "decimals", "format", "codes")
+_FACTS = ("separator", "max_values", "decimals", "format", "codes", "text")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,8 @@ class NumberColumn(NumberGrid, frozen=True):
     `within`. `decimals` fixes how many decimals its numbers have: cells are rounded to them, and 0 makes whole numbers. `draw`
     says how a synthetic value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`,
     `log-uniform`, its `midpoint`, or by a public distribution. `codes` are numbers that mean something else, each with its
-    label: they are recognized before cells are clamped to the bounds, and each is a separate value.
+    label: they are recognized before cells are clamped to the bounds, and each is a separate value. `text` says how its cells
+    spell numbers, with a unit or in brackets: a cell that is spelled otherwise is not as declared.
     """
 
     value_form: ClassVar[str | None] = "a number"

@@ -19,6 +19,7 @@ from marginweave.configuration.columns.number_parts import (
     read_pair,
 )
 from marginweave.configuration.columns.scales import LogBins, log_edges, smallest_of, zero_bin
+from marginweave.configuration.number_texts import NumberForm, NumberText
 from marginweave.configuration.values import ValueMatcher, Whole
 
 
@@ -33,6 +34,7 @@ class NumberGrid(BinnedColumn, frozen=True):
     outer: Literal["clamp", "open"] | None = None
     decimals: Whole | None = None
     codes: Annotated[dict[str, str] | None, BeforeValidator(read_codes)] = None
+    text: NumberText | None = None
 
     @cached_property
     def _inner(self) -> tuple[float, ...]:
@@ -112,6 +114,10 @@ class NumberGrid(BinnedColumn, frozen=True):
     def special(self) -> tuple[float, ...]:
         """Numbers that are special codes, in the order of their labels."""
         return tuple(map(float, self.codes or ()))
+
+    def form_in(self, source: NumberForm) -> NumberForm:
+        """Return how its cells spell numbers, in a source whose numbers are spelled as `source`."""
+        return source if self.text is None else self.text.form(source)
 
     @property
     def explicit(self) -> tuple[str, ...]:
