@@ -186,6 +186,13 @@ class NumberValues(ColumnValues[NumberColumn]):
         middle = np.floor((first + last) / 2)
         return draw_among(runs, middle, bins, shape, uniform)
 
+    def typed(self, values: pa.Array, labels: tuple[str, ...]) -> pa.Array:
+        """Return numbers in the type of the source; as declared where that is texts and `text` says how these spell numbers."""
+        is_of_texts = self.kind is not None and is_text(cell_type(self.kind))
+        if is_of_texts and self.column.text is not None:
+            return values
+        return super().typed(values, labels)
+
     def declare(self, values: pa.Array) -> pa.Array:
         """Return numbers in the declared type."""
         return values.cast(self.declared_type)

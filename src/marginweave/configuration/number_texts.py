@@ -122,7 +122,7 @@ def _unit(text: str) -> str:
     are_printable = unit.isprintable() and not re.search("[()]", unit)
     if not unit or len(unit) > _LONGEST_UNIT or not are_printable or _NO_UNIT.match(unit):
         raise MustError(
-            f"be what stands beside every number, such as kg or $, in at most {_LONGEST_UNIT} characters: "
+            f"be the text beside every number, such as kg or $, in at most {_LONGEST_UNIT} characters: "
             "it begins with no digit, mark or sign of a number, and has no brackets"
         )
     return unit

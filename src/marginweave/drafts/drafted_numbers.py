@@ -17,9 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.configuration.columns import NumberColumn
-from marginweave.configuration.number_texts import NumberForm
+from marginweave.configuration.number_texts import NumberForm, NumberText
 from marginweave.configuration.values import number
 from marginweave.drafts.column_draft import FEW_NUMBERS, ODD, ColumnDraft, plain
+from marginweave.drafts.number_spelling import recognise_spelling
 from marginweave.drafts.special_codes import special_codes
 from marginweave.drafts.table_facts import ColumnCells
 
@@ -33,6 +34,7 @@ _EXACT = 2**53
 _MOST_DECIMALS = 9
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
+_SPELLING = "text says how cells are written; records have numbers alone"
 _ROUNDED = "bounds are rounded from the table: write what can be"
 _PLACES = (
     "zip|postcode|postal|plz|fips|tract|geoid|county|country|nationality|state|region|district|zone"
@@ -108,13 +110,48 @@ def propose_number(
     """Return the draft of a number, for texts in the given form of numbers; None where they are no sizes.
 
     A single text among many numbers, such as N, is taken for "no value", 999 for a special number. Numbers of a
-    classification, by the name of the column or by their digits, name groups. DP: none.
+    classification, by the name of the column or by their digits, name groups. Where all have one unit, or negative ones are in
+    brackets, they are sizes, and `text` says how they are spelled. DP: none.
     """
+    spelling = recognise_spelling(column.present, form)
+    if spelling:
+        facts = {**missing, "text": spelling}
+        written = NumberText.model_validate(spelling).form(form)
+        # a percentage is known by its sign
+        name = f"{column.name} {written.unit}"
+        return _draft(name, _plain_cells(column, written), facts, [_SPELLING], are_sizes=True)
     sample = column.present[:: -(-len(column.present) // _SAMPLE)]
     odd = sum(form.plain(text) is None and number(text) is None for text in sample)
     if odd > 1 or _CLASSIFICATION.search(column.name):
         return None
-    cells = {form.plain(text) or text: column.cells[text] for text in column.present}
+    return _draft(column.name, _plain_cells(column, form), missing, [], are_sizes=False)
+
+
+def _plain_cells(column: ColumnCells, form: NumberForm) -> Counter[str]:
+    """Return the number of cells of each text, numbers as configurations write them."""
+    cells: Counter[str] = Counter()
+    for text in column.present:
+        cells[form.plain(text) or text] += column.cells[text]
+    return cells
+
+
+def _draft(
+    name: str,
+    cells: Mapping[str, int],
+    declared: Mapping[str, Any],
+    remarks: Sequence[str],
+    *,
+    are_sizes: bool,
+) -> ColumnDraft | None:
+    """Return the draft of a number; None where the cells are too few, codes, or no numbers.
+
+    Args:
+        name: The name of the column, by which bounds are known.
+        cells: The number of cells of each text.
+        declared: What is declared besides.
+        remarks: What to say of it already.
+        are_sizes: Whether they are known to be no codes.
+    """
     numbers, unread = _read_numbers(cells)
     special = special_codes(numbers)
     decimals = max((_decimals_of(value) for value in numbers), default=0)
@@ -125,18 +162,20 @@ def propose_number(
     least = min(numbers)
     most = max(numbers)
     # The difference vanishes in Decimal precision.
-    if max(abs(least), abs(most)) >= _EXACT or most - least == 0 or are_codes(numbers):
+    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:
+        return None
+    if not are_sizes and are_codes(numbers):
         return None
     facts: dict[str, Any] = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
     if special:
         facts["codes"] = {plain(code): f"code {plain(code)}" for code in special}
-    facts |= missing
+    facts |= declared
     if unread:
-        facts["missing"] = [*missing.get("missing", []), *unread]
-    remarks = [ODD.format("numbers")] if unread else []
+        facts["missing"] = [*declared.get("missing", []), *unread]
+        remarks = [ODD.format("numbers"), *remarks]
     if special:
-        remarks.append(_SPECIAL)
-    expert_bins = _expert_bins(column.name, least, most, decimals)
+        remarks = [*remarks, _SPECIAL]
+    expert_bins = _expert_bins(name, least, most, decimals)
     if expert_bins:
         return _first_valid([{**expert_bins, **facts}], remarks)
     return _rounded_number(numbers, facts, remarks)

@@ -13,6 +13,7 @@ from marginweave.base.errors import InputError
 from marginweave.base.text_files import DELIMITERS, recognise_delimiter
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.number_texts import NumberForm
+from marginweave.drafts.number_spelling import FORMS
 from marginweave.drafts.table_facts import GAPS
 from marginweave.sources.kinds import check_kind, delimiter_of, kind_of
 from marginweave.sources.parts import parts_of, reading
@@ -20,17 +21,6 @@ from marginweave.sources.source import TableSource, source_columns
 from marginweave.sources.text_source import encoding_of, sample_of
 
 _COMMA_THOUSANDS = NumberForm("dot", "comma")
-_FORMS = (
-    NumberForm("dot"),
-    _COMMA_THOUSANDS,
-    NumberForm("comma"),
-    NumberForm("comma", "dot"),
-    NumberForm("dot", "space"),
-    NumberForm("comma", "space"),
-    NumberForm("dot", "apostrophe"),
-    NumberForm("comma", "apostrophe"),
-)
-"""Forms of numbers, the most usual first."""
 
 
 def recognise(source: str, form: SourceFile, *, encoding: bool) -> SourceFile:
@@ -95,9 +85,9 @@ def _recognise_numbers(source: str, form: SourceFile) -> SourceFile:
     names = [name for name in header if name and header.count(name) == 1]
     if not names:
         return form
-    forms = _FORMS
+    forms = FORMS
     if delimiter_of(source, form) != ",":
-        forms = (*(numbers for numbers in _FORMS if numbers != _COMMA_THOUSANDS), _COMMA_THOUSANDS)
+        forms = (*(numbers for numbers in FORMS if numbers != _COMMA_THOUSANDS), _COMMA_THOUSANDS)
     candidates = {(name, numbers): set[str]() for name in names for numbers in forms}
     table_source = TableSource(source, form)
     without_text = table_source.without_text(names)

@@ -167,7 +167,14 @@ def _field(configuration: Configuration, field: pa.Field, undeclared: str | None
     label = report_sentence("dataset.column", label=column.label) if column.label else None
     no_value = no_value_sentence(configuration, field.name)
     description = _paragraph(
-        (label, column.description, _codes_sentence(column), no_value, undeclared)
+        (
+            label,
+            column.description,
+            _unit_sentence(column),
+            _codes_sentence(column),
+            no_value,
+            undeclared,
+        )
     )
     kind = re.match("[a-z]+", str(cell_type(field.type)))
     type_name = _TYPES.get(kind[0] if kind else "", "Text")
@@ -179,6 +186,13 @@ def _field(configuration: Configuration, field: pa.Field, undeclared: str | None
         "dataType": f"sc:{type_name}",
         "source": {"fileObject": {"@id": "synthetic.parquet"}, "extract": {"column": field.name}},
     }
+
+
+def _unit_sentence(column: ColumnBase) -> Sentence | None:
+    """Return a sentence on the unit that cells of the table have, which records leave out; None without one."""
+    if not isinstance(column, NumberColumn) or column.text is None or column.text.unit is None:
+        return None
+    return report_sentence("dataset.unit", unit=column.text.unit)
 
 
 def _codes_sentence(column: ColumnBase) -> Sentence | None:

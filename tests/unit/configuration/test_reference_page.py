@@ -38,6 +38,7 @@ from marginweave.configuration.k_tuples import (
 from marginweave.configuration.known import KnownTable, TotalsFile
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.configuration.number_texts import NumberText
 from marginweave.configuration.preparation import (
     GaussianImputation,
     ResizeSettings,
@@ -68,6 +69,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("number.", NumberColumn),
     ("number.bins.", BinSteps),
     ("number.bins.", LogBins),
+    ("number.text.", NumberText),
     ("number.draw.", Histogram),
     ("date.", DateColumn),
     ("set.", SetColumn),

@@ -88,6 +88,13 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     words = "These numbers are codes, not amounts: -1 (not known), 999 (refused)."
     assert words in fields["age"]["description"]
+    measured, codes = published(columns__age__text={"unit": "kg"})
+    content = json.loads(
+        croissant(measured.configuration, measured.statement, table_of(measured, codes).schema, {})
+    )
+    fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
+    assert "Numbers alone, in kg" in fields["age"]["description"]
+    assert "Numbers alone" not in json.dumps([fields[name] for name in fields if name != "age"])
     uncut, _ = published(columns__signs__max_values=5)
     whole = {
         n.length: n.model_copy(update={"contribution_bound": 99}) for n in uncut.statement.noise

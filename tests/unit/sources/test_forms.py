@@ -201,7 +201,7 @@ def test_a_column_can_have_a_spelling_that_is_not_the_sources(tmp_path: Path) ->
     [
         ({}, "has nothing; declare unit"),
         ({"brackets": False}, "has nothing; declare unit"),
-        ({"unit": ""}, "what stands beside every number"),
+        ({"unit": ""}, "the text beside every number"),
         ({"unit": "5 kg"}, "begins with no digit"),
         ({"unit": "-kg"}, "begins with no digit"),
         ({"unit": "e5"}, "begins with no digit"),
