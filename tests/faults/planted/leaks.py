@@ -178,8 +178,8 @@ FAULTS = (
     Fault(
         name="a private line keeps the special codes that its draft read from the data",
         file="src/marginweave/configuration/columns/base.py",
-        text='"format", "codes")',
-        instead='"format")',
+        text='"format", "codes", "text")',
+        instead='"format", "text")',
         killed_by=(
             "tests/unit/configuration/test_confirmation.py::test_a_private_line_that_waits_holds_no_fact",
         ),

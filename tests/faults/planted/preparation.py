@@ -13,6 +13,8 @@ _SPELLED = "tests/unit/columns/test_spelled_cells.py"
 _CELLS = "tests/laws/test_cells_by_themselves.py"
 _STAYS = "test_rules_are_kept_by_the_other_cells"
 
+_FORMS = "tests/unit/sources/test_forms.py"
+
 FAULTS = (
     Fault(
         name="a quote that is never closed takes every row after it for a part of one value",
@@ -191,5 +193,19 @@ FAULTS = (
             f"{_COMPUTED}::test_nothing_has_passed_since_what_is_missing",
             f"{_COMPUTED}::test_differences_and_sums_hold_in_every_record",
         ),
+    ),
+    Fault(
+        name="a negative number in brackets counts as a positive one",
+        file="src/marginweave/configuration/number_texts.py",
+        text='readings += [(pattern, r"-\\1") for pattern in bracketed]',
+        instead='readings += [(pattern, r"\\1") for pattern in bracketed]',
+        killed_by=(f"{_FORMS}::test_a_number_with_a_unit_or_in_brackets_is_the_number",),
+    ),
+    Fault(
+        name="Rs.500 is half of a rupee",
+        file="src/marginweave/configuration/number_texts.py",
+        text='if unicodedata.category(self.unit[-1]) == "Sc" else digits_first',
+        instead='if unicodedata.category(self.unit[-1]) != "Nd" else digits_first',
+        killed_by=(f"{_FORMS}::test_a_unit_is_no_part_of_the_number",),
     ),
 )

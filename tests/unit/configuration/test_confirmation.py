@@ -25,6 +25,7 @@ SIGNS = {"type": "set", "domain": "private", "max_values": 2}
         (INCOME, {"missing": ["", "secret"], "decimals": 2}, "missing, decimals"),
         (INCOME, {"decimals": 0}, "decimals"),
         (INCOME, {"codes": {"-9": "secret"}}, "codes"),
+        (INCOME, {"text": {"unit": "secret"}}, "text"),
         (SIGNS, {}, "max_values"),
         (SIGNS, {"separator": "|", "missing": ["NA"]}, "missing, separator, max_values"),
     ],

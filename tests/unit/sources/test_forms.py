@@ -170,6 +170,29 @@ def test_what_is_no_number_in_the_form_is_read_as_none(form: NumberForm, text: s
     assert plain_numbers(table, {}).column("x").to_pylist() == [text]
 
 
+@pytest.mark.parametrize(
+    ("unit", "text", "value"),
+    [
+        ("Rs", "Rs.500", None),
+        ("Rs.", "Rs.500", "500"),
+        ("Rs", "Rs 500", "500"),
+        ("$", "$.50", ".50"),
+        ("m2", "m25", None),
+        ("m2", "5 m2", "5"),
+        ("e", "1e5", None),
+        ("e", "1e", "1"),
+        ("kg", "70", None),
+        ("kg", "70  kg", None),
+        ("kg", "70 KG", None),
+        ("kg", "(70 kg)", None),
+        ("%", "12 %", "12"),
+    ],
+)
+def test_a_unit_is_no_part_of_the_number(unit: str, text: str, value: str | None) -> None:
+    """Nor is a mark behind it: Rs.500 is no half of a rupee."""
+    assert NumberForm(unit=unit).plain(text) == value
+
+
 def test_a_column_can_have_a_spelling_that_is_not_the_sources(tmp_path: Path) -> None:
     """With units and brackets; what is spelled otherwise is not as declared, and the texts of "no value" are."""
     path = tmp_path / "t.csv"
