@@ -33,7 +33,7 @@ _Per = Annotated[
         metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year."
     ),
 ]
-_NEWEST = 20
+_NEWEST = 8
 app = typer.Typer(
     help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown"
 )
@@ -268,15 +268,16 @@ def _sums(total: AccountTotal) -> dict[str, object]:
 def show(
     dataset: Dataset,
     every: Annotated[
-        bool, typer.Option("--all", help=f"All releases, not the newest {_NEWEST} alone.")
+        bool, typer.Option("--all", help="Every release, with its stages and draws.")
     ] = False,
     as_json: console.Json = False,
     example: Example = False,
     home: Home = Path(),
 ) -> None:
-    """Show one account: what is left, and what was spent by release, by stage and mechanism, and by draw.
+    """Show one account: what is left, and what its newest releases were charged.
 
-    What is left is of all releases; the tables are of the newest, with `--all` of all.
+    What is left is of all releases. With `--all` there is a line for each of them, for each stage and mechanism, and for each
+    draw.
 
     Example: `marginweave ledger show census-2026`
     """
@@ -302,14 +303,18 @@ def show(
     out.print(
         f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}"
     )
-    if len(releases) < total.spent.ever_reserved:
+    if not releases:
+        return
+    if not every:
         out.print(
-            f"the newest {len(releases)} of {total.spent.ever_reserved} releases; --all shows the others, too"
+            f"The newest {len(releases)} of {total.spent.ever_reserved} releases; --all shows every release, stage and draw"
         )
-    if releases:
-        for table in (spending.by_release(releases), spending.by_stage(releases)):
-            out.print("")
-            out.print(table)
+        out.print("")
+        out.print(spending.by_release(releases))
+        return
+    for table in (spending.by_release(releases), spending.by_stage(releases)):
+        out.print("")
+        out.print(table)
     for release in releases:
         out.print(
             f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC"

@@ -375,7 +375,7 @@ def test_the_commands_know_marginals(marginweave: CommandLine) -> None:
     assert cli("report", "m", "--to", cli.home / "pages").returncode == 0
     for page in ("report.html", "explore.html"):
         assert (cli.home / "pages" / page).read_bytes() == (release / page).read_bytes()
-    shown = cli("ledger", "show", "people")
+    shown = cli("ledger", "show", "people", "--all")
     assert "marginals" in shown.stdout, shown.stdout
     again = cli("synthesize", "m", "--records", "50", "--seed", "3", "--to", cli.home / "more")
     assert again.returncode == 0, again.stderr
@@ -438,7 +438,7 @@ def test_laplace_noise_is_charged_to_the_allowance(marginweave: CommandLine) -> 
         pq.read_table(release / "synthetic.parquet")
     )
     assert "discrete-laplace" in (release / "report.html").read_text()
-    shown = cli("ledger", "show", "people-2")
+    shown = cli("ledger", "show", "people-2", "--all")
     assert f"allowance of epsilon {float(spent):.4g} of " in " ".join(shown.stdout.split()), (
         shown.stdout
     )
@@ -509,7 +509,7 @@ def test_the_commands_know_gum_from_k_tuples(marginweave: CommandLine) -> None:
     assert cli("plan", config).returncode == 0
     result = cli("run", config, "--run", "t")
     assert result.returncode == 0, result.stderr
-    before = cli("ledger", "show", "people").stdout
+    before = cli("ledger", "show", "people", "--all").stdout
     again = cli("synthesize", "t", "--records", "50", "--seed", "3", "--to", cli.home / "more")
     assert again.returncode == 0, again.stderr
     assert pq.read_table(cli.home / "more" / "synthetic.parquet").num_rows == 50
@@ -518,4 +518,4 @@ def test_the_commands_know_gum_from_k_tuples(marginweave: CommandLine) -> None:
     )
     assert cli("evaluate", "t").returncode == 0
     assert cli("evaluate", "t", "--internal").returncode == 0
-    assert cli("ledger", "show", "people").stdout == before
+    assert cli("ledger", "show", "people", "--all").stdout == before

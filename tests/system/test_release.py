@@ -163,7 +163,7 @@ def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(
     )
     assert cli(*command.replace('"…"', "test").split()).returncode == 0
     assert cli("run", path, "--run", "second").returncode == 0
-    shown = cli("ledger", "show", "people").stdout
+    shown = cli("ledger", "show", "people", "--all").stdout
     # count, and percentile and level of three lengths, twice
     assert shown.count("COMMITTED") == 2 * 7
 
@@ -257,7 +257,7 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(
     resumed = cli("resume", "killed")
     assert resumed.returncode == 0, resumed.stderr
     assert {p.name for p in (cli.home / "runs" / "killed" / "release").iterdir()} == RELEASED
-    shown = cli("ledger", "show", "people").stdout
+    shown = cli("ledger", "show", "people", "--all").stdout
     assert shown.count("level-1") == 1
 
 

@@ -187,7 +187,7 @@ def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_pat
     assert more.returncode == 0, more.stderr
     made = pq.read_table(folder / "synthesis-3" / "synthetic.parquet").column("age").to_numpy()
     assert low <= made.min() <= made.max() <= high
-    shown = marginweave("ledger", "show", "people")
+    shown = marginweave("ledger", "show", "people", "--all")
     assert "bounds" in shown.stdout
 
 

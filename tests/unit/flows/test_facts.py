@@ -229,7 +229,7 @@ def test_a_plan_ends_with_the_next_command(home: Path) -> None:
 def test_tables_fit_a_terminal(home: Path, rows: int | None) -> None:
     """Lines of a table, which have gaps between columns; sentences may be as long as they are."""
     configs: list[Any] = [home / "people.yaml", EXAMPLES / "affairs.yaml", EXAMPLES / "adult.yaml"]
-    texts = [said(home, "ledger", "show", "people")]
+    texts = [said(home, "ledger", "show", "people", "--all")]
     for config in configs:
         place = home / f"{rows}-{config.name}"
         place.write_text(config.read_text() + (f"\nrows: {rows}\n" if rows else ""))
