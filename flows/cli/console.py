@@ -40,6 +40,9 @@ Config = Annotated[
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Name of a run; `marginweave runs` lists them.")
 ]
+Released = Annotated[
+    str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")
+]
 
 
 def _resolved(home: Path) -> Path:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from marginweave.base.errors import InputError, printable
 
-from .console import Home, Json, out, print_json, table_of, tell
+from .console import Home, Json, Released, out, print_json, table_of, tell
 
 if TYPE_CHECKING:
     from marginweave.answers.answer import Answer
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _MODELLED = ("bounds", "model")
-_Released = Annotated[
-    str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")
-]
 _Where = Annotated[
     list[str] | None, typer.Option(metavar="CONDITION", help="Records that meet it: 'age >= 60'.")
 ]
@@ -44,7 +41,7 @@ def _no_weight(column: str | None) -> None:
 
 
 def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
-    released: _Released,
+    released: Released,
     where: _Where = None,
     by: _By = None,
     count: Annotated[bool, typer.Option("--count", help="How many records [default].")] = False,
@@ -119,7 +116,7 @@ def _explain_share(part: str, where: Sequence[str] | None) -> None:
 
 
 def table(
-    released: _Released,
+    released: Released,
     columns: Annotated[
         list[str], typer.Argument(metavar="COLUMN [COLUMN [COLUMN]]", help="One to three columns.")
     ],

@@ -13,7 +13,7 @@ from rich.table import Table
 from marginweave.base.errors import InputError, printable
 
 from ..prefect.environment import prepare_environment
-from .console import Home, Json, Reason, RunName, Source, out, print_json
+from .console import Home, Json, Reason, Released, RunName, Source, out, print_json
 
 if TYPE_CHECKING:
     from marginweave.publish.comparison import ReleaseComparison
@@ -90,7 +90,7 @@ def synthesize(
 
 
 def evaluate(
-    run_name: RunName,
+    released: Released,
     internal: _Internal = False,
     as_json: Json = False,
     source: Source = None,
@@ -110,9 +110,9 @@ def evaluate(
         )
     if internal:
         prepare_environment(home)
-        out.print(f"Not for release: {evaluate_internally(home, run_name, source)}")
+        out.print(f"Not for release: {evaluate_internally(home, released, source)}")
         return
-    evaluation = releasable_evaluation(home, run_name)
+    evaluation = releasable_evaluation(home, released)
     if as_json:
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
@@ -148,7 +148,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
 
 
 def report(
-    run_name: RunName,
+    released: Released,
     to: Annotated[
         Path | None,
         typer.Option(help="Folder to write the pages to [default: the published report]."),
@@ -174,12 +174,12 @@ def report(
 
     if against is None:
         prepare_environment(home)
-        written = str(rewrite_report(home, run_name, to))
+        written = str(rewrite_report(home, released, to))
         print_json({"report": written}) if as_json else out.print(written)
         return
     from marginweave.publish.comparison import FALSE_ALARM
 
-    comparison = compare_with(home, run_name, against, to)
+    comparison = compare_with(home, released, against, to)
     if as_json:
         facts = {
             "verdict": str(comparison.verdict),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -193,6 +194,11 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
         name: (folder.parent / name).read_bytes() for name in ("report.html", "explore.html")
     }
     assert cli("report", "first", "--to", tmp_path / "pages").returncode == 2
+    # a folder that somebody else has made and handed over, without the run
+    copy = shutil.copytree(folder.parent, tmp_path / "copy")
+    assert cli("evaluate", copy).stdout == cli("evaluate", "first").stdout
+    assert cli("report", copy).stdout.strip() == str(copy / "report.html")
+    assert "is not the folder of a release" in cli("report", tmp_path).stderr
 
     assert cli("evaluate", "first", "--internal", "--json").returncode == 2
     internal = cli("evaluate", "first", "--internal")

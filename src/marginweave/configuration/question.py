@@ -22,6 +22,9 @@ _AFTER_COLUMN = (
 )
 _CONDITION = re.compile(rf"\s*(?P<column>[^<>=!]+?){_AFTER_COLUMN}")
 
+# "and", or a comma, before what looks like a column and a sign
+_SECOND_CONDITION = re.compile(r"(?:\band\b|,)[^,]*?(?:>=|<=|!=|>|<|=|\s(?:not\s+)?in\s)")
+
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
@@ -132,6 +135,8 @@ def read_condition(text: str, columns: Iterable[str] = ()) -> tuple[str, Any]:
         InputError: another form.
     """
     match = _match(text, columns)
+    if match is not None:
+        _check_values(text, match["values"])
     values = (
         [
             part.strip()
@@ -152,6 +157,21 @@ def read_condition(text: str, columns: Iterable[str] = ()) -> tuple[str, Any]:
     if sign in ("!=", "notin"):
         return column, {"but": values}
     return column, values
+
+
+def _check_values(text: str, values: str) -> None:
+    """Refuse values as other languages write them: several conditions in one, single quotes, parentheses. Raises InputError."""
+    if values.startswith('"'):
+        return
+    if _SECOND_CONDITION.search(values):
+        raise InputError(
+            f"--where ({text}) has several conditions: write each as a --where of its own; a value with such signs is written "
+            'in "quotes"'
+        )
+    if len(values) > 1 and values[0] + values[-1] in ("''", "()"):
+        raise InputError(
+            f'--where ({text}) must have its values as they are, with commas between them, or in "double quotes"'
+        )
 
 
 def _match(text: str, columns: Iterable[str]) -> re.Match[str] | None:

@@ -194,24 +194,28 @@ def regenerate_records(
 def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
     """Return the path of a release's report; with `to`, write the pages of a finished release again there: the same bytes.
 
-    For a release that awaits approval, it is the report that the decision is based on.
+    `run` may be the folder of a release, too. For a release that awaits approval, it is the report that the decision is based
+    on.
 
     Raises:
-        InputError: no finished run, or the folder holds something already.
+        InputError: no finished run and no such folder, or the folder `to` holds something already.
         StageError: the files are not those that were booked.
     """
-    folder, manifest = existing_run(home, run)
-    if to is None:
+    from marginweave.runs.lookup import release_folder
+
+    is_name = Path(run).name == run and not (Path(run) / "privacy.json").is_file()
+    if to is None and is_name:
+        folder, manifest = existing_run(home, run)
         state = apply_decision(folder, manifest).state
         if state == RunState.AWAITING and folder.proposed.exists():
             return folder.proposed / "report.html"
-    folder, _ = finished_run(home, run)
+    place = release_folder(home, run)
     if to is None:
-        return folder.release / "report.html"
+        return place / "report.html"
     from marginweave.publish.pages import read_pages
 
     _check_empty(to, "choose another folder with --to")
-    write_folder(to.resolve(), read_pages(folder.release))
+    write_folder(to.resolve(), read_pages(place))
     return to / "report.html"
 
 
@@ -263,10 +267,11 @@ def _is_free(place: Path) -> bool:
 
 
 def releasable_evaluation(home: Path, run: str) -> Evaluation:
-    """Return the published comparison of a run's records with its counts.
+    """Return the published comparison of records with their counts, of a run or of the folder of a release.
 
     Raises:
-        InputError: no finished run.
+        InputError: neither a finished run nor such a folder.
     """
-    folder, _ = finished_run(home, run)
-    return Evaluation.from_json((folder.release / "evaluation.json").read_bytes())
+    from marginweave.runs.lookup import release_folder
+
+    return Evaluation.from_json((release_folder(home, run) / "evaluation.json").read_bytes())

@@ -79,6 +79,28 @@ def test_two_signs_of_equality_are_one() -> None:
     assert read_condition("region == north, south") == read_condition("region = north, south")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age >= 40 and age < 50", "write each as a --where of its own"),
+        ("sex=f,region=north", "write each as a --where of its own"),
+        ("sex = f and region in north, south", "write each as a --where of its own"),
+        ("region = 'north'", "its values as they are"),
+        ("region in (north, south)", "its values as they are"),
+    ],
+)
+def test_conditions_of_other_languages_say_how_they_are_written(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_condition(text)
+    assert read_condition(f'town = "{text}"') == ("town", [text])
+
+
+@pytest.mark.parametrize("value", [None, ["f", None], {"but": [None]}])
+def test_nothing_is_no_value(value: object) -> None:
+    with pytest.raises(InputError, match="a missing value has a text"):
+        read_question({"where": {"sex": value}})
+
+
 @pytest.mark.parametrize("text", ["age", "age 60", "age >= 1, 2", ">= 60", "age between 1", ""])
 def test_another_form_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="must be a column, one of"):

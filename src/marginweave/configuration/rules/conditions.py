@@ -139,6 +139,7 @@ def _read(value: Any) -> Any:
     """Return the condition that a mapping says, or a list of values; a single value becomes a list."""
     if isinstance(value, dict):
         return Condition.model_validate({key: _read_end(key, text) for key, text in value.items()})
+    _refuse_nothing(value)
     if isinstance(value, list | tuple) and not value:
         raise MustError(
             "give each of its columns a value or a condition; a list of values must not be empty"
@@ -146,8 +147,17 @@ def _read(value: Any) -> Any:
     return value if isinstance(value, list | tuple | Condition) else [value]
 
 
+def _refuse_nothing(value: Any) -> None:
+    """Refuse None, alone or in a list, which would be taken for a text (MustError)."""
+    if value is None or (isinstance(value, list | tuple) and None in value):
+        raise MustError(
+            "give each of its columns a value or a condition, which None is not: a missing value has a text, such as (missing)"
+        )
+
+
 def _read_end(key: Any, value: Any) -> Any:
     """Return a value of a condition: a list of values, or the text of an end."""
+    _refuse_nothing(value)
     if isinstance(value, list | tuple):
         return value
     return [value] if key == "but" else str(value)
