@@ -39,6 +39,9 @@ _Delimiter = Annotated[
     str | None,
     typer.Option(help="Between two fields, recognised if not given: comma, semicolon, tab, pipe."),
 ]
+_Sheet = Annotated[
+    str | None, typer.Option(help="The sheet of a workbook with several, guessed if not given.")
+]
 _Dictionary = Annotated[
     Path | None, typer.Option(help="A data dictionary (CSV: name, value, label, description).")
 ]
@@ -50,6 +53,7 @@ def init(
     output: _Output = None,
     encoding: _Encoding = None,
     delimiter: _Delimiter = None,
+    sheet: _Sheet = None,
     dictionary: _Dictionary = None,
     home: Home = Path(),
 ) -> None:
@@ -61,14 +65,17 @@ def init(
 
     stem, _, _ = Path(file).name.partition(".")
     target = output or Path(f"{stem or 'draft'}.yaml")
-    form = _form(file, target, encoding, delimiter)
+    form = _form(file, target, encoding=encoding, delimiter=delimiter, sheet=sheet)
     draft = _draft(file, form, target, home, encoding=encoding is None, dictionary=dictionary)
     _write_new(target, write_draft(draft))
+    _tell_layout(draft)
     _tell_findings(draft)
     _tell_next(target, draft)
 
 
-def _form(named: str, target: Path, encoding: str | None, delimiter: str | None) -> SourceFile:
+def _form(
+    named: str, target: Path, *, encoding: str | None, delimiter: str | None, sheet: str | None
+) -> SourceFile:
     """Return the source for the draft: its path is relative to the draft, like every source."""
     from pydantic import ValidationError
 
@@ -80,13 +87,14 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
     file = os.path.relpath(named, target.parent) if is_relative else named
     try:
         return SourceFile.model_validate(
-            {"file": file, "encoding": encoding or "utf-8", "delimiter": delimiter}
+            {"file": file, "encoding": encoding or "utf-8", "delimiter": delimiter, "sheet": sheet}
         )
     except ValidationError as error:
         option = str(error.errors()[0]["loc"][0])
     values = {
         "encoding": "utf-8, utf-16, latin-1 or windows-1252",
         "delimiter": "comma, semicolon, tab or pipe",
+        "sheet": "the name of a sheet",
     }
     raise InputError(f"--{option} must be {values[option]}")
 
@@ -105,18 +113,29 @@ def _draft(
     from marginweave.drafts.draft import draft_configuration
     from marginweave.drafts.draft_text import write_draft
     from marginweave.drafts.recognise import describe, recognise
+    from marginweave.drafts.recognise_layout import guesses
     from marginweave.runs.looks import record_look
 
     _refuse_existing(target)
     recognised = recognise(source, form, encoding=encoding)
     dictionary_name = None if dictionary is None else os.path.relpath(dictionary, target.parent)
-    draft = draft_configuration(source, recognised, dictionary_name, target.parent)
+    draft = draft_configuration(
+        source, recognised, dictionary_name, target.parent, guesses(form, recognised)
+    )
     drafted = with_code_lists(parse_yaml(write_draft(draft)), target.parent)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     out.print(
         f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft"
     )
     return draft
+
+
+def _tell_layout(draft: ConfigurationDraft) -> None:
+    """Print what was guessed of where the table is in the file, and which columns are left out by their names."""
+    for guess in draft.guesses:
+        out.print(guess, style="yellow")
+    if draft.names_advice:
+        out.print(draft.names_advice, style="yellow")
 
 
 def _tell_findings(draft: ConfigurationDraft) -> None:

@@ -55,6 +55,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 }
 MARK = {"type": "category", "values": ["x"]}  # so that no row is empty, which is none in a sheet
 PERSON = {"column": "who", "max_records": 2}
+SURROUNDINGS = {"skip": 2, "header": {"rows": 2, "names": 2}, "footer": 2}
 
 TEXTS = ("public", "hidden", "set", "hidden set", "flag", "who")
 ALL = (*TEXTS, "number", "date", "moment", "compact")
@@ -167,12 +168,17 @@ SHEET = st.one_of(EXACT_SHEET, REALS.filter(np.isfinite), st.booleans())
 
 
 @cache
-def declared(kinds: tuple[str, ...], source: str = "frame.parquet") -> Configuration:
-    """A column of each kind, and a person where ids are among them."""
+def declared(
+    kinds: tuple[str, ...], source: str = "frame.parquet", *, has_surroundings: bool = False
+) -> Configuration:
+    """A column of each kind, and a person where ids are among them; with surroundings, lines above and below the table."""
     columns = {name: COLUMNS[name] for name in kinds if name != "who"}
     unit: Any = PERSON if "who" in kinds else "row"
     return configuration(
-        source=source, columns={**columns, "mark": MARK}, missing=["", "-2"], privacy__unit=unit
+        source={"file": source, **SURROUNDINGS} if has_surroundings else source,
+        columns={**columns, "mark": MARK},
+        missing=["", "-2"],
+        privacy__unit=unit,
     )
 
 
@@ -281,28 +287,47 @@ def test_parquet(
     assert types[0] == types[1]
 
 
+@pytest.mark.parametrize("has_surroundings", [False, True])
 @given(st.lists(WORDS, max_size=5), WORDS, TABLES)
 @settings(max_examples=25, deadline=None)
 def test_text_files(
-    tmp_path_factory: pytest.TempPathFactory, cells: list[str], other: str, at: int
+    tmp_path_factory: pytest.TempPathFactory,
+    has_surroundings: bool,
+    cells: list[str],
+    other: str,
+    at: int,
 ) -> None:
-    place, config = tmp_path_factory.mktemp("text") / "t.csv", declared(ALL, "t.csv")
+    """Lines above and below the table may look like rows, and rows like these: which is which is declared by number."""
+    place = tmp_path_factory.mktemp("text") / "t.csv"
+    config = declared(ALL, "t.csv", has_surroundings=has_surroundings)
 
     def write(cells: list[Any]) -> Path:
+        rows = _rows_of(ALL, cells)
         with place.open("w", newline="") as file:
-            csv.writer(file).writerows(
-                [[*ALL, "mark"], *([cell] * len(ALL) + ["x"] for cell in cells)]
-            )
+            csv.writer(file).writerows(surrounded(rows) if has_surroundings else rows)
         return place
 
     check(cells, other, at, write, config)
 
 
+def _rows_of(kinds: tuple[str, ...], cells: list[Any]) -> list[list[Any]]:
+    """The rows of a table that has each cell in a column of each kind, below their names."""
+    return [[*kinds, "mark"], *([cell] * len(kinds) + ["x"] for cell in cells)]
+
+
+def surrounded(rows: list[list[Any]]) -> list[list[Any]]:
+    """The rows of a table below its names, between a title and an empty row, another row of names, and two last rows."""
+    names, *table = rows
+    return [["title"], [], ["a"] * len(names), names, *table, [1] * len(names), ["x"]]
+
+
+@pytest.mark.parametrize("has_surroundings", [False, True])
 @pytest.mark.parametrize(("kinds", "strategy"), [(PUBLIC, SHEET), (ALL, EXACT_SHEET)])
 @given(data=st.data(), at=TABLES)
 @settings(max_examples=15, deadline=None)
 def test_sheets(
     tmp_path_factory: pytest.TempPathFactory,
+    has_surroundings: bool,
     kinds: tuple[str, ...],
     strategy: st.SearchStrategy[Any],
     data: st.DataObject,
@@ -310,20 +335,20 @@ def test_sheets(
 ) -> None:
     """Each cell has its own type and format there: an integer beside a float, a date beside a moment."""
     place = tmp_path_factory.mktemp("sheet") / "t.xlsx"
-    config = declared(kinds, "t.xlsx")
+    config = declared(kinds, "t.xlsx", has_surroundings=has_surroundings)
 
     def write(cells: list[Any]) -> Path:
-        return _sheet(place, kinds, cells)
+        rows = _rows_of(kinds, cells)
+        return _sheet(place, surrounded(rows) if has_surroundings else rows)
 
     check(data.draw(st.lists(strategy, max_size=5)), data.draw(strategy), at, write, config)
 
 
-def _sheet(place: Path, kinds: tuple[str, ...], cells: list[Any]) -> Path:
+def _sheet(place: Path, rows: list[list[Any]]) -> Path:
     book = openpyxl.Workbook()
     sheet: Any = book.active
-    sheet.append([*kinds, "mark"])
-    for cell in cells:
-        sheet.append([cell] * len(kinds) + ["x"])
+    for row in rows:
+        sheet.append(row)
     book.save(place)
     return place
 
@@ -535,12 +560,12 @@ def test_categories_follow_the_same_rule_also_those_that_no_row_has(kind: str) -
 def test_no_number_of_a_sheet_is_two_persons(kind: str, cell: Any, tmp_path: Path) -> None:
     config = declared((kind,) if kind != "who" else ("number", "who"), "t.xlsx")
     kinds = (kind,) if kind != "who" else ("number", "who")
-    source = str(_sheet(tmp_path / "t.xlsx", kinds, [7, cell]))
+    source = str(_sheet(tmp_path / "t.xlsx", _rows_of(kinds, [7, cell])))
     with pytest.raises(
         InputError, match=rf"column '{kind}' with a number in row 3 .*; write the column as texts$"
     ):
         TableSource.of(source, config).table(config.source_names)
-    _sheet(tmp_path / "t.xlsx", kinds, [7, str(cell)])
+    _sheet(tmp_path / "t.xlsx", _rows_of(kinds, [7, str(cell)]))
     assert TableSource.of(source, config).table(config.source_names).num_rows == 2
 
 

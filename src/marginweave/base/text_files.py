@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
@@ -47,10 +48,11 @@ def _begins_utf16(chunk: bytes) -> bool:
     return zeros > len(chunk) // 4 > 0 and chunk[::2].count(0) == 0
 
 
-def recognise_delimiter(sample: str, *, is_complete: bool) -> str | None:
+def recognise_delimiter(sample: str, *, is_complete: bool, most_beside: int = 0) -> str | None:
     """Return the name of the delimiter that cuts all rows of `sample` into equally many fields, and the most; or None.
 
-    Where the sample is not a complete file, its last row may be cut and is left out.
+    At most `most_beside` rows at the beginning, and as many at the end, may be cut differently. Where the sample is not a
+    complete file, its last row may be cut and is left out.
     """
     delimiter = None
     most = 1
@@ -62,8 +64,19 @@ def recognise_delimiter(sample: str, *, is_complete: bool) -> str | None:
             continue
         if not is_complete or len(rows) > _MOST_ROWS:
             rows = rows[: max(1, len(rows) - 1)]
-        widths = {len(row) for row in rows}
-        if len(widths) == 1 and max(widths) > most:
+        width = _common_width([len(row) for row in rows], most_beside)
+        if width > most:
             delimiter = name
-            most = max(widths)
+            most = width
     return delimiter
+
+
+def _common_width(widths: Sequence[int], most_beside: int) -> int:
+    """Return the width of all rows but at most `most_beside` at the beginning and at the end; 0 where they have several."""
+    if not widths:
+        return 0
+    width = Counter(widths).most_common(1)[0][0]
+    first = widths.index(width)
+    last = len(widths) - widths[::-1].index(width)
+    are_few_beside = first <= most_beside and len(widths) - last <= most_beside
+    return width if are_few_beside and set(widths[first:last]) == {width} else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -15,11 +16,12 @@ from pydantic import (
     model_validator,
 )
 
-from marginweave.base.errors import MustError
+from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.base.places import is_path, refuse_long, scheme_of
 from marginweave.base.text_files import DELIMITERS
+from marginweave.configuration.header_rows import Header, HeaderRows
 from marginweave.configuration.number_texts import DecimalMark, NumberForm, Thousands
-from marginweave.configuration.values import FrozenModel, PositiveWhole
+from marginweave.configuration.values import Confirm, FrozenModel, PositiveWhole, Whole, Words
 
 _OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
 
@@ -39,11 +41,25 @@ def check_place(source: str) -> str:
     return source
 
 
+LineCount = Annotated[Whole, Field(ge=0, le=1000)]
+
+
+def _renames(value: Any) -> Any:
+    if not isinstance(value, dict | None):
+        raise MustError('be a mapping, such as {"Q1 (years)": age, column 3: ward}')
+    return value
+
+
 class SourceFile(FrozenModel):
     """One table: a text file, Parquet, Arrow or a sheet, a folder of Parquet parts, any of them on S3, or `example:NAME`.
 
     `encoding` and `delimiter` say how a text file is written, `decimal` and `thousands` how texts spell numbers. Written in a
     configuration as the path alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon, decimal: comma}`.
+
+    `sheet` names the sheet of a workbook. `skip` is the number of lines above the header, and `header` says which rows name the
+    columns. `footer` is the number of lines below the table, of those that are not empty. All three are public numbers: what a
+    row holds never decides whether it is read. `rename` has new names of columns, by the name in the header or by the place,
+    such as `column 3`. `confirm: true` marks a layout that `marginweave init` guessed.
     """
 
     file: Annotated[str, AfterValidator(check_place)]
@@ -51,14 +67,44 @@ class SourceFile(FrozenModel):
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
     decimal: DecimalMark = "dot"
     thousands: Thousands | None = None
+    sheet: Words | None = None
+    skip: LineCount = 0
+    header: Header = HeaderRows()
+    footer: LineCount = 0
+    rename: Annotated[dict[str, Words] | None, BeforeValidator(_renames)] = None
+    confirm: Confirm = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.confirm:
+            raise UnconfirmedError(
+                "was guessed from the file and waits for confirmation: does the table begin and end where it says? Correct "
+                "it, and delete confirm: true"
+            )
+        if len(set(self.new_names.values())) < len(self.new_names):
+            raise ValueError("has two columns of the same name in rename; names must differ")
         if self.decimal == self.thousands:
             raise ValueError(
                 f"has the {self.decimal} before decimals and between thousands; declare another decimal or thousands"
             )
         return self
+
+    @property
+    def new_names(self) -> Mapping[str, str]:
+        """New names of columns, by their names in the file or their places."""
+        return self.rename or {}
+
+    @property
+    def layout_keys(self) -> tuple[str, ...]:
+        """Keys that are declared of those that say where in the file the table is, and what its columns are called."""
+        declared = {
+            "sheet": self.sheet is not None,
+            "header": self.header != HeaderRows(),
+            "skip": self.skip > 0,
+            "footer": self.footer > 0,
+            "rename": bool(self.new_names),
+        }
+        return tuple(key for key, is_declared in declared.items() if is_declared)
 
     @property
     def separator(self) -> str | None:
@@ -73,13 +119,17 @@ class SourceFile(FrozenModel):
     @model_serializer(mode="wrap")
     def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
         """Return only the path if nothing else is declared, so that both ways to write it have one canonical form."""
-        if self.encoding == "utf-8" and self.delimiter is None and self.numbers.is_usual:
-            return self.file
         fields: dict[str, Any] = full(self)
-        return {key: value for key, value in fields.items() if (key, value) not in _USUAL}
+        declared = {key: value for key, value in fields.items() if (key, value) not in _USUAL}
+        if declared == {"file": self.file, "encoding": "utf-8"}:
+            return self.file
+        return declared
 
 
-_USUAL = (("decimal", "dot"), ("thousands", None))
+_USUAL = (
+    *(("delimiter", None), ("decimal", "dot"), ("thousands", None), ("sheet", None)),
+    *(("skip", 0), ("header", 1), ("footer", 0), ("rename", None), ("confirm", None)),
+)
 
 
 def _source(value: Any) -> Any:

@@ -25,9 +25,15 @@ from marginweave.sources.source import TableSource, source_columns
 
 
 def draft_configuration(
-    source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()
+    source: str,
+    form: SourceFile,
+    dictionary: str | None = None,
+    below: Path = Path(),
+    guesses: Sequence[str] = (),
 ) -> ConfigurationDraft:
     """Return the draft of a configuration for the table at `source`; `form.file` is its name in the draft.
+
+    `guesses` has a sentence on each key of the form that says where the table is in the file, and was guessed.
 
     A column that the data `dictionary`, a file below `below`, describes has its codes, which are public, and its label.
 
@@ -43,7 +49,9 @@ def draft_configuration(
     table = table_source.table([name for name in names if name not in without_text])
     described_by = None if dictionary is None else DataDictionary(dictionary, below)
     facts = TableFacts(table, header, without_text)
-    draft = propose_configuration(dataset_name(source), form, facts, described_by)
+    draft = replace(
+        propose_configuration(dataset_name(source), form, facts, described_by), guesses=guesses
+    )
     long_cells = table_source.long_cells()
     if long_cells is None:
         return draft

@@ -54,20 +54,30 @@ def write_draft(draft: ConfigurationDraft) -> str:
     if draft.counts_nothing:
         lines.append(_NOTHING_COUNTED)
     lines += [f"# {doubt}\n" for doubt in draft.doubts]
-    lines.append(heading(draft.dataset, draft.source))
+    lines.append(heading(draft.dataset, draft.source, draft.guesses))
     lines.append(_privacy_lines(draft.subject, draft.about_rows))
     lines.append("columns:\n")
-    lines += [f"  # column {place} has no name and is left out\n" for place in draft.unnamed_places]
+    for place, fault in draft.left_out.items():
+        lines.append(f"  # column {place} {fault} and is left out\n")
     lines += [column_line(name, column) for name, column in draft.columns.items()]
     lines += _rule_lines(draft.relations)
     lines.append(_PUBLISH)
     return "".join(lines)
 
 
-def heading(dataset: str, source: SourceFile) -> str:
-    """Return the lines `dataset` and `source`."""
+def heading(dataset: str, source: SourceFile, guesses: Sequence[str] = ()) -> str:
+    """Return the lines `dataset` and `source`, which wait for a yes where there are `guesses` on where the table is."""
     declared = source.model_dump(exclude_none=True)
-    return f"dataset: {dataset}\nsource: {yaml_line(declared, below='source')}\n"
+    if not guesses:
+        return f"dataset: {dataset}\nsource: {yaml_line(declared, below='source')}\n"
+    lines = [f"dataset: {dataset}\n", *(f"# {guess}\n" for guess in guesses), "source:\n"]
+    lines.append(
+        "  confirm: true  # does the table begin and end there? Look at the file, and delete this line when it is right\n"
+    )
+    for key, value in declared.items():
+        if (key, value) != ("encoding", "utf-8"):
+            lines.append(f"  {key}: {yaml_line(value, below='source')}\n")
+    return "".join(lines)
 
 
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:

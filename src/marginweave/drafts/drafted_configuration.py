@@ -22,6 +22,7 @@ from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject, near_on_grid
 from marginweave.drafts.table_facts import TableFacts, header_doubts
 
+_SHOWN = 5
 _NOT_COUNTED = frozenset({"identifier", "constant"})
 _RANGES = frozenset({"number", "date", "datetime"})
 _UNDECLARED_CODES = "the dictionary has codes for it: declare them as codes, or as missing"
@@ -44,20 +45,35 @@ class ConfigurationDraft:
     about_rows: int
     """Number of rows, rounded to an order of size."""
     columns: Mapping[str, ColumnDraft]
-    unnamed_places: Sequence[int]
-    """Places of the columns without a name, from 1 on, which are left out."""
+    left_out: Mapping[int, str]
+    """Places of the columns without a usable name, from 1 on, and what is wrong with it."""
     counts_nothing: bool
     """Every column looks like an identifier or a constant."""
     doubts: Sequence[str]
     """Lines of warning about the header."""
     relations: Sequence[Relation] = ()
     """Rules between columns that the rows keep, or all but a few."""
+    guesses: Sequence[str] = ()
+    """A sentence on each key of the source that says where the table is in the file, and was guessed."""
 
     @property
     def question_count(self) -> int:
-        """Number of facts that wait for a yes: the unit of privacy, the number of rows, columns, and relations."""
+        """Number of facts that wait for a yes: the source, the unit of privacy, the number of rows, columns, and relations."""
         columns = sum(column.waits for column in self.columns.values())
-        return 2 + columns + len(self.relations)
+        return bool(self.guesses) + 2 + columns + len(self.relations)
+
+    @property
+    def names_advice(self) -> str:
+        """What to say of the columns that are left out by their names; empty where none is."""
+        if not self.left_out:
+            return ""
+        columns = [f"column {place} {fault}" for place, fault in self.left_out.items()]
+        shown = "; ".join(columns[:_SHOWN]) + ("; …" if len(columns) > _SHOWN else "")
+        place = next(iter(self.left_out))
+        return (
+            f"Left out by their names: {shown}. To keep such a column, name it in the file and draft again, or name it in the "
+            f"draft, source: {{file: …, rename: {{column {place}: NAME}}}}, and add it to `columns`"
+        )
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ def propose_configuration(
         subject=subject,
         about_rows=near_on_grid(facts.rows),
         columns=with_changes(columns, relations),
-        unnamed_places=facts.unnamed_places,
+        left_out=facts.left_out,
         counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),
         doubts=header_doubts(names),
         relations=relations,

@@ -14,6 +14,7 @@ from marginweave.base.text_files import DELIMITERS, recognise_delimiter
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.number_texts import NumberForm
 from marginweave.drafts.number_spelling import FORMS
+from marginweave.drafts.recognise_layout import MOST_LINES, recognise_layout
 from marginweave.drafts.table_facts import GAPS
 from marginweave.sources.kinds import check_kind, delimiter_of, kind_of
 from marginweave.sources.parts import parts_of, reading
@@ -24,7 +25,9 @@ _COMMA_THOUSANDS = NumberForm("dot", "comma")
 
 
 def recognise(source: str, form: SourceFile, *, encoding: bool) -> SourceFile:
-    """Return the form of the source: its delimiter if `form` has none, the marks of numbers, and the `encoding` if wanted.
+    """Return the form of the source: delimiter, layout and marks of numbers, and the `encoding` if wanted.
+
+    The delimiter and the sheet are recognised where `form` has none.
 
     Raises:
         InputError: a kind of file that is not supported, a text in no encoding that is known, or what `TableSource` refuses.
@@ -35,7 +38,7 @@ def recognise(source: str, form: SourceFile, *, encoding: bool) -> SourceFile:
     check_kind(source, form)
     if kind_of(source, form) == "example":
         return form
-    return _recognise_numbers(source, form)
+    return _recognise_numbers(source, recognise_layout(source, form))
 
 
 def describe(source: str, form: SourceFile) -> str:
@@ -65,7 +68,9 @@ def _recognise_text(source: str, form: SourceFile, *, encoding: bool) -> SourceF
         text, is_complete = sample_of(source, part, form)
     except UnicodeError:
         raise InputError(f"source ({source}) is not written in {form.encoding}") from None
-    likely = recognise_delimiter(text, is_complete=is_complete)
+    likely = recognise_delimiter(text, is_complete=is_complete) or recognise_delimiter(
+        text, is_complete=is_complete, most_beside=MOST_LINES
+    )
     if (
         form.delimiter is not None
         or likely is None

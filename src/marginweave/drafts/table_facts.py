@@ -6,6 +6,7 @@ Everything here is read from the data, and private: `drafted_columns` proposes w
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,6 +59,7 @@ FORMATS = (
 """Formats of dates besides ISO 8601, which is tried first and needs no format."""
 _NEGATIVE_ZERO = r"^-(0+([.,]0*)?)$"
 _LONGEST_NAME = 256
+_LAST = " (a delimiter at the end of each line makes such a column)"
 _NA = "NA"
 _LEAST_CODES = 5
 _NEARLY_ALL = 0.9
@@ -150,9 +152,9 @@ class TableFacts:
         return usable_names(self.header)
 
     @property
-    def unnamed_places(self) -> list[int]:
-        """Places of the columns without a name, from 1 on."""
-        return [place for place, name in enumerate(self.header, 1) if not name]
+    def left_out(self) -> dict[int, str]:
+        """Places of the columns without a usable name, from 1 on, each with what is wrong with its name."""
+        return unusable_names(self.header)
 
     @property
     def rows(self) -> int:
@@ -169,31 +171,34 @@ class TableFacts:
         return column_cells(name, self.table.column(name))
 
 
-def usable_names(header: Iterable[str]) -> list[str]:
-    """Return the names of the columns that have one.
+def usable_names(header: Sequence[str]) -> list[str]:
+    """Return the names of the columns that have a usable one; raises InputError where none has."""
+    faults = unusable_names(header)
+    names = [name for place, name in enumerate(header, 1) if place not in faults]
+    if not names:
+        raise InputError(
+            "source has no column with a name that no other has: add a line of names above the table"
+        )
+    return names
 
-    A fault is named by its place, since a file without a header has data there.
 
-    Raises:
-        InputError: no column has a name, two have the same, or a name is none that a configuration can have.
+def unusable_names(header: Sequence[str]) -> dict[int, str]:
+    """Return the places of the columns whose names a configuration cannot have, from 1 on, and why each is left out.
+
+    No name is repeated, since a file without a header has data there.
     """
-    names: list[str] = []
+    counts = Counter(header)
+    faults: dict[int, str] = {}
     for place, name in enumerate(header, 1):
         if not name:
-            continue
-        if name in names:
-            same = f"columns {names.index(name) + 1} and {place}"
-            raise InputError(
-                f"source has the same name for {same}; rename one, or add a header if there is none"
-            )
-        if len(name) > _LONGEST_NAME or name != name.strip() or not name.isprintable():
-            raise InputError(
-                f"source has a name for column {place} that is too long, begins or ends with a space, or cannot be printed"
-            )
-        names.append(name)
-    if not names:
-        raise InputError("source has no column with a name")
-    return names
+            faults[place] = "has no name" + (_LAST if place == len(header) else "")
+        elif counts[name] > 1:
+            faults[place] = "has the name of another column"
+        elif len(name) > _LONGEST_NAME:
+            faults[place] = f"has a name of more than {_LONGEST_NAME} characters"
+        elif name != name.strip() or not name.isprintable():
+            faults[place] = "has a name that begins or ends with a space, or cannot be printed"
+    return faults
 
 
 def header_doubts(names: Iterable[str]) -> list[str]:

@@ -33,8 +33,9 @@ from marginweave.runs.home import home_directory
 
 if TYPE_CHECKING:
     from marginweave.configuration.release import Configuration as Resolved
+    from marginweave.drafts.drafted_configuration import ConfigurationDraft
 
-_SECTIONS = ("privacy", "rows")
+_SECTIONS = ("source", "privacy", "rows")
 _NOT_READ = ("identifier", "constant")
 
 
@@ -123,6 +124,21 @@ def _native(value: Any) -> Any:
     return value
 
 
+def _draft_of_file(source: str) -> ConfigurationDraft:
+    """Return the draft for a file, whose form is recognised; raises InputError."""
+    from marginweave.configuration.execution import SourceFile
+    from marginweave.drafts.draft import draft_configuration
+    from marginweave.drafts.recognise import recognise
+    from marginweave.drafts.recognise_layout import guesses
+
+    try:
+        form = SourceFile(file=source)
+    except ValidationError as error:
+        raise refusal(error) from None
+    recognised = recognise(source, form, encoding=True)
+    return draft_configuration(source, recognised, guesses=guesses(form, recognised))
+
+
 class Configuration(Shown, dict[str, Any]):
     """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
 
@@ -149,19 +165,14 @@ class Configuration(Shown, dict[str, Any]):
             InputError: the table cannot be read, a frame has no name for its account, or a column a dtype that `fit` refuses.
         """
         from marginweave.configuration.execution import SourceFile
-        from marginweave.drafts.draft import draft_configuration, draft_table
+        from marginweave.drafts.draft import draft_table
         from marginweave.drafts.draft_text import write_draft
-        from marginweave.drafts.recognise import recognise
         from marginweave.runs.looks import record_look
 
         must_be("dataset", dataset, (str, type(None)), 'draft(frame, dataset="visits")')
         if isinstance(data, str | Path):
             source = str(data)
-            try:
-                form = SourceFile(file=source)
-            except ValidationError as error:
-                raise refusal(error) from None
-            draft = draft_configuration(source, recognise(source, form, encoding=True))
+            draft = _draft_of_file(source)
         elif dataset is None:
             raise InputError(
                 'a frame has no name; give the name of its account, as in draft(frame, dataset="visits")'
@@ -188,6 +199,7 @@ class Configuration(Shown, dict[str, Any]):
         remarks = {name: column.remark for name, column in draft.columns.items()}
         drafted._remarks = {
             **remarks,
+            "source": ". ".join(draft.guesses),
             **{relation.name: relation.finding for relation in draft.relations},
         }
         record_look(
@@ -264,6 +276,7 @@ class Configuration(Shown, dict[str, Any]):
     def unconfirmed(self) -> dict[str, str]:
         """Facts that were read from a table and wait for `confirm`, by name, each with advice on what to check."""
         advice = {
+            "source": self._remarks.get("source", ""),
             "privacy": "whose privacy is it? Look at unit",
             "rows": "of the table (people with join: true). Delete it unless the size is published",
         }
@@ -293,9 +306,10 @@ class Configuration(Shown, dict[str, Any]):
         """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
 
         Args:
-            name: a column, `privacy` (its unit is right), `rows` (the number of rows is published: those of the table,
-                also where a person has several; with `join: true`, of people), or a rule, as `unconfirmed` names it. To
-                decline a rule, delete it from `structure`.
+            name: a column, `source`, `privacy`, `rows`, or a rule, as `unconfirmed` names it. `source` says that the table
+                begins and ends where it says, `privacy` that its unit is right, and `rows` that the number of rows is
+                published: those of the table, also where a person has several; with `join: true`, of people. To decline a
+                rule, delete it from `structure`.
             public: where the facts of the column are published, such as "questionnaire 2019, p. 4".
 
         Raises:
@@ -309,8 +323,8 @@ class Configuration(Shown, dict[str, Any]):
             raise InputError(f"{name} is not waiting to be confirmed; waiting are: {waiting}")
         if key == "rows":
             self["rows"] = self["rows"]["about"]
-        elif key == "privacy":
-            del self["privacy"]["confirm"]
+        elif key in {"source", "privacy"}:
+            del self[key]["confirm"]
         elif key.startswith("structure."):
             del self._drafted_rules()[key]["confirm"]
         elif not public.strip():

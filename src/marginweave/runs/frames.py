@@ -85,8 +85,15 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
 
     Raises:
         InputError: as `as_table`, or a column has a dtype whose cells have no faithful text, whatever the rows are; or a
-            column of ids or of a private domain has a number that is not spelled as a whole number.
+            column of ids or of a private domain has a number that is not spelled as a whole number; or `source` says where in
+            a file the table is.
     """
+    keys = configuration.source.layout_keys
+    if keys:
+        raise InputError(
+            f"source has {', '.join(keys)}, and a frame has only columns and rows; name the file instead of the frame, or "
+            f"delete {', '.join(keys)} and name the frame's columns as the configuration does"
+        )
     columns = configuration.columns
     kinds = {
         name: columns[name].type if name in columns else "identifier"

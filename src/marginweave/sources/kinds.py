@@ -63,8 +63,8 @@ def check_kind(source: str, form: SourceFile) -> None:
     The source need not exist, and nothing is opened.
 
     Raises:
-        InputError: another kind of file, one that is compressed and no text, a text whose delimiter nothing tells, or a sheet
-            without the library that reads it.
+        InputError: another kind of file, one that is compressed and no text, a text whose delimiter nothing tells, a sheet
+            without the library that reads it, or a key of the source that this kind of file has no use for.
     """
     kind = kind_of(source, form)
     ending = ending_of(source)
@@ -83,3 +83,18 @@ def check_kind(source: str, form: SourceFile) -> None:
         )
     if kind == "sheet" and find_spec("openpyxl") is None:
         raise InputError(f"source ({source}) needs openpyxl: pip install 'marginweave[xlsx]'")
+    _check_keys(source, form, kind)
+
+
+_TEXT_KEYS = ("header", "skip", "footer", "rename")
+_KEYS: dict[Kind, tuple[str, ...]] = {"text": _TEXT_KEYS, "sheet": ("sheet", *_TEXT_KEYS)}
+
+
+def _check_keys(source: str, form: SourceFile, kind: Kind) -> None:
+    """Refuse a key that a file of this kind has no use for; raises InputError."""
+    for key in form.layout_keys:
+        if key not in _KEYS.get(kind, ("rename",)):
+            why = "only a workbook (.xlsx) has sheets"
+            if key != "sheet":
+                why = "a file of this kind has the names of its columns and nothing beside its rows"
+            raise InputError(f"source.{key} has no meaning for {source}: {why}. Delete {key}")

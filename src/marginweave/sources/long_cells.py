@@ -45,7 +45,7 @@ class LongCells:
 def find_long_cells(source: str, part: Part, delimiter: str, form: SourceFile) -> LongCells | None:
     """Return the cells that may hold rows of a text file that can be read; None where it has none.
 
-    Lines count from 1, the header. DP: none, for the operator alone.
+    Lines count from 1, the first of the file. DP: none, for the operator alone.
     """
     number = 0
     first_line = 0
@@ -53,9 +53,9 @@ def find_long_cells(source: str, part: Part, delimiter: str, form: SourceFile) -
     with byte_stream(source, part, form) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", newline="")
         rows = csv.reader(text, delimiter=delimiter)
-        line = 1
+        line = form.skip + 1
         for row in rows:
-            next_line = rows.line_num + 1
+            next_line = form.skip + rows.line_num + 1
             if next_line - line > 1:
                 for cell in row:
                     breaks = len(LINE_END.findall(cell))

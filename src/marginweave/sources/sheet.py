@@ -1,4 +1,4 @@
-"""Reads the one sheet of an .xlsx workbook, row by row, each cell as the text that a file of texts would have.
+"""Reads one sheet of an .xlsx workbook, row by row, each cell as the text that a file of texts would have.
 
 openpyxl's own messages may quote cells, so none of them is ever passed on.
 """
@@ -6,15 +6,19 @@ openpyxl's own messages may quote cells, so none of them is ever passed on.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from marginweave.base.errors import InputError
+from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.number_texts import MARKS, NumberForm
+from marginweave.sources.header import most_places, names_of, renamed
 from marginweave.sources.parts import Part
 
 _ROWS = 1 << 15
@@ -25,17 +29,21 @@ _INEXACT = (
 Row = tuple[Any, ...]
 
 
-def sheet_header(source: str, part: Part) -> tuple[str, ...]:
-    """Return the trimmed column names in the first row; raises InputError if it is empty, or the workbook cannot be read."""
-    with _rows(source, part) as rows:
-        return _header(source, rows)
+def sheet_header(source: str, part: Part, form: SourceFile) -> tuple[str, ...]:
+    """Return the column names in the rows of the header, after the changes of `rename`.
+
+    Raises:
+        InputError: they are empty, `rename` names a column that is not there, or the workbook cannot be read.
+    """
+    with _rows(source, part, form) as rows:
+        return _header(source, rows, form)
 
 
 def read_sheet(
     source: str,
     part: Part,
     columns: Sequence[str],
-    numbers: NumberForm,
+    form: SourceFile,
     exact_text_columns: Container[str] = (),
 ) -> Iterator[pa.Table]:
     """Yield the named columns as texts behind dictionaries, in that order, some rows at a time; at least one table.
@@ -48,21 +56,20 @@ def read_sheet(
         InputError: the workbook cannot be read or has several sheets, or a row has a value beyond the last column's name, or
             a cell of an exact column that is a number with a fraction or a Boolean; the message has its row and no value.
     """
-    with _rows(source, part) as rows:
-        header = _header(source, rows)
+    with _rows(source, part, form) as rows:
+        header = _header(source, rows, form)
         places = [header.index(name) for name in columns]
         block = []
-        for line, row in enumerate(rows, 2):
+        for line, row in _before_footer(rows, form):
             if any(cell is not None for cell in row[len(header) :]):
                 raise InputError(
                     f"source ({source}) has a value in row {line} beyond the last column that has a name"
                 )
-            if any(cell is not None for cell in row):
-                cells = [row[place] if place < len(row) else None for place in places]
-                for name, cell in zip(columns, cells, strict=True):
-                    if isinstance(cell, float | bool) and name in exact_text_columns:
-                        raise InputError(_INEXACT.format(source=source, column=name, row=line))
-                block.append([_text(cell, numbers) for cell in cells])
+            cells = [row[place] if place < len(row) else None for place in places]
+            for name, cell in zip(columns, cells, strict=True):
+                if isinstance(cell, float | bool) and name in exact_text_columns:
+                    raise InputError(_INEXACT.format(source=source, column=name, row=line))
+            block.append([_text(cell, form.numbers) for cell in cells])
             if len(block) == _ROWS:
                 yield _table(block, columns)
                 block = []
@@ -77,20 +84,69 @@ def _table(block: list[list[str]], columns: Sequence[str]) -> pa.Table:
     return pa.table(arrays)
 
 
-def _header(source: str, rows: Iterator[Row]) -> tuple[str, ...]:
-    names = [_text(cell, NumberForm()).strip() for cell in next(rows, ())]
+def _header(source: str, rows: Iterator[Row], form: SourceFile) -> tuple[str, ...]:
+    """Return the column names in the first rows, and move `rows` on to the first row of data; raises InputError."""
+    texts = [sheet_texts(row) for row in islice(rows, form.header.rows)]
+    width = max(most_places(form.new_names), *map(len, texts), 0) if texts else 0
+    padded = [[*row, *[""] * (width - len(row))] for row in texts]
+    names = list(renamed(names_of(padded, form.header), form.new_names)) if padded else []
     while names and not names[-1]:
         names.pop()
-    if not names:
-        raise InputError(
-            f"source ({source}) has no header: its first row must hold the column names"
-        )
+    if len(texts) < form.header.rows or not names:
+        where = "the row after those of skip" if form.skip else "its first row"
+        raise InputError(f"source ({source}) has no header: {where} must hold the column names")
     return tuple(names)
 
 
+def sheet_rows(source: str, part: Part, form: SourceFile) -> Iterator[list[str]]:
+    """Yield the texts of all rows that are not skipped, empty ones too; raises InputError if the sheet cannot be read."""
+    with _rows(source, part, form) as rows:
+        for row in rows:
+            yield sheet_texts(row)
+
+
+def sheet_texts(row: Row) -> list[str]:
+    """Return the texts of the cells of a row, as `read_sheet` spells them with decimal points."""
+    return [_text(cell, NumberForm()) for cell in row]
+
+
+def _before_footer(rows: Iterator[Row], form: SourceFile) -> Iterator[tuple[int, Row]]:
+    """Yield the rows that have a value, with their numbers in the sheet, but for the last `footer` of them."""
+    held_back: deque[tuple[int, Row]] = deque()
+    for line, row in enumerate(rows, form.skip + form.header.rows + 1):
+        if any(cell is not None for cell in row):
+            held_back.append((line, row))
+            if len(held_back) > form.footer:
+                yield held_back.popleft()
+
+
 @contextmanager
-def _rows(source: str, part: Part) -> Iterator[Iterator[Row]]:
-    """Open the sheet and give an iterator of its rows, from the first."""
+def _rows(source: str, part: Part, form: SourceFile) -> Iterator[Iterator[Row]]:
+    """Open the sheet and give an iterator of its rows, from the first that is not skipped."""
+    with _visible_sheets(source, part) as visible:
+        sheets = [
+            sheet for sheet in visible if form.sheet is None or sheet.title.strip() == form.sheet
+        ]
+        if form.sheet is not None and not sheets:
+            raise InputError(f"source ({source}) has no visible sheet {form.sheet!r}")
+        if len(sheets) != 1:
+            raise InputError(
+                f"source ({source}) has {len(sheets)} visible sheets; say which has the table: source: {{file: …, sheet: NAME}}"
+            )
+        sheets[0].reset_dimensions()  # some programs write wrong ones
+        rows = _parsed_rows(source, sheets[0].iter_rows(values_only=True))
+        yield islice(rows, form.skip, None)
+
+
+def sheet_names(source: str, part: Part) -> list[str]:
+    """Return the trimmed names of the visible sheets; raises InputError if the workbook cannot be read."""
+    with _visible_sheets(source, part) as sheets:
+        return [str(sheet.title).strip() for sheet in sheets]
+
+
+@contextmanager
+def _visible_sheets(source: str, part: Part) -> Iterator[list[Any]]:
+    """Open the workbook and give its visible sheets; raises InputError if it cannot be read."""
     from openpyxl import load_workbook
 
     warnings.filterwarnings("ignore", module="openpyxl")  # its warnings name cells
@@ -100,12 +156,7 @@ def _rows(source: str, part: Part) -> Iterator[Iterator[Row]]:
             sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
         except Exception:  # of many kinds, whose texts may quote cells
             raise InputError(f"source ({source}) cannot be read as an .xlsx workbook") from None
-        if len(sheets) != 1:
-            raise InputError(
-                f"source ({source}) has {len(sheets)} visible sheets; keep the table alone in a workbook, or save it as .csv"
-            )
-        sheets[0].reset_dimensions()  # some programs write wrong ones
-        yield _parsed_rows(source, sheets[0].iter_rows(values_only=True))
+        yield sheets
 
 
 def _parsed_rows(source: str, rows: Iterator[Row]) -> Iterator[Row]:

@@ -21,6 +21,7 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.release import Configuration
 from marginweave.sources.arrow_file import arrow_batches, arrow_schema
 from marginweave.sources.content import content_of, read_example
+from marginweave.sources.header import renamed
 from marginweave.sources.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
 from marginweave.sources.long_cells import LongCells, find_long_cells
 from marginweave.sources.number_cells import NumberTexts, plain_numbers
@@ -98,8 +99,18 @@ def refuse_floats(types: pa.Schema, exact_text_columns: Iterable[str]) -> None:
             )
 
 
-def column_schema(source: str, part: Part) -> pa.Schema:
-    """Return the names and types of a part; raises InputError if it is not the Parquet or Arrow file that its name says."""
+def column_schema(source: str, part: Part, form: SourceFile) -> pa.Schema:
+    """Return the types of a part and its names, after the changes of `rename`.
+
+    Raises:
+        InputError: it is not the Parquet or Arrow file that its name says, or `rename` names a column that it lacks.
+    """
+    schema = _stored_schema(source, part)
+    names = renamed(schema.names, form.new_names)
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+
+
+def _stored_schema(source: str, part: Part) -> pa.Schema:
     try:
         return arrow_schema(part) if _is_arrow(source) else pq.read_schema(part.for_arrow())
     except (pa.ArrowException, OSError) as error:
@@ -124,7 +135,7 @@ def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -
     """Return the declared columns, found by their names in every part, with types that hold what all parts have."""
     kinds: dict[str, pa.Schema] = {}
     for number, part in enumerate(parts, 1):
-        present = column_schema(source, part)
+        present = _stored_schema(source, part)
         if number == 1:
             check_columns(present.names, columns)
         elif any(present.names.count(name) != 1 for name in columns):
@@ -220,7 +231,7 @@ class TableSource:
     def _as_written(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         kind = kind_of(self.name, self.form)
         if kind == "example":
-            example = read_example(self.name)
+            example = _renamed_example(self.name, self.form)
             yield example.select(list(columns)).cast(types_as_read(example.schema, columns))
             return
         with reading(self.name):
@@ -229,12 +240,15 @@ class TableSource:
                 delimiter = delimiter_of(self.name, self.form) or ","
                 yield from read_text(self.name, parts[0], delimiter, columns, self.form)
             elif kind == "sheet":
-                check_columns(sheet_header(self.name, parts[0]), columns)
+                check_columns(sheet_header(self.name, parts[0], self.form), columns)
                 yield from read_sheet(
-                    self.name, parts[0], columns, self.form.numbers, self.exact_text_columns
+                    self.name, parts[0], columns, self.form, self.exact_text_columns
                 )
             else:
-                yield from read_parquet(self.name, parts, columns)
+                check_columns(column_schema(self.name, parts[0], self.form).names, columns)
+                stored = _stored_names(self.name, parts[0], self.form)
+                for table in read_parquet(self.name, parts, [stored[name] for name in columns]):
+                    yield table.rename_columns(list(columns))
 
     def types(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the types that columns have in its schema, as `schema_types`; none for a text, a sheet or an example.
@@ -244,7 +258,7 @@ class TableSource:
         if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
             return {}
         with reading(self.name):
-            schemas = [column_schema(self.name, part) for part in parts_of(self.name)]
+            schemas = [column_schema(self.name, part, self.form) for part in parts_of(self.name)]
         types = schema_types(schemas[0], columns)
         for schema in schemas[1:]:
             types_of_part = schema_types(schema, columns)
@@ -259,7 +273,7 @@ class TableSource:
         if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
             return []
         with reading(self.name):
-            schema = column_schema(self.name, parts_of(self.name)[0])
+            schema = column_schema(self.name, parts_of(self.name)[0], self.form)
         check_columns(schema.names, columns)
         return [name for name in columns if not is_cell(cell_type(schema.field(name).type))]
 
@@ -313,7 +327,7 @@ def check_header(
     check_columns(source_columns(source, form), columns, lambda: advice_on_header(source, form))
     if kind_of(source, form) in {"parquet", "arrow"}:
         with reading(source):
-            refuse_floats(column_schema(source, parts_of(source)[0]), exact_text_columns)
+            refuse_floats(column_schema(source, parts_of(source)[0], form), exact_text_columns)
 
 
 _CHECKED_UP_TO_BYTES = 1 << 26
@@ -338,15 +352,26 @@ def check_rows(
 def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
     """Return the column names of the source, in its own order; raises InputError as `TableSource.tables` does."""
     if source.startswith(EXAMPLE_PREFIX):
-        return tuple(read_example(source).column_names)
+        return tuple(_renamed_example(source, form).column_names)
     first = parts_of(source)[0]
     delimiter = delimiter_of(source, form)
     with reading(source):
         if delimiter:
             return read_header(source, first, delimiter, form)
         if kind_of(source, form) == "sheet":
-            return sheet_header(source, first)
-    return tuple(column_schema(source, first).names)
+            return sheet_header(source, first, form)
+    return tuple(column_schema(source, first, form).names)
+
+
+def _renamed_example(source: str, form: SourceFile) -> pa.Table:
+    example = read_example(source)
+    return example.rename_columns(list(renamed(example.column_names, form.new_names)))
+
+
+def _stored_names(source: str, part: Part, form: SourceFile) -> dict[str, str]:
+    """Return the names in a Parquet or Arrow file, by the names after the changes of `rename`."""
+    stored = _stored_schema(source, part).names
+    return dict(zip(renamed(stored, form.new_names), stored, strict=True))
 
 
 def advice_on_header(source: str, form: SourceFile) -> str:

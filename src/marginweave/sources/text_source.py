@@ -10,6 +10,7 @@ import io
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ import pyarrow.csv as pa_csv
 from marginweave.base.errors import InputError
 from marginweave.base.text_files import DELIMITERS, recognise_delimiter, recognise_encoding
 from marginweave.configuration.execution import SourceFile
+from marginweave.sources.cut_lines import cut_lines
+from marginweave.sources.header import names_of, renamed
 from marginweave.sources.kinds import compression_of
 from marginweave.sources.parts import Part
 
@@ -25,17 +28,26 @@ _SAMPLE = 1 << 16
 LINE_END = re.compile(r"\r\n|\r|\n")
 _BLOCK = 1 << 23  # a row of at most this many bytes lies in two blocks at most, and can be read
 csv.field_size_limit(_BLOCK)
+_FIRST = (
+    "its first line must hold the column names",
+    "the line after those of skip must hold the column names",
+)
 
 
 def arrow_stream(source: str, part: Part, form: SourceFile) -> Any:
-    """Return the text of a part as UTF-8 for pyarrow, decompressed and decoded some megabytes at a time."""
+    """Return the text of a part as UTF-8 for pyarrow, decompressed and decoded some megabytes at a time.
+
+    It begins with the header and ends with the last row: the lines above and below these are cut off.
+    """
     stream = pa.BufferedInputStream(pa.input_stream(part.for_arrow(), compression=None), _BLOCK)
     compression = compression_of(source)
     if compression is not None:
         stream = pa.CompressedInputStream(stream, compression)
-    if form.encoding == "utf-8":
+    if form.encoding != "utf-8":
+        stream = pa.transcoding_input_stream(stream, form.encoding, "utf-8")
+    if not form.skip and not form.footer:
         return stream
-    return pa.transcoding_input_stream(stream, form.encoding, "utf-8")
+    return pa.PythonFile(cut_lines(stream, form.skip, form.footer), mode="r")
 
 
 def byte_stream(source: str, part: Part, form: SourceFile) -> BinaryIO:
@@ -43,14 +55,16 @@ def byte_stream(source: str, part: Part, form: SourceFile) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(arrow_stream(source, part, form), 1 << 20))
 
 
-def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = None) -> None:
+def check_quotes_and_widths(
+    file: BinaryIO, delimiter: str, width: int | None = None, first_line: int = 1
+) -> None:
     """Refuse quotes with which pyarrow would silently take rows for a part of one value, and rows of another width.
 
     A quote opens at the beginning of a field and nowhere else; inside, two quotes mean one; after the closing quote, a
     delimiter or a line end follows (RFC 4180, section 2). Anything else is not read as it was meant: a quote that opens by
     mistake swallows every row up to the next quote, and the text after that quote is read as a value without an error. The
     text is in any encoding that contains ASCII, without its byte order mark. Where `width` is given, every row that is not
-    empty must have `width` fields.
+    empty must have `width` fields. `first_line` is the number of its first line, the header's.
 
     Raises:
         InputError: something follows a closing quote, or a quote is open at the end, or a row is of another width; the message
@@ -60,13 +74,16 @@ def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = 
     rows = csv.reader(
         io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True
     )
-    line = 1
+    line = first_line
     try:
         for row in rows:
             if width is not None and len(row) != width and row:
-                first = rows.line_num - sum(len(LINE_END.findall(cell)) for cell in row)
-                raise InputError(f"line {first} has {_fields(len(row))}, the header has {width}")
-            line = rows.line_num + 1
+                breaks = sum(len(LINE_END.findall(cell)) for cell in row)
+                raise InputError(
+                    f"line {first_line + rows.line_num - 1 - breaks} has {_fields(len(row))}, the header has {width}"
+                    f"{_trailing(row, width)}"
+                )
+            line = first_line + rows.line_num
     except csv.Error as error:
         fault = str(error)
     else:
@@ -81,6 +98,13 @@ def check_quotes_and_widths(file: BinaryIO, delimiter: str, width: int | None = 
             f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed, from line {line} on"
         )
     raise InputError(f"has a quote that is never closed, in the row that begins in line {line}")
+
+
+def _trailing(row: Sequence[str], width: int) -> str:
+    """Return advice where a delimiter after the last field makes the difference; nothing elsewhere."""
+    if len(row) == width + 1 and not row[-1]:
+        return ". The line ends with a delimiter and the header's does not: write one at the end of the header's line, too"
+    return ""
 
 
 def _fields(number: int) -> str:
@@ -109,24 +133,28 @@ def check_columns(
 
 
 def read_header(source: str, part: Part, delimiter: str, form: SourceFile) -> tuple[str, ...]:
-    """Return the trimmed column names in the first line of a text file.
+    """Return the column names in the rows of a text file that are its header, after the changes of `rename`.
 
     Raises:
-        InputError: there is none, or it is not in the declared encoding.
+        InputError: there is none, it is not in the declared encoding, its rows have different numbers of fields, or `rename`
+            names a column that it lacks.
     """
     try:
         with byte_stream(source, part, form) as file:
             text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-            header = next(csv.reader(text, delimiter=delimiter), None)
+            rows = list(islice(csv.reader(text, delimiter=delimiter), form.header.rows))
     except UnicodeError:
         raise InputError(_not_encoded(source, part, form)) from None
     except csv.Error:
         raise InputError(f"source ({source}) has a header that cannot be parsed") from None
-    if not header:
+    if len(rows) < form.header.rows or not all(rows):
+        raise InputError(f"source ({source}) has no header: {_FIRST[form.skip > 0]}")
+    if len({len(row) for row in rows}) > 1:
         raise InputError(
-            f"source ({source}) has no header: its first line must hold the column names"
+            f"source ({source}) has a header whose rows have different numbers of fields; `skip` is the number of lines above "
+            "them"
         )
-    return tuple(name.strip() for name in header)
+    return renamed(names_of(rows, form.header), form.new_names)
 
 
 def read_text(
@@ -154,16 +182,15 @@ def read_text(
         return "error"
 
     reason = None
-    is_header_ahead = True
+    rows_ahead = form.header.rows
     try:
         with _open_csv(
             arrow_stream(source, part, form), delimiter, header, columns, stop
         ) as reader:
             for batch in reader:
                 table = pa.Table.from_batches([batch])
-                if is_header_ahead and batch.num_rows > 0:
-                    table = table.slice(1)
-                    is_header_ahead = False
+                table = table.slice(rows_ahead)
+                rows_ahead -= min(rows_ahead, batch.num_rows)
                 yield table.rename_columns(list(columns))
     except UnicodeError:
         reason = _not_encoded(source, part, form)
@@ -183,7 +210,7 @@ def _open_csv(
     columns: Sequence[str],
     stop: Callable[[Any], str],
 ) -> pa_csv.CSVStreamingReader:
-    """Open pyarrow's reader of `columns`, whose first row is the header; `stop` is told of a row of another width."""
+    """Open pyarrow's reader of `columns`, whose first rows are the header; `stop` gets a row of another width."""
     # Positions as names: a repeated name among the ignored columns must not stop the run.
     positions = [str(i) for i in range(len(header))]
     wanted = [str(header.index(name)) for name in columns]
@@ -221,7 +248,7 @@ def _check_rows(source: str, part: Part, delimiter: str, form: SourceFile, width
             start = cast("io.BufferedReader", file).peek(len(BOM_UTF8))
             if start.startswith(BOM_UTF8):
                 file.read(len(BOM_UTF8))  # skip the byte order mark
-            check_quotes_and_widths(file, delimiter, width)
+            check_quotes_and_widths(file, delimiter, width, form.skip + 1)
     except InputError as error:
         reason = f"source ({source}) {error}{other_delimiter(source, part, delimiter, form)}"
     except UnicodeError:
@@ -244,7 +271,7 @@ def header_advice(source: str, part: Part, delimiter: str, form: SourceFile) -> 
     """Return what a text file needs whose header lacks a column, and a delimiter that is more likely than the declared one."""
     likely = other_delimiter(source, part, delimiter, form)
     return (
-        "; its first line must hold the column names, separated by commas in .csv, by tabs in .tsv, or as "
+        f"; {_FIRST[form.skip > 0]}, separated by commas in .csv, by tabs in .tsv, or as "
         f"source: {{file: …, delimiter: semicolon}} says{likely}"
     )
 
@@ -263,7 +290,7 @@ def other_delimiter(source: str, part: Part, delimiter: str, form: SourceFile) -
 
 def encoding_of(source: str, part: Part, form: SourceFile) -> str | None:
     """Recognise the encoding of all of the file; None if it is unknown."""
-    plain = form.model_copy(update={"encoding": "utf-8"})
+    plain = form.model_copy(update={"encoding": "utf-8", "skip": 0, "footer": 0})
     with byte_stream(source, part, plain) as file:
         return recognise_encoding(iter(lambda: file.read(1 << 20), b""))
 

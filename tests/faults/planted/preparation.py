@@ -139,6 +139,23 @@ FAULTS = (
         killed_by=(f"{_CELLS}::test_no_number_of_a_sheet_is_two_persons",),
     ),
     Fault(
+        name="the last row of a text is cut off with the lines below it",
+        file="src/marginweave/sources/cut_lines.py",
+        text="for _ in range(footer):",
+        instead="for _ in range(footer + 1):",
+        killed_by=(
+            f"{_CELLS}::test_text_files",
+            "tests/unit/sources/test_layout.py::test_lines_are_cut_by_their_numbers",
+        ),
+    ),
+    Fault(
+        name="the last row of a sheet is a total where its first cell says so",
+        file="src/marginweave/sources/sheet.py",
+        text="if any(cell is not None for cell in row):\n            held_back",
+        instead='if any(cell is not None for cell in row) and row[0] != "1":\n            held_back',
+        killed_by=(f"{_CELLS}::test_sheets",),
+    ),
+    Fault(
         name="a public domain is what occurs in the rows",
         file="src/marginweave/columns/category.py",
         text="    if column.private:\n        # An empty cell",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -345,9 +346,8 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        ("a,xq7,b,xq7", "the same name for columns 2 and 4"),
+        ("xq7,xq7", "has no column with a name"),
         (",", "has no column with a name"),
-        (f"a,{'xq7' * 100}", "a name for column 2 that is too long"),
         ("a,xq7", "no rows below its header"),
     ],
 )
@@ -398,6 +398,33 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
     text = drafted_text(str(tmp_path / "t.csv"), SourceFile(file="t.csv"))
     assert "# column 1 has no name and is left out" in text
     assert list(parse_yaml(text)["columns"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        (
+            ("xq7", "xq7", "a"),
+            "Left out by their names: column 1 has the name of another column; column 2",
+        ),
+        (("a", "xq7" * 100, "b"), "column 2 has a name of more than 256 characters"),
+        (("a", "b", ""), "column 3 has no name (a delimiter at the end of each line"),
+    ],
+)
+def test_init_goes_on_without_a_column_of_no_usable_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], advice: str
+) -> None:
+    """As `check` and `run` do; it says so with the place alone, and `rename` makes the column usable."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(f"{','.join(names)}\n" + "f,x,u\nm,y,v\n" * 9)
+    done = CliRunner().invoke(app, ["init", "t.csv"])
+    output = " ".join(done.output.split())
+    assert done.exit_code == 0
+    assert advice in output
+    assert "xq7" not in output + (tmp_path / "t.yaml").read_text()
+    place = re.findall(r"rename: \{(column \d): NAME\}", output)
+    form = SourceFile(file="t.csv", rename={place[0]: "c"})
+    assert "c" in parse_yaml(drafted_text("t.csv", form))["columns"]
 
 
 @example("true", "x")

@@ -418,7 +418,7 @@ def test_a_sheet_is_a_table_of_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "others", "words"),
     [
-        ([["a"], [1]], 2, "has 3 visible sheets; keep the table alone"),
+        ([["a"], [1]], 2, "has 3 visible sheets; say which has the table"),
         ([["a"], [1, None], [2, MARKER]], 0, "has a value in row 3 beyond the last column"),
         ([[], ["a"]], 0, "has no header: its first row"),
     ],
