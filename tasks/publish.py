@@ -166,7 +166,10 @@ def counts_and_marginals(
         aggregates, _ = listed_counts(aggregates, 1)
         statement = marginal_facts(normalized, configuration)
         intervals = ()
-    files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
+    files |= {
+        "aggregates.parquet": parquet_bytes(table),
+        "aggregates.csv": csv_bytes(table, configuration.publish.csv),
+    }
     return aggregates, intervals, files, statement
 
 

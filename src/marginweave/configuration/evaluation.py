@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
+from pydantic import model_validator
+
+from marginweave.base.errors import MustError
 from marginweave.configuration.columns import Texts
+from marginweave.configuration.number_texts import DecimalMark
 from marginweave.configuration.values import FrozenModel, Words
 
 
@@ -25,11 +29,29 @@ class ExpectationSettings(FrozenModel):
     output: str | None = None
 
 
+class CsvSettings(FrozenModel):
+    """How the CSV files of a release are written, such that the spreadsheet of its readers opens them.
+
+    `delimiter` is between cells. `decimal` is the mark before decimals, in numbers of the records as the source has it where it
+    is None. `bom` begins a file with the byte order mark by which some programs know UTF-8.
+    """
+
+    delimiter: Literal["comma", "semicolon", "tab"] = "comma"
+    decimal: DecimalMark | None = None
+    bom: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.delimiter == self.decimal:
+            raise MustError("have another delimiter than decimal, such as semicolon")
+        return self
+
+
 class PublishSettings(FrozenModel):
     """Settings of publication. `keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
 
     Where `approval` is required, a person must approve the release before it is published. `publisher`, `contact` and
-    `license` are for readers of the release: report.html and croissant.json have them.
+    `license` are for readers of the release: report.html and croissant.json have them. `csv` is how CSV files are written.
     """
 
     keep_private: bool = False
@@ -37,3 +59,4 @@ class PublishSettings(FrozenModel):
     publisher: Words | None = None
     contact: Words | None = None
     license: Words | None = None
+    csv: CsvSettings = CsvSettings()

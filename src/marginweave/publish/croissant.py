@@ -12,6 +12,7 @@ import pyarrow as pa
 from marginweave.base.arrow import cell_type
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.evaluation import CsvSettings
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
 from marginweave.publish.synthetic import no_value_sentence
@@ -92,7 +93,11 @@ def croissant(
             "url": "privacy.json",
         },
         "rai:personalSensitiveInformation": str(_promise(statement)),
-        "distribution": [_file(name, digest) for name, digest in digests.items() if name in _FILES],
+        "distribution": [
+            _file(name, digest, configuration.publish.csv)
+            for name, digest in digests.items()
+            if name in _FILES
+        ],
         "recordSet": [
             {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}
         ],
@@ -147,14 +152,19 @@ def _publication(configuration: Configuration, statement: PrivacyStatement) -> d
     return facts
 
 
-def _file(name: str, digest: str) -> dict[str, Any]:
-    """Return the entry of one file of the release."""
+def _file(name: str, digest: str, csv: CsvSettings) -> dict[str, Any]:
+    """Return the entry of one file of the release; of a CSV file it says how it is written where that is not the usual way."""
     kind, key = _FILES[name]
+    description = str(report_sentence(key))
+    if kind == "text/csv" and csv.delimiter != "comma":
+        description += f" {report_sentence('file.delimiter', delimiter=csv.delimiter)}"
+    if kind == "text/csv" and csv.decimal == "comma":
+        description += f" {report_sentence('file.decimal')}"
     return {
         "@type": "cr:FileObject",
         "@id": name,
         "name": name,
-        "description": str(report_sentence(key)),
+        "description": description,
         "contentUrl": name,
         "encodingFormat": kind,
         "sha256": digest,

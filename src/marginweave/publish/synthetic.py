@@ -20,7 +20,13 @@ from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.gaps import has_gaps
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import number
-from marginweave.publish.tables import CSV_OPTIONS, PARQUET_OPTIONS, ROW_GROUP, as_written
+from marginweave.publish.tables import (
+    PARQUET_OPTIONS,
+    ROW_GROUP,
+    as_written,
+    csv_beginning,
+    csv_options,
+)
 from marginweave.records.decode import spelled_table, stored_table
 from marginweave.texts.sentences import Sentence, report_sentence
 
@@ -62,8 +68,9 @@ def write_synthetic(
     """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
 
     The bytes are the same however the records are cut into tables, of which there is at least one. The CSV file is spelled as
-    the configuration says that the source is, and missing values as `missing_text` says. The Parquet file has the schema that
-    `typed_table` gave to the records where the source had `types`; otherwise that of `parquet_bytes`. DP: post-processing.
+    the configuration says that the source is, or as `publish.csv` says, and missing values as `missing_text` says. The Parquet
+    file has the schema that `typed_table` gave to the records where the source had `types`; otherwise that of `parquet_bytes`.
+    DP: post-processing.
 
     Raises:
         MachineError: the disk refuses; earlier files are unchanged.
@@ -80,7 +87,11 @@ def write_synthetic(
     with ExitStack() as files:
         streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
         parquet_writer = pq.ParquetWriter(streams[0], first[0].schema, **options)
-        csv_writer = pa_csv.CSVWriter(streams[1], first[1].schema, write_options=CSV_OPTIONS)
+        csv_settings = configuration.publish.csv
+        streams[1].write(csv_beginning(csv_settings))
+        csv_writer = pa_csv.CSVWriter(
+            streams[1], first[1].schema, write_options=csv_options(csv_settings)
+        )
         for parquet_table, csv_table in chain([first], pairs):
             writes = (
                 partial(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.errors import InputError
+from marginweave.configuration.evaluation import CsvSettings
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique
@@ -29,7 +32,8 @@ PARQUET_OPTIONS: dict[str, Any] = {
 }
 _NOTES = ("outside", "merged", "merged-outside", "impossible", "unkept")
 """Keys of what is noted of combinations, by their numbers from 1 on; 0 is no note."""
-CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
+_USUAL = CsvSettings()
+_DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 
 
 def counts_table(
@@ -189,14 +193,37 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def csv_bytes(table: pa.Table) -> bytes:
+def csv_options(settings: CsvSettings) -> pa_csv.WriteOptions:
+    """Return how a CSV file is written, but for `csv_beginning` and for the marks of decimals."""
+    return pa_csv.WriteOptions(quoting_style="needed", delimiter=_DELIMITERS[settings.delimiter])
+
+
+def csv_beginning(settings: CsvSettings) -> bytes:
+    """Return what stands before the header of a CSV file."""
+    return BOM_UTF8 if settings.bom else b""
+
+
+def csv_bytes(table: pa.Table, settings: CsvSettings = _USUAL) -> bytes:
     """Return a UTF-8 CSV file with a header; null is the empty field, the empty text is quoted.
 
     In a table of one column null is quoted as well, and so are numbers: most readers skip an empty line.
     """
     sink = io.BytesIO()
-    pa_csv.write_csv(as_written(table), sink, CSV_OPTIONS)
+    sink.write(csv_beginning(settings))
+    if settings.decimal == "comma":
+        table = _with_decimal_commas(table)
+    pa_csv.write_csv(as_written(table), sink, csv_options(settings))
     return sink.getvalue()
+
+
+def _with_decimal_commas(table: pa.Table) -> pa.Table:
+    """Return the table with floats as texts."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            texts = table.column(place).cast(pa.string())
+            texts = pc.replace_substring(texts, pattern=".", replacement=",")
+            table = table.set_column(place, field.name, texts)
+    return table
 
 
 def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({})) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -191,8 +192,14 @@ def typed_table(
 
 
 def spelled_table(table: pa.Table, configuration: Configuration) -> pa.Table:
-    """Return a typed table as a source of texts has it: spellings, formats, decimals and marks as declared."""
+    """Return a typed table as a source of texts has it: spellings, formats, decimals and marks as declared.
+
+    Where `publish.csv` has another mark before decimals, numbers have that one, and none between thousands.
+    """
     form = configuration.source.numbers
+    decimal = configuration.publish.csv.decimal
+    if decimal not in (None, form.decimal):
+        form = replace(form, decimal=decimal, thousands=None)
     for place, name in enumerate(table.column_names):
         values = _values(name, configuration)
         kind = table.schema.types[place]

@@ -25,6 +25,7 @@ from marginweave.configuration.columns.binned import BinSteps, Histogram
 from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.configuration.evaluation import (
+    CsvSettings,
     EvaluationSettings,
     ExpectationSettings,
     PublishSettings,
@@ -101,6 +102,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("expectations.", ExpectationSettings),
     ("evaluate.", EvaluationSettings),
     ("publish.", PublishSettings),
+    ("publish.csv.", CsvSettings),
     ("engine.", EngineSettings),
 ]
 

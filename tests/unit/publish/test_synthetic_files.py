@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from codecs import BOM_UTF8
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.durable import file_digest, streamed_file
-from marginweave.base.errors import MachineError
+from marginweave.base.errors import InputError, MachineError
 from marginweave.prepare.clean import clean_table
 from marginweave.publish import synthetic, tables
 from marginweave.publish.synthetic import no_value_sentence, write_synthetic
@@ -61,6 +62,41 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
     assert [n for n in sizes if n] == [16] * (rows // 16) + [rows % 16] * (rows % 16 > 0)
     assert {entry.name for entry in place.iterdir()} == set(wanted)
+
+
+@pytest.mark.parametrize("delimiter", ["semicolon", "tab"])
+@pytest.mark.parametrize("decimal", ["comma", "dot", None])
+@pytest.mark.parametrize("source", ["people.csv", {"file": "people.csv", "decimal": "comma"}])
+def test_csv_files_are_written_for_the_spreadsheet_of_their_readers(
+    tmp_path: Path, delimiter: str, decimal: str | None, source: Any
+) -> None:
+    """What a spreadsheet reads, told of marks and delimiter as a person would, is what the Parquet file has."""
+    number = {"type": "number", "bounds": [0, 9], "bins": 3}
+    config = configuration(
+        columns={"text": {"type": "category", "domain": "private"}, "number": number},
+        source=source,
+        publish={"csv": {"delimiter": delimiter, "decimal": decimal, "bom": True}},
+    )
+    table = table_of(40).select(["text", "number"])
+    write_synthetic(tmp_path, [table], config, {})
+    (tmp_path / "counts.csv").write_bytes(csv_bytes(table, config.publish.csv))
+    written = {"synthetic.csv": decimal or config.source.decimal, "counts.csv": decimal or "dot"}
+    for name, mark in written.items():
+        assert (tmp_path / name).read_bytes().startswith(BOM_UTF8)
+        read = pd.read_csv(
+            tmp_path / name,
+            sep={"semicolon": ";", "tab": "\t"}[delimiter],
+            decimal={"comma": ",", "dot": "."}[mark],
+            encoding="utf-8-sig",
+            keep_default_na=False,
+            na_values={"number": [""]},
+        )
+        pd.testing.assert_frame_equal(read, table.to_pandas(), check_dtype=False)
+
+
+def test_a_comma_cannot_be_between_cells_and_before_decimals() -> None:
+    with pytest.raises(InputError, match="another delimiter than decimal, such as semicolon"):
+        configuration(publish={"csv": {"decimal": "comma"}})
 
 
 def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_source(
