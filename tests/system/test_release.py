@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -16,6 +17,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from marginweave.flows.stages import run_in_process
+from marginweave.runs.bookkeeping import is_charged, is_of_other_bytes
+from marginweave.runs.lookup import run_lock
+from marginweave.runs.preparation import prepare_run
+from marginweave.runs.progress import LineReporter, reporting
+from marginweave.runs.request import read_request
 from tests.support.command_line import CommandLine, ForkedCommandLine
 from tests.support.people_table import people
 from tests.support.places import EXAMPLES
@@ -167,6 +174,29 @@ def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(
     shown = cli("ledger", "show", "people", "--all").stdout
     # count, and percentile and level of three lengths, twice
     assert shown.count("COMMITTED") == 2 * 7
+
+
+def test_a_source_that_is_replaced_while_the_run_begins_is_charged_as_it_is_then(
+    alone: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at the bytes and the first stage see two tables: what is said of the charge is of the second."""
+    for name, value in alone.variables.items():
+        monkeypatch.setenv(name, value)
+    path = people(opened(alone, 3).home)
+    request = read_request(path, run="r", source=None, home=alone.home)
+    with (
+        reporting(LineReporter(io.StringIO(), "r", "people")) as reporter,
+        run_lock(request.folder),
+    ):
+        before, _ = prepare_run(request)
+        table = path.with_name("people.csv")
+        lines = table.read_text().splitlines(keepends=True)
+        table.write_text("".join(lines[:-5]))
+        assert not is_of_other_bytes(before)
+        now, _ = prepare_run(request)
+        run_in_process(request, now)
+        assert is_of_other_bytes(before)
+        assert is_charged(before, reporter.lease)
 
 
 def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) -> None:

@@ -124,13 +124,26 @@ def return_unused_draws(reference: RunReference) -> None:
 
 
 def is_charged(reference: RunReference, lease: str | None) -> bool:
-    """Return whether the attempt under `lease` has begun a draw of the release; another process may have begun others."""
-    record = reference.ledger.releases.find(reference.manifest.release)
+    """Return whether the attempt under `lease` has begun a draw of the release; another process may have begun others.
+
+    The release is the one that the run has now: of other bytes, where the source was replaced before the first stage.
+    """
+    release = reference.folder.present_manifest().release
+    record = reference.ledger.releases.find(release)
     return (
         lease is not None
         and record is not None
         and any(draw.lease == lease for draw in record.draws)
     )
+
+
+def is_of_other_bytes(reference: RunReference) -> bool:
+    """Return whether the run has another release than when `reference` was made: the source was replaced in between."""
+    return reference.folder.present_manifest().release != reference.manifest.release
+
+
+OTHER_BYTES = "The source was replaced while the run began: what was released is what it holds now"
+"""What to say then; warnings before it were of the rows before."""
 
 
 def release_facts(reference: RunReference) -> ReleaseFacts:
