@@ -134,6 +134,8 @@ def _print_plans(
 ) -> None:
     from marginweave.forecast.plan_sentence import plan_sentence
 
+    for planned in plans:
+        _ = planned.notes  # found now: what is refused prints no line before its refusal
     if len(plans) == 1:
         _say(plans[0].heading)
         _print_draws({"": plans[0]})

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from marginweave.accounting.accounts import Account
 from marginweave.base.errors import EXIT_BAD_INPUT, InputError
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.estimate.earlier import with_earlier
 from marginweave.estimate.marginals import compression_of, measured_marginals
+from marginweave.flows.cli.app import app
 from marginweave.forecast.account import account_forecast
 from marginweave.forecast.earlier import earlier_forecast
 from marginweave.inference import regression
@@ -187,6 +189,9 @@ def test_what_is_not_in_the_ledger_is_refused(file: str, home: Path, tmp_path: P
     )
     with pytest.raises(InputError, match=f"run first was not published with this {file}"):
         account_forecast(planned)
+    # no line of a plan stands before its refusal
+    said = CliRunner().invoke(app, ["plan", str(planned.path), "--home", str(home)])
+    assert (said.exit_code, said.stdout) == (EXIT_BAD_INPUT, "")
     stated = json.loads((home / FIRST / "privacy.json").read_text())
     (tmp_path / "copy" / "privacy.json").write_text(
         json.dumps({**stated, "release": "of another ledger"})
