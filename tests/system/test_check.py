@@ -455,10 +455,10 @@ def test_rows_that_a_quote_has_taken_are_named_by_their_line(
     taken = ['"f,1,7', *good[:30], 'm",1,8']
     path = write(tmp_path, [*good, *taken, *good])
     checked = said(marginweave("check", path).stdout)
-    assert "The cell that begins in line 402 of the file has 31 line breaks." in checked
+    assert "One cell, from line 402 of the file to line 433, may hold whole rows." in checked
     assert "a quote opens there by mistake" in checked
     drafted = marginweave("init", tmp_path / "people.csv", "--output", tmp_path / "draft.yaml")
-    assert "The cell that begins in line 402 of the file has 31 line breaks." in said(
+    assert "One cell, from line 402 of the file to line 433, may hold whole rows." in said(
         drafted.stdout
     )
     assert "# The cell that begins in line 402" in (tmp_path / "draft.yaml").read_text()
