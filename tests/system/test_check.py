@@ -461,4 +461,4 @@ def test_rows_that_a_quote_has_taken_are_named_by_their_line(
     assert "One cell, from line 402 of the file to line 433, may hold whole rows." in said(
         drafted.stdout
     )
-    assert "# The cell that begins in line 402" in (tmp_path / "draft.yaml").read_text()
+    assert "# One cell, from line 402 of the file" in (tmp_path / "draft.yaml").read_text()
