@@ -33,6 +33,8 @@ from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system
 CASES = 400
+FLAGS = ("there may be none", "all, but for cells")
+"""Beginnings of notes that the page shows in its own words."""
 ROWS = 4000
 COLUMNS: dict[str, Any] = {
     "sex": {"type": "category", "values": ["f", "m"]},
@@ -222,7 +224,8 @@ unpack(data).then((content) => {
     const { estimate, low, high, measured, unknown, nothing } = number;
     const ends = [estimate, low, high].map(finite);
     const words = release.countedWords(selected.conditions);
-    return { ends, words, measured: Boolean(measured), unusable: Boolean(unknown || nothing) };
+    const flag = kind === "count" ? caution(number) === TEXT.zero : Boolean(number.gaps);
+    return { ends, words, flag, measured: Boolean(measured), unusable: Boolean(unknown || nothing) };
   }));
 });"""
 
@@ -252,6 +255,7 @@ def test_it_says_what_python_answers(chromium: Browser, release: Path) -> None:
         if answer.interval is None or (is_unusable and case.kind != "count"):
             continue
         assert page["measured"], (case, answer, page)
+        assert page["flag"] == any(str(note).startswith(FLAGS) for note in answer.notes), case
         interval = answer.interval
         for end, expected in zip(
             page["ends"], (interval.estimate, interval.low, interval.high), strict=True

@@ -14,6 +14,7 @@ from marginweave.answers.codes import Codes
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.configuration.question import read_question
+from marginweave.publish import pooled_tables
 from marginweave.publish.explorer import render_explorer
 from tests.support.browser import Browser
 from tests.support.explorer_pages import settle
@@ -297,3 +298,32 @@ def test_no_rule_of_accessibility_is_broken_by_them(
     visit(chromium, page, "#a=2.1_3-1.0-1.1&compare=all&number=2&by=1", width)
     assert chromium.violations(axe) == []
     assert chromium.run("return document.documentElement.scrollWidth") <= width
+
+
+def test_where_a_page_lacks_covariances_it_says_so(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column too large for them: sums have no range, and single values, their shares included, all that they had."""
+    release, codes, answers = measured_release()
+    pages = list[Path]()
+    for most in (pooled_tables.MOST_COVARIANCES, 0):
+        monkeypatch.setattr(pooled_tables, "MOST_COVARIANCES", most)
+        pages.append(tmp_path / f"{most}.html")
+        pages[-1].write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
+    numbers = "return [...document.querySelectorAll('.numbers')].map((one) => one.textContent)"
+    of_pages = list[Any]()
+    for page in pages:
+        visit(chromium, page, "#a=1.0&unit=share")
+        of_pages.append(chromium.run(numbers))
+        visit(chromium, page, "#a=1.0-1.2&number=2")
+        of_pages.append(chromium.run("return document.getElementById('average-table').innerText"))
+        of_pages.append(chromium.run(TOTAL))
+    labels = answers.codes.domain.labels[1]
+    expected = count_of(answers, {"region": [labels[0], labels[2]]})
+    assert of_pages[0] == of_pages[3]
+    assert of_pages[2].startswith(expected)
+    estimate, _, _ = expected.partition(" ")
+    assert of_pages[5] == f"{estimate} (the page has no range for it: ask marginweave query)"
+    assert "not in this page: ask marginweave query" in of_pages[4]
+    assert "not in this page" not in of_pages[1]
+    assert chromium.complaints() == []

@@ -177,7 +177,8 @@ class Tables {
     const [records, group] = [part, whole].map(({ conditions }) => queryOf(conditions));
     const share = this.squares.share(records, group);
     if (share !== undefined || !part.measured || !whole.measured) return share;
-    return between(this.joint(part), this.joint(whole));
+    const ends = between(this.joint(part), this.joint(whole));
+    return ends && { ...ends, gaps: this.squares.allMeet(records, group, false) };
   }
 
   // A count with the ends of one of two intervals that hold together.
@@ -398,7 +399,9 @@ class Selected {
   share(count, whole) {
     if (whole.measured && whole.high === 0 && !whole.variance) return { unknown: true, none: true, estimate: 0 }; // by a rule
     const found = this.release.counts.share(count, whole);
-    if (found !== undefined) return found === null || !(found.high - found.low < NOTHING) ? { unknown: true, none: found?.none, estimate: 0 } : { ...found, measured: true };
+    if (found === null || found?.high - found?.low >= NOTHING) return { unknown: true, estimate: 0 };
+    if (found?.unknown || Number.isNaN(found?.low)) return { unknown: true, none: found.none, elsewhere: !found.none, estimate: 0 };
+    if (found !== undefined) return { ...found, measured: true };
     return whole.made > 0 ? { estimate: (count.most === undefined ? count.made : count.estimate) / whole.made } : { unknown: true, estimate: 0 };
   }
 

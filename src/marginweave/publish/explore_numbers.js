@@ -102,6 +102,7 @@ class Numbers {
     if (2 * k > squares.reaches.length) return { unknown: true, elsewhere: true };
     const counts = codes.map((code) => squares.count(weighted(query, this.axis, weightsOf([code])), k));
     const total = squares.count(weighted(query, this.axis, weightsOf(codes)), k);
+    if ([...counts, total].some(({ low }) => Number.isNaN(low))) return { unknown: true, elsewhere: true };
     if (total.low <= 0) return { unknown: true, few: true };
     const low = -largestMean(codes.map((code) => -this.ends[code][0]), counts, total.low);
     const high = largestMean(codes.map((code) => this.ends[code][1]), counts, total.low);
@@ -121,12 +122,14 @@ class Numbers {
     if (total <= squares.reach(Math.sqrt(Math.max(spread, 0)))) return { unknown: true, few: true };
     const below = values.map((value) => value - q * total);
     const half = values.map((_, i) => squares.reach(Math.sqrt(Math.max(solved.covariance(i, i) - 2 * q * solved.covariance(i, last) + q * q * spread, 0))));
+    if (half.some(Number.isNaN)) return { unknown: true, elsewhere: true };
     below[last - 1] = Math.max(below[last - 1], 0);
     return this.quantileAmong(codes.map((_, i) => below[i] + half[i] >= 0 && (i === 0 || below[i - 1] - half[i - 1] <= 0)), values, q);
   }
 
   quantileBetween(queries, q) {
     const counts = queries.map((query) => this.squares.count(query, 2));
+    if (counts.some(({ low }) => Number.isNaN(low))) return { unknown: true, elsewhere: true };
     const total = counts.pop();
     if (total.low <= 0) return { unknown: true, few: true };
     const last = counts.length - 1;

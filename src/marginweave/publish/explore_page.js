@@ -34,7 +34,7 @@ function later(work) {
 // A count or share in words: with its range where it was measured.
 function inWords(number, share) {
   const format = share ? percent : whole;
-  if (number.unknown) return number.none ? TEXT.noRecord : TEXT.noShare;
+  if (number.unknown) return number.none ? TEXT.noRecord : number.elsewhere ? TEXT.elsewhere : TEXT.noShare;
   if (number.unsure) return say("unsure", { number: format.format(number.estimate) });
   if (!number.measured) {
     const most = share || number.most === undefined ? "" : ` ${say("upTo", { number: format.format(number.most) })}`;
@@ -336,7 +336,7 @@ class Line {
     this.reach.hidden = !one.measured;
     if (one.measured) place(this.reach, one.low, one.high, most);
     const weak = caution(number.count);
-    this.weak.textContent = [weak, tied ? TEXT.tied : ""].filter(Boolean).join("; ");
+    this.weak.textContent = [weak, share && one.gaps ? TEXT.allButGaps : "", tied ? TEXT.tied : ""].filter(Boolean).join("; ");
     this.compared({ ...one, weak }, other && { ...(share ? other.share : other.count), weak: caution(other.count) }, most, share);
     this.extra("sources", state.sources && this.sources(number), this.button);
   }

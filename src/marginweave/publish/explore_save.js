@@ -70,7 +70,7 @@ function facts(page, { count, share }) {
   const { dataset, level } = page.release.about;
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
-    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [caution(count), share.unknown ? (share.none ? TEXT.noRecord : TEXT.noShare) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
+    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [caution(count), share.gaps ? TEXT.allButGaps : "", share.unknown ? inWords(share, true) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
     page.release.countedWords(count.conditions),
   ];
 }

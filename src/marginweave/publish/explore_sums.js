@@ -52,7 +52,7 @@ class Rules {
     this.rules = rules.map((rule) => {
       if (rule.codes) return rule;
       const end = start + rule.shape.reduce((cells, size) => cells * size, 1);
-      const own = { ...rule, allowed: allowed.subarray(start, end) };
+      const own = { ...rule, allowed: allowed.subarray(start, end), alone: new Map() };
       start = end;
       return own;
     });
@@ -64,10 +64,21 @@ class Rules {
   }
 
   allows(rule, chosen) {
-    if (!rule.attributes.some((axis) => chosen.has(axis))) return true; // a rule forbids no code altogether
+    const axes = rule.attributes.filter((axis) => chosen.has(axis));
+    if (axes.length === 0) return true;
+    const cells = rule.attributes.reduce((all, axis) => all * (chosen.get(axis)?.length ?? this.sizes[axis]), 1);
+    if (!rule.codes && cells > MOST_RULE_CELLS) return true;
+    if (axes.length > 1 || rule.codes) return this.allowsCodes(rule, chosen);
+    return chosen.get(axes[0]).some((code) => {
+      const key = `${axes[0]} ${code}`;
+      if (!rule.alone.has(key)) rule.alone.set(key, this.allowsCodes(rule, new Map([[axes[0], [code]]])));
+      return rule.alone.get(key);
+    });
+  }
+
+  allowsCodes(rule, chosen) {
     const codes = rule.attributes.map((axis) => chosen.get(axis) ?? range(this.sizes[axis]));
     if (rule.codes) return !codes.every((own, i) => own.length === 1 && own[0] === rule.codes[i]);
-    if (codes.reduce((cells, own) => cells * own.length, 1) > MOST_RULE_CELLS) return true;
     let cells = [0];
     codes.forEach((own, i) => {
       const kinds = new Set(own.map((code) => rule.kinds[i][code]));
@@ -85,8 +96,9 @@ class Rules {
 
 // Generalised least squares over all measured tables; `merged` of what it returns says that tables do not tell values apart.
 class Squares {
-  constructor({ squares, rules, sizes, reach }, arrays) {
+  constructor({ squares, rules, sizes, reach, attributes }, arrays) {
     this.sizes = sizes;
+    this.labels = attributes.map(({ labels }) => labels.length);
     this.total = squares.total;
     this.laplace = squares.laplace;
     this.reaches = squares.reaches;
@@ -135,9 +147,9 @@ class Squares {
     });
   }
 
-  // How far noise of a standard deviation goes, for each of k intervals that hold together.
+  // How far noise of a standard deviation goes, for each of k intervals that hold together; NaN where that is not known.
   reach(sigma, k = 1) {
-    if (!sigma) return 0;
+    if (sigma === 0) return 0;
     const normal = this.reaches[k - 1] * sigma;
     if (!this.laplace) return normal;
     const level = 1 - 0.05 / k;
@@ -304,7 +316,7 @@ class Squares {
   // A count as it is shown and the ends of its interval, one of k that hold together.
   ends(estimate, variance, k) {
     const sigma = Math.sqrt(Math.max(variance, 0));
-    const half = this.reach(sigma, k) + (sigma ? 0.5 : 0);
+    const half = this.reach(sigma, k) + (sigma === 0 ? 0 : 0.5);
     const center = Math.max(estimate, 0);
     const shown = rounded(center);
     return [shown, clipped(Math.ceil(center - half - 1e-9), 0, shown), Math.max(Math.floor(center + half + 1e-9), shown)];
@@ -362,6 +374,7 @@ class Squares {
     const [removed, added, removedSd, addedSd] = sums;
     const bounds = [[inner, innerSd], [outer - removed, outerSd + removedSd], [outer, outerSd], [inner + added, innerSd + addedSd]];
     const ends = bounds.map(([bound, sd]) => this.ends(bound, sd ** 2, 2 * k));
+    if (ends.flat().some(Number.isNaN)) return { estimate: rounded(Math.max(likely, 0)), low: NaN, high: NaN, merged: true };
     const smaller = ends[0][1] >= ends[1][1] ? ends[0] : ends[1];
     const larger = ends[2][2] <= ends[3][2] ? ends[2] : ends[3];
     let [low, high] = betweenBounds(smaller.slice(1), larger.slice(1));
@@ -393,20 +406,20 @@ class Squares {
     for (const [axis, weights] of records) all.set(axis, group.has(axis) ? product(group.get(axis), weights) : weights);
     if (!this.rules.allow(this.chosen(group))) return { unknown: true, none: true };
     if (!this.rules.allow(this.chosen(all))) return { estimate: 0, low: 0, high: 0 };
-    if (this.allMeet(records, group)) return { estimate: 1, low: 1, high: 1 };
+    if (this.allMeet(records, group, true)) return { estimate: 1, low: 1, high: 1 };
     const solved = this.solve([all, group]);
     if (!solved.measured) return undefined;
     const [part, whole] = solved.values;
     const ends = this.ratioEnds(part, whole, solved.covariance(0, 0), solved.covariance(0, 1), solved.covariance(1, 1), 0, 1);
-    return ends && { estimate: clipped(part / whole, ...ends), low: ends[0], high: ends[1] };
+    return ends && { estimate: clipped(part / whole, ...ends), low: ends[0], high: ends[1], gaps: this.allMeet(records, group, false) };
   }
 
-  // Whether rules forbid every record of a group that breaks a condition.
-  allMeet(records, group) {
+  // Whether rules forbid every record of a group that breaks a condition; without gaps, that breaks it by a declared value.
+  allMeet(records, group, gaps) {
     const chosen = this.chosen(group);
     return [...this.chosen(records)].every(([axis, codes]) => {
       const met = new Set(codes);
-      const breaking = (chosen.get(axis) ?? range(this.sizes[axis])).filter((code) => !met.has(code));
+      const breaking = (chosen.get(axis) ?? range(this.sizes[axis])).filter((code) => !met.has(code) && (gaps || code < this.labels[axis]));
       return breaking.length === 0 || !this.rules.allow(new Map(chosen).set(axis, breaking));
     });
   }

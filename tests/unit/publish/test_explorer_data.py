@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.answers.least_squares import LeastSquares
 from marginweave.base.errors import StageError
 from marginweave.configuration.question import read_question
-from marginweave.publish import reader
+from marginweave.publish import pooled_tables, reader
 from marginweave.publish.explorer import _gap, explorer_data, render_explorer
 from marginweave.publish.reader import MOST_RECORDS, show_records
 from marginweave.released.statement import UndeclaredStatement
@@ -209,3 +210,35 @@ def test_of_many_cells_the_smaller_tables_are_kept(monkeypatch: pytest.MonkeyPat
     sizes = [int(np.prod([header["sizes"][j] for j in chosen])) for chosen, _ in header["tables"]]
     assert sum(sizes) <= 40
     assert len(header["tables"]) > 5
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+def test_sums_are_computed_from_pooled_tables_and_axes(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Of tables of several columns counts and noise, of each axis both solutions, with covariances or with variances alone."""
+    monkeypatch.setattr(pooled_tables, "MOST_COVARIANCES", most)
+    release, codes, answers = measured_release()
+    squares = answers.squares
+    assert isinstance(squares, LeastSquares)
+    header, arrays = unpack(explorer_data(release, shown(release, codes)))
+    facts, start = header["squares"], 0
+    for parts, variance in facts["pools"]:
+        counts, precision = squares.pool(tuple(parts))
+        np.testing.assert_array_equal(arrays["pools"][start : start + counts.size], counts.ravel())
+        assert variance == 1 / precision
+        start += counts.size
+    assert start == len(arrays["pools"])
+    assert facts["total"] == list(squares.total)
+    start = 0
+    for axis, (blocks, solutions, has_covariances) in enumerate(facts["axes"]):
+        assert has_covariances == (most > 0)
+        for is_joint in (True, False)[:solutions]:
+            solution = squares.axis(axis, any_joint_query=is_joint)
+            places = np.triu_indices(blocks) if has_covariances else np.diag_indices(blocks)
+            packed = [solution.means, solution.slopes, solution.covariance[places]]
+            expected = np.concatenate(packed)
+            np.testing.assert_array_equal(arrays["axes"][start : start + expected.size], expected)
+            start += expected.size
+    assert start == len(arrays["axes"])
+    assert {solutions for _, solutions, _ in facts["axes"]} == {1, 2}
