@@ -40,6 +40,27 @@ def recognise_encoding(chunks: Iterable[bytes]) -> str | None:
     return "windows-1252" if is_western else None
 
 
+def line_not_in_utf8(lines: Iterable[bytes]) -> int | None:
+    """Return the number, from 1, of the first line that is not UTF-8 in a file most of which is; None in any other file.
+
+    Of the lines beyond ASCII, more than half are UTF-8: by chance few texts in windows-1252 are.
+    """
+    in_utf8 = 0
+    others = 0
+    first = None
+    for number, line in enumerate(lines, start=1):
+        if line.isascii():
+            continue
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            others += 1
+            first = first or number
+        else:
+            in_utf8 += 1
+    return first if in_utf8 > others else None
+
+
 def _begins_utf16(chunk: bytes) -> bool:
     """Return whether the first bytes of a file have a mark of UTF-16, or zeros in many second bytes and in no first one."""
     if chunk.startswith(_UTF16):

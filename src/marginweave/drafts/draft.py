@@ -7,7 +7,7 @@ the draft (0600) and nowhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,11 +52,20 @@ def draft_configuration(
     draft = replace(
         propose_configuration(dataset_name(source), form, facts, described_by), guesses=guesses
     )
-    long_cells = table_source.long_cells()
-    if long_cells is None:
-        return draft
-    doubt = f"{long_cells.words} {long_cells.advice}"
-    return replace(draft, doubts=(*draft.doubts, doubt))
+    return replace(draft, doubts=(*draft.doubts, *_doubts_of_file(table_source)))
+
+
+def _doubts_of_file(source: TableSource) -> Iterator[str]:
+    """Yield what may be wrong with the file: cells that may hold rows, and a line in another encoding than the others."""
+    long_cells = source.long_cells()
+    if long_cells is not None:
+        yield f"{long_cells.words} {long_cells.advice}"
+    line = source.line_not_in_utf8()
+    if line is not None:
+        yield (
+            f"Most of the file is UTF-8, and line {line} is not, so that all was read as windows-1252, and letters with marks "
+            "may be two or three wrong ones. Correct the line, and draft again."
+        )
 
 
 def draft_table(

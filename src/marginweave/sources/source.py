@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from marginweave.base.arrow import cell_type, is_cell, is_text, schema_types
 from marginweave.base.errors import InputError
 from marginweave.base.places import EXAMPLE_PREFIX
+from marginweave.base.text_files import line_not_in_utf8
 from marginweave.checkpoints.codecs import plain_table
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.execution import SourceFile
@@ -28,6 +29,7 @@ from marginweave.sources.number_cells import NumberTexts, plain_numbers
 from marginweave.sources.parts import Part, State, fault_of, parts_of, reading
 from marginweave.sources.sheet import read_sheet, sheet_header
 from marginweave.sources.text_source import (
+    byte_stream,
     check_columns,
     has_quotes,
     header_advice,
@@ -291,6 +293,14 @@ class TableSource:
             if not has_quotes(self.name, part, self.form):
                 return None
             return find_long_cells(self.name, part, delimiter, self.form)
+
+    def line_not_in_utf8(self) -> int | None:
+        """Return the first line that is not UTF-8 of a text file that is mostly UTF-8 and was taken for windows-1252."""
+        if self.form.encoding != "windows-1252" or delimiter_of(self.name, self.form) is None:
+            return None
+        plain = self.form.model_copy(update={"encoding": "utf-8", "skip": 0, "footer": 0})
+        with reading(self.name), byte_stream(self.name, parts_of(self.name)[0], plain) as file:
+            return line_not_in_utf8(file)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the source, as `content_of`."""

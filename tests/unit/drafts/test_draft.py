@@ -23,6 +23,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.column_draft import ColumnDraft
+from marginweave.drafts.draft import draft_configuration
 from marginweave.drafts.draft_text import yaml_line
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.drafted_numbers import rounded_outward
@@ -449,3 +450,20 @@ def test_a_negative_zero_is_drafted_as_0() -> None:
     )
     assert look(["-0.00", "a", "b"] * 20).facts["values"] == ["0.00", "a", "b"]
     assert look(["-01", "a", "b"] * 20).facts["values"] == ["-01", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("in_utf8", "stray", "line"), [(40, 1, 42), (2, 1, 4), (1, 2, None), (0, 3, None)]
+)
+def test_a_line_in_another_encoding_is_named(
+    tmp_path: Path, in_utf8: int, stray: int, line: int | None
+) -> None:
+    """One such line, and all is read as windows-1252: the values of a draft would be wrong without a word."""
+    place = tmp_path / "towns.csv"
+    content = b"town,n\n" + "n\u00f6rd,1\n".encode() * in_utf8
+    place.write_bytes(content + "n\u00f6rd,1\n".encode("latin-1") * stray)
+    form = SourceFile.model_validate({"file": place.name, "encoding": "windows-1252"})
+    said = " ".join(draft_configuration(str(place), form).doubts)
+    assert ("windows-1252" in said) is (line is not None)
+    if line is not None:
+        assert f"line {line} is not" in said
