@@ -105,12 +105,19 @@ def layout_of(edges: Edges) -> tuple[int, HeaderRows, int]:
 
 
 def _is_title(row: FileRow, width: int) -> bool:
-    """Return whether a row is empty, or has one text in its first cell, or a few beside numbers, dates or colons."""
+    """Return whether a row is empty or too short, or has one text in its first cell, or a few beside numbers or colons."""
+    if _is_too_short(row, width):
+        return True
     if row.filled <= 1:
         return not row.filled or bool(row.cells[0])
     is_remark = any(cell.endswith(":") or _NO_NAME.fullmatch(cell) for cell in row.cells)
     is_short = width >= _WIDE and row.filled <= max(2, width // 3)
     return is_remark and is_short and bool(row.cells[0])
+
+
+def _is_too_short(row: FileRow, width: int) -> bool:
+    """Return whether a row of a text has at most half as many cells as the table, so that it cannot be one of its rows."""
+    return row.has_ends and 2 * len(row.cells) <= width
 
 
 def _are_names(cells: Sequence[str]) -> bool:
@@ -164,8 +171,11 @@ def _footer(rows: Sequence[FileRow], width: int) -> Sequence[FileRow]:
 
 
 def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
-    """Return whether a row is empty, begins with a word for totals, or is a note, and no row `above` begins as it does."""
-    if not row.filled:
+    """Return whether a row is empty or too short, begins with a word for totals, or is a note.
+
+    A total or a note is none where a row `above` has the same text.
+    """
+    if not row.filled or _is_too_short(row, width):
         return True
     text = next(filter(None, row.cells))
     if any(text in other.cells[:width] for other in above):

@@ -25,11 +25,16 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class FileRow:
-    """A row with its trimmed cells, and the number of its lines in the file, all of them and those that are not empty."""
+    """A row with its trimmed cells, and the number of its lines in the file, all of them and those that are not empty.
+
+    A row of a text `has_ends`: its number of cells is that of its delimiters, and must be that of the header. A sheet's row has
+    any number of empty cells, of which those at its end are left out.
+    """
 
     cells: tuple[str, ...]
     lines: int = 1
     filled_lines: int = 1
+    has_ends: bool = False
 
     @property
     def filled(self) -> int:
@@ -118,5 +123,6 @@ def _text_rows(text: str, delimiter: str) -> Iterator[FileRow]:
     for cells in reader:
         row_lines = lines[start : reader.line_num]
         filled = sum(bool(line.strip("\r\n")) for line in row_lines)
-        yield FileRow(tuple(cell.strip() for cell in cells), len(row_lines), filled)
+        texts = tuple(cell.strip() for cell in cells)
+        yield FileRow(texts, len(row_lines), filled, has_ends=True)
         start = reader.line_num

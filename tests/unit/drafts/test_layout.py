@@ -101,6 +101,18 @@ def test_the_table_is_found_in_its_file(tmp_path: Path, name: str, form: str) ->
     assert recognise(path, SourceFile(file=form), encoding=True) == expected
 
 
+def test_a_line_with_too_few_delimiters_is_no_row(tmp_path: Path) -> None:
+    """A title or a note with commas, in a text; in a header that lacks one delimiter, the line is refused as before."""
+    path = tmp_path / "t.csv"
+    write(path, [NAMES, *rows_of_table()])
+    path.write_text(f"Stays, all wards\n\n{path.read_text()}From the register, on 1 March\n")
+    form = recognise(str(path), SourceFile(file="t.csv"), encoding=True)
+    assert (form.skip, form.header.rows, form.footer) == (2, 1, 1)
+    path.write_text("A,B,C\n" + "x,1,p,\ny,2,q,\n" * 9)
+    with pytest.raises(InputError, match="line 2 has 4 fields, the header has 3"):
+        recognise(str(path), SourceFile(file="t.csv"), encoding=True)
+
+
 LOOKALIKES: dict[str, list[list[Any]]] = {
     "an index of pandas": [[None, "a"], *([i, "x"] for i in range(9))],
     "names alike": [["a", "b", "a"], *(["x", "y", "z"] for _ in range(9))],
