@@ -6,6 +6,8 @@ persons, and discrete Laplace noise. The page's own objects are questions, in Ch
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import random
 from collections import Counter
@@ -21,15 +23,22 @@ import pytest
 import yaml
 
 from marginweave.accounting.accounts import Account
+from marginweave.answers.intervals import Reach
+from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import GroupAnswer, MarginalAnswers
 from marginweave.answers.quantities import Factor
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_question
 from marginweave.inference.answers import read_answers
 from marginweave.ledger import Ledger
+from marginweave.publish.explorer import render_explorer
+from marginweave.publish.pooled_tables import pack_rules, pack_squares
 from tests.support.browser import Browser
+from tests.support.dense_least_squares import Survey
 from tests.support.explorer_pages import settle
 from tests.support.plain_runs import run_plainly
+from tests.support.published import published
+from tests.support.published import shown as shown_records
 
 pytestmark = pytest.mark.system
 CASES = 400
@@ -279,3 +288,98 @@ def _words_of(answers: MarginalAnswers, case: Case) -> str:
     places = [place for place, _ in (*case.where, *case.group)]
     columns = {configuration.attributes[place].column for place in places}
     return configuration.counted_among(columns) or ""
+
+
+_SOLVE = """const [facts, arrays, queries] = arguments;
+const packed = Object.fromEntries(Object.entries(arrays).map(([name, numbers]) => [name, Float64Array.from(numbers)]));
+const squares = new Squares(facts, packed);
+const weights = (all) => {
+  const codes = all.map((_, code) => code).filter((code) => all[code] !== 0);
+  return { codes, weights: codes.map((code) => all[code]) };
+};
+return queries.map((rows) => {
+  const asked = rows.map((row) => new Map(row.map(([axis, all]) => [axis, weights(all)])));
+  const solved = squares.solve(asked);
+  if (!solved.measured) return [solved.merged];
+  return [solved.values, asked.map((_, i) => asked.map((_, j) => solved.covariance(i, j)))];
+});"""
+MERGED = ((0, 1, 1), (0, 1, 2, 2), (0, 0, 1, 2, 3))
+SIZES = tuple(len(blocks) for blocks in MERGED)
+
+
+def test_sums_are_those_of_least_squares(chromium: Browser, tmp_path: Path) -> None:
+    """Of tables that overlap, of one set measured finely and merged, and weights of any size: estimates and covariance."""
+    sets = (
+        *(((axis,), 3.0, False) for axis in range(3)),
+        ((0, 1), 30.0, False),
+        ((0, 1), 2.0, True),
+        ((1, 2), 4.0, False),
+        ((0, 1, 2), 20.0, True),
+    )
+    survey = Survey(sizes=SIZES, sets=sets, merged=MERGED)
+    rng = np.random.default_rng(3)
+    squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
+    arrays = dict[str, Any]()
+    shown = set[tuple[int, ...]]()
+    for length in range(4):
+        shown.update(itertools.combinations(range(3), length))
+    reach = Reach(level=0.95)
+    facts = {
+        "squares": pack_squares(squares.measured, shown, range(3), reach, arrays),
+        "rules": pack_rules((), arrays),
+        "sizes": SIZES,
+        "reach": reach.sigmas,
+        "attributes": [{"labels": []}] * 3,
+    }
+    packed = {name: np.asarray(array).tolist() for name, array in arrays.items()}
+    queries = [_random_queries(rng) for _ in range(300)]
+    rows = [_rows(weights) for weights in queries]
+    page = tmp_path / "explore.html"
+    made_up, codes = published()
+    page.write_text(render_explorer(made_up, shown_records(made_up, codes)), encoding="utf-8")
+    chromium.open(page, 1280)
+    settle(chromium)
+    solved_by_page = chromium.run(_SOLVE, _plain(facts), packed, rows)
+    compared = Counter[str]()
+    for weights, by_page in zip(queries, solved_by_page, strict=True):
+        solved = _solved(squares, weights)
+        if isinstance(solved, bool):
+            assert by_page == [solved]
+            compared["refused"] += 1
+            continue
+        values, covariance = by_page
+        np.testing.assert_allclose(values, solved.values, rtol=1e-8, atol=1e-7)
+        np.testing.assert_allclose(covariance, solved.covariance, rtol=1e-8, atol=1e-7)
+        compared["solved"] += 1
+    assert min(compared["solved"], compared["refused"]) >= 30
+
+
+def _solved(squares: LeastSquares, weights: dict[int, Any]) -> Estimates | bool:
+    """What Python estimates, else whether tables have the axes, with values merged."""
+    try:
+        return squares.solve(weights)
+    except NotMeasuredError as error:
+        return error.merged
+
+
+def _random_queries(rng: np.random.Generator) -> dict[int, Any]:
+    """One to three queries of the same axes: their weights, in half of them the same for values that were merged."""
+    axes = rng.choice(3, rng.integers(1, 4), replace=False).tolist()
+    number = int(rng.integers(1, 4))
+    weights = {axis: rng.choice([0, 0, 1, 1, 2.5], (number, SIZES[axis])) for axis in axes}
+    if rng.random() < 0.5:
+        weights = {axis: vectors[:, list(MERGED[axis])] for axis, vectors in weights.items()}
+    return weights
+
+
+def _rows(weights: dict[int, Any]) -> list[list[tuple[int, list[float]]]]:
+    """Each query with its weights by axis, as the page is handed them."""
+    rows = list[list[tuple[int, list[float]]]]()
+    for number in range(len(next(iter(weights.values())))):
+        rows.append([(axis, vectors[number].tolist()) for axis, vectors in weights.items()])
+    return rows
+
+
+def _plain(facts: dict[str, Any]) -> Any:
+    """Facts as a page's header has them."""
+    return json.loads(json.dumps(facts))
