@@ -323,6 +323,9 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
             private = "yes"
         table.add_row(summary.name, summary.dataset, summary.state, summary.begun, private)
     console.print_wide(table)
+    for summary in summaries:
+        if summary.reason is not None:
+            out.print(f"Why {summary.name} stopped: {summary.reason}")
 
 
 def purge(

@@ -143,6 +143,10 @@ def test_a_run_of_a_lost_table_stops_before_anything_is_charged(
         if file.is_file() and reason.encode() in file.read_bytes()
     ]
     assert telling == ["stopped.txt"]
+    # where one looks next: the place of the reason, and not the reason
+    why = str(cli.home / "runs" / "r" / "internal" / "stopped.txt")
+    for asked in (cli("runs").stdout, cli("publish", "r", "--to", cli.home / "out").stderr):
+        assert (why in asked, reason in asked) == (True, False)
     assert not (cli.home / "runs" / "r" / "release" / "privacy.json").exists()
 
 

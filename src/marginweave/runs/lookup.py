@@ -99,6 +99,12 @@ def record_stop_reason(folder: RunFolder) -> Iterator[None]:
         raise
 
 
+def reason_file(folder: RunFolder) -> Path | None:
+    """Return the file that says why an unfinished run stopped, for its operator alone; None where there is none."""
+    file = folder.internal / STOPPED
+    return file if file.exists() else None
+
+
 def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     """Return the folder and the manifest of a run that has a manifest.
 
@@ -143,7 +149,9 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
         check_resumable(home, run)
-        raise InputError(f"run {run} is not finished. Resume it: marginweave resume {run}")
+        reason = reason_file(folder)
+        why = "" if reason is None else f" ({reason} says why)"
+        raise InputError(f"run {run} is not finished{why}. Resume it: marginweave resume {run}")
     return folder, manifest
 
 

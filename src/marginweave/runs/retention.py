@@ -18,7 +18,14 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger import Ledger, Witness
 from marginweave.released.manifest import Manifest, RunState
 from marginweave.runs.continuity import sync_with_ledger
-from marginweave.runs.lookup import apply_decision, corrections, existing_run, in_progress, run_lock
+from marginweave.runs.lookup import (
+    apply_decision,
+    corrections,
+    existing_run,
+    in_progress,
+    reason_file,
+    run_lock,
+)
 from marginweave.runs.request import ledger_of
 
 
@@ -58,13 +65,15 @@ class RunSummary:
     holds_private: bool
     holds_exact: bool
     """Whether there are numbers of an internal evaluation, in internal/."""
+    reason: Path | None = None
+    """The file that says why it stopped, for the operator alone."""
 
     @property
     def state(self) -> str:
         """Words for how far the run is."""
         return self.progress if self.correction is None else f"superseded by {self.correction}"
 
-    def row(self) -> dict[str, str | bool]:
+    def row(self) -> dict[str, str | bool | None]:
         """Return the line as JSON has it."""
         return {
             "name": self.name,
@@ -73,6 +82,7 @@ class RunSummary:
             "begun": self.begun,
             "holds_private": self.holds_private,
             "holds_exact": self.holds_exact,
+            "reason": None if self.reason is None else str(self.reason),
         }
 
 
@@ -128,6 +138,9 @@ def _summary(
         begun=f"{manifest.created:%Y-%m-%d %H:%M}" if manifest else "",
         holds_private=folder.private.exists(),
         holds_exact=holds_exact(folder),
+        reason=reason_file(folder)
+        if progress in (Progress.UNFINISHED, Progress.NOT_BEGUN)
+        else None,
     )
 
 
