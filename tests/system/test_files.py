@@ -52,8 +52,17 @@ def write(place: Path) -> None:
         )
     elif place.name == "t.xlsx":
         book = openpyxl.Workbook(write_only=True)
-        sheet = book.create_sheet()
-        for row in (("ort", "kosten"), *zip(TOWNS, COSTS, strict=True)):
+        sheet = book.create_sheet("Kosten")
+        book.create_sheet("Hinweise").append([MARKER])
+        rows = zip(TOWNS, COSTS, strict=True)
+        for row in (
+            ["Kosten 2024"],
+            [],
+            ("ort", "kosten"),
+            *rows,
+            ["Gesamt", sum(COSTS)],
+            [MARKER],
+        ):
             sheet.append(row)
         book.save(place)
     else:
@@ -69,9 +78,14 @@ TOLD = {
 }
 
 
+LAYOUTS = {"t.xlsx": [("sheet", "Kosten"), ("skip", "2"), ("footer", "2")]}
+
+
 @pytest.mark.parametrize("name", every(4, NAMES))
 def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: str) -> None:
     """The mean of a column of numbers is right within half a bin, and nothing is missing but what noise adds.
+
+    The sheet has a title above the table, a total and a note below it, and another sheet beside it.
 
     3,000 records at epsilon 30: noise of a count below 2, so the mean of ten bins of 200 moves by less than 5 at six sigma;
     a draw inside a bin adds 200 / sqrt(12 x 3,000), 1.1, and bins that are not filled evenly less than half a bin.
@@ -83,6 +97,9 @@ def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: s
     assert f"Read {name} with {TOLD[name]};" in drafted.stdout
     place = cli.home / "t.yaml"
     draft = place.read_text()
+    layout = re.findall(r"^  (sheet|skip|footer): (.*)", draft, re.MULTILINE)
+    assert layout == LAYOUTS.get(name, [])
+    assert MARKER not in draft + drafted.stdout
     assert (
         "kosten: {type: number, bounds: [1000, 3000], bins: 10, decimals: 2, confirm: true}"
         in draft

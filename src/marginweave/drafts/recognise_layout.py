@@ -162,12 +162,29 @@ def _header(below: Sequence[FileRow], width: int) -> HeaderRows:
 
 def _footer(rows: Sequence[FileRow], width: int) -> Sequence[FileRow]:
     """Return the last of the `rows` that are totals, notes, or empty; none where all are, or but two that are empty."""
-    begins = len(rows)
+    begins = _total_place(rows, width)
     while begins and _is_below_table(rows[begins - 1], rows[: begins - 1], width):
         begins -= 1
     below = rows[begins:]
     is_sure = any(row.filled for row in below) or len(below) >= _LEAST_EMPTY
     return below if begins and is_sure else ()
+
+
+def _total_place(rows: Sequence[FileRow], width: int) -> int:
+    """Return the place of the first total below which no row is filled for more than a third; the end where there is none."""
+    total = len(rows)
+    for place in reversed(range(max(0, len(rows) - MOST_LINES), len(rows))):
+        if _is_total(rows[place], rows[:place], width):
+            total = place
+        elif rows[place].filled > max(1, width // 3):
+            break
+    return total
+
+
+def _is_total(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
+    """Return whether the first text of a row is a word for totals, and no row `above` has the same text."""
+    text = next(filter(None, row.cells), "")
+    return bool(_TOTAL.fullmatch(text)) and not any(text in other.cells[:width] for other in above)
 
 
 def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
@@ -177,12 +194,11 @@ def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
     """
     if not row.filled or _is_too_short(row, width):
         return True
-    text = next(filter(None, row.cells))
-    if any(text in other.cells[:width] for other in above):
-        return False
-    if _TOTAL.fullmatch(text):
+    if _is_total(row, above, width):
         return True
-    if not row.cells[0] or row.filled > max(1, width // 3):
+    text = row.cells[0]
+    is_known = any(text in other.cells[:width] for other in above)
+    if not text or is_known or row.filled > max(1, width // 3):
         return False
     if _NOTE.match(text):
         return True

@@ -242,7 +242,8 @@ class TableSource:
                 delimiter = delimiter_of(self.name, self.form) or ","
                 yield from read_text(self.name, parts[0], delimiter, columns, self.form)
             elif kind == "sheet":
-                check_columns(sheet_header(self.name, parts[0], self.form), columns)
+                header = sheet_header(self.name, parts[0], self.form)
+                check_columns(header, columns, lambda: advice_on_header(self.name, self.form))
                 yield from read_sheet(
                     self.name, parts[0], columns, self.form, self.exact_text_columns
                 )
@@ -385,8 +386,10 @@ def _stored_names(source: str, part: Part, form: SourceFile) -> dict[str, str]:
 
 
 def advice_on_header(source: str, form: SourceFile) -> str:
-    """Return advice on a text file that lacks a declared column, as `header_advice`; nothing for another kind of file."""
+    """Return advice on a text or a sheet that lacks a declared column; nothing for another kind of file."""
     delimiter = delimiter_of(source, form)
+    if kind_of(source, form) == "sheet":
+        return "; its first row must hold the column names, or the row below those that source: {file: …, skip: 2} leaves out"
     if delimiter is None:
         return ""
     with reading(source):

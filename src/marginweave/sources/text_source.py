@@ -272,7 +272,7 @@ def header_advice(source: str, part: Part, delimiter: str, form: SourceFile) -> 
     likely = other_delimiter(source, part, delimiter, form)
     return (
         f"; {_FIRST[form.skip > 0]}, separated by commas in .csv, by tabs in .tsv, or as "
-        f"source: {{file: …, delimiter: semicolon}} says{likely}"
+        f"source: {{file: …, delimiter: semicolon}} says; skip: 2 says that two lines are above it{likely}"
     )
 
 

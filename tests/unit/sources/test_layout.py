@@ -273,6 +273,8 @@ def test_a_sheet_is_named_where_there_are_several(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has a value in row 5 beyond") as by_row:
         TableSource(path, shorter).table(["a"])
     assert MARKER not in str(by_row.value)
+    with pytest.raises(InputError, match="lacks the declared column 'a'; its first row must hold"):
+        check_header(path, ["a"], form.model_copy(update={"skip": 0}))
     with pytest.raises(InputError, match="has no visible sheet 'ward'"):
         source_columns(path, form.model_copy(update={"sheet": "ward"}))
 
