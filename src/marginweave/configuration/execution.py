@@ -30,14 +30,14 @@ def check_place(source: str) -> str:
     """Return the place of a table; raises ValueError without repeating a URL, which may contain a password."""
     if not source.strip():
         raise MustError("not be empty")
-    if is_path(source):
-        refuse_long("source", source)
     scheme = scheme_of(source)
     if scheme is not None and not _OBJECT.fullmatch(source):
         raise ValueError(
             f"({scheme}://…) must be a path, s3://BUCKET/KEY, or example:NAME. The environment of AWS says who may read "
             "S3; a table that is elsewhere is downloaded first"
         )
+    if is_path(source):
+        refuse_long("source", source)
     return source
 
 

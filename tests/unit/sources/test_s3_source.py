@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
@@ -206,6 +206,7 @@ def test_no_s3_without_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @given(scheme=st.from_regex(r"\A[A-Za-z][A-Za-z0-9+.-]{1,8}\Z"), rest=st.text(min_size=1))
+@example(scheme="https", rest="x" * 300)
 def test_no_url_is_taken_for_a_path_or_repeated(scheme: str, rest: str) -> None:
     """Whatever stands behind the scheme; of s3 a bucket and a key are let through, without a user or a password."""
     url = f"{scheme}://u:{SECRET}@{rest}"
