@@ -19,7 +19,7 @@ from marginweave.forecast.overview import PlannedRelease, draw_rows, size_rows
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.forecast.sizes import SizeForecast
 from marginweave.forecast.target import with_epsilon
-from marginweave.publish.figures import EpsilonErrors, epsilon_figure
+from marginweave.publish.figures import EpsilonErrors, Mark, epsilon_figure
 from marginweave.publish.templates import read_text, render
 from marginweave.released.verdict import GOOD
 from marginweave.runs.limits import check_size
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0)
 """The epsilons of a page, in addition to that of its configuration."""
-_MARKS = (
+_MARKS: tuple[tuple[str, Mark], ...] = (
     ("good-for.single", "ring"),
     ("good-for.pairs", "dot"),
     ("good-for.record-pairs", "box"),
@@ -134,7 +134,10 @@ def _errors(size: SizeForecast) -> list[tuple[float, float, float] | None]:
     by_noise = [None if share is None else (share, share, share) for share in size.noise_shares]
     if size.errors is None:
         return [*by_noise, None, None]
-    return [*by_noise, tuple(size.errors.pairs), tuple(size.errors.triples)]
+    pairs = size.errors.pairs
+    triples = size.errors.triples
+    of_records = [(error.error, error.low, error.high) for error in (pairs, triples)]
+    return [*by_noise, *of_records]
 
 
 def _table(steps: Sequence[PlanAtEpsilon], sizes: Sequence[SizeForecast]) -> list[list[str]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from unicodedata import east_asian_width
 from xml.etree import ElementTree
 
@@ -394,6 +394,10 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     return figure.markup()
 
 
+Mark: TypeAlias = Literal["dot", "ring", "box", "frame"]
+"""How a point is drawn."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EpsilonErrors:
     """Errors at several epsilons: of each a share from 0 to 1, and the ends of its range; None where nothing is known.
@@ -402,7 +406,7 @@ class EpsilonErrors:
     """
 
     title: Sentence
-    mark: Literal["dot", "ring", "box", "frame"]
+    mark: Mark
     errors: Sequence[tuple[float, float, float] | None]
 
 
@@ -485,7 +489,7 @@ def _point(figure: _Figure, mark: str, x: float, heights: Sequence[float], place
     _mark(figure, mark, x, middle, data_place=place)
 
 
-def _mark(figure: _Figure, mark: str, x: float, y: float, **attributes: object) -> None:
+def _mark(figure: _Figure, mark: str, x: float, y: float, **attributes: Any) -> None:
     """Add a dot or ring, or a box or frame, in the colors of measured counts or of synthetic records."""
     if mark in ("dot", "ring"):
         kind = "point" if mark == "dot" else "ring"

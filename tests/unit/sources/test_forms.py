@@ -127,7 +127,7 @@ def test_what_is_spelled_is_read_again(marks: NumberForm, value: Decimal, unit: 
     assert number(form.plain(f"{form.spelled(format(value, 'f'))} {unit}") or "") == value
 
 
-TEXTS = st.text("0123456789.,' \u00a0+-eE()$kg%", max_size=9)
+OF_MARKS = st.text("0123456789.,' \u00a0+-eE()$kg%", max_size=9)
 
 
 @settings(max_examples=300, deadline=None)
@@ -135,8 +135,8 @@ TEXTS = st.text("0123456789.,' \u00a0+-eE()$kg%", max_size=9)
     st.sampled_from(FORMS),
     st.sampled_from(["", "kg", "$", "%", "e"]),
     st.booleans(),
-    st.lists(TEXTS, max_size=5),
-    TEXTS,
+    st.lists(OF_MARKS, max_size=5),
+    OF_MARKS,
 )
 def test_a_cell_is_read_whatever_other_rows_hold(
     marks: NumberForm, unit: str, brackets: bool, rows: list[str], row: str
@@ -147,7 +147,9 @@ def test_a_cell_is_read_whatever_other_rows_hold(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from([*FORMS, NumberForm(unit="kg", brackets=True), NumberForm(unit="e")]), TEXTS)
+@given(
+    st.sampled_from([*FORMS, NumberForm(unit="kg", brackets=True), NumberForm(unit="e")]), OF_MARKS
+)
 @example(NumberForm("comma", "dot"), "1.23")
 @example(NumberForm("comma", "dot"), "0.123")
 @example(NumberForm("comma"), "3.5")
