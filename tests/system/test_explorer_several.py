@@ -327,3 +327,21 @@ def test_where_a_page_lacks_covariances_it_says_so(
     assert "not in this page: ask marginweave query" in of_pages[4]
     assert "not in this page" not in of_pages[1]
     assert chromium.complaints() == []
+
+
+def test_numbers_with_codes_have_ranges(chromium: Browser, tmp_path: Path) -> None:
+    """Of the numbers alone: "60 and more" leaves out the code for a refusal, and the list of ends does not name it."""
+    age = {"type": "number", "bounds": [0, 99], "bins": [0, 30, 60, 99], "decimals": 0}
+    columns = {"age": {**age, "codes": {997: "refused"}}}
+    release, codes = published(columns=columns)
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
+    visit(chromium, page)
+    several(chromium, 0)
+    choose(chromium, ".run select:first-child", "1")
+    assert chromium.run(PRESSED) == ["0-1", "0-2"]
+    assert chromium.run(SAID) == ["", "age: 30 and more×"]
+    options = "return document.querySelector('.run').innerText"
+    assert "refused" not in chromium.run(options)
+    press(chromium, "0-3")
+    assert "refused" in chromium.run(SAID)[1]

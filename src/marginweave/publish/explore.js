@@ -278,15 +278,14 @@ class Release {
 
   // Some values of an attribute in words: a run of ordered ones by its ends.
   words(attribute, values) {
-    const { labels, ordered, numbers } = this.attributes[attribute];
+    const { ordered, numbers } = this.attributes[attribute];
     const [first, last] = [values[0], values.at(-1)];
     if (values.length === 1) return this.label(attribute, first);
-    if (ordered && last < labels.length && last - first === values.length - 1) {
+    if (last < ordered && last - first === values.length - 1) {
       if (!numbers?.[first] || !numbers[last]) return say("fromTo", { low: this.label(attribute, first), high: this.label(attribute, last) });
       const [low, high] = [numbers[first][0], numbers[last][1]];
       if (first === 0 || low === null) return say("orLess", { high });
-      const above = numbers.slice(last + 1).some(Boolean);
-      return above && high !== null ? say("fromTo", { low, high }) : say("andMore", { low });
+      return last < ordered - 1 && high !== null ? say("fromTo", { low, high }) : say("andMore", { low });
     }
     const names = values.slice(0, LISTED).map((value) => this.label(attribute, value));
     if (values.length > LISTED) names.push(say("others", { number: values.length - LISTED }));

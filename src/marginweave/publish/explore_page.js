@@ -195,15 +195,15 @@ class Card {
     if (!this.run.firstChild) this.run.append(...(this.about.ordered ? this.ends() : [TEXT.severalHelp]));
     if (!this.about.ordered) return;
     const values = this.page.valuesOf(this.attribute);
-    const isRun = values.length > 0 && values.at(-1) - values[0] === values.length - 1;
+    const isRun = values.length > 0 && values.at(-1) < this.about.ordered && values.at(-1) - values[0] === values.length - 1;
     const [first, last] = [isRun ? values[0] : 0, isRun ? values.at(-1) : -1];
     this.from.value = first === 0 ? "" : String(first); // open ends
-    this.to.value = !isRun || last === this.about.labels.length - 1 ? "" : String(last);
+    this.to.value = !isRun || last === this.about.ordered - 1 ? "" : String(last);
   }
 
   ends() {
     const { release } = this.page;
-    const values = release.values(this.attribute).filter((value) => value < this.about.labels.length);
+    const values = release.values(this.attribute).filter((value) => value < this.about.ordered);
     const options = () => [element("option", { value: "" }, "–"), ...values.map((value) => element("option", { value: String(value) }, release.label(this.attribute, value)))];
     for (const end of ["from", "to"]) {
       const words = { from: TEXT.fromOf, to: TEXT.toOf }[end];
@@ -763,7 +763,8 @@ class Average {
     const { release } = page;
     const about = release.attributes[number];
     const limits = about.numbers.filter(Boolean).flat().filter((end) => end !== null);
-    this.format = formatOf([Math.min(...limits), Math.max(...limits)]);
+    const isValue = average === "median" && about.numbers.every((ends) => !ends || ends[0] === ends[1]); // and no place in a bin
+    this.format = isValue ? new Intl.NumberFormat("en", { maximumFractionDigits: 8 }) : formatOf([Math.min(...limits), Math.max(...limits)]);
     const lines = this.lines();
     this.content = { lines, by, number, average };
     const ends = lines.flatMap(({ answers }) => answers).filter(({ unknown }) => !unknown).flatMap(({ estimate, low, high }) => [estimate, low, high]).filter(Number.isFinite);

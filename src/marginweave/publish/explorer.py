@@ -30,7 +30,7 @@ from marginweave.domain.zeros import (
 )
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
-from marginweave.publish.pooled_tables import pack_numbers, pack_rules, pack_squares
+from marginweave.publish.pooled_tables import Ends, pack_numbers, pack_rules, pack_squares
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
 from marginweave.publish.templates import read_text, render
 from marginweave.texts.sentences import counts_sentence
@@ -105,7 +105,7 @@ def _attributes(
     attributes: Sequence[Attribute],
     codes: Sequence[NDArray[Any]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the header's entry of each attribute."""
+    """Yield the header's entry of each attribute; its first `ordered` values have an order, in which they stand."""
     declared = published.configuration
     undeclared = {}
     left_out = {}
@@ -132,10 +132,26 @@ def _attributes(
             "undeclared": undeclared.get(attribute.name) if is_told_apart else None,
             "gaps": max(len(attribute.gaps), 1),
             "gap": _gap(attribute, labels),
-            "ordered": place in declared.ordered,
+            "ordered": len(labels)
+            if place in declared.ordered
+            else _increasing(numbers.get(place)),
             "numbers": numbers.get(place),
             "left_out": left_out.get(attribute.name),
         }
+
+
+def _increasing(ends: Ends | None) -> int:
+    """Return how many codes are in the order of their numbers, from the first one on; 0 if a number comes after these."""
+    codes = ends or []
+    number = 0
+    least = -math.inf
+    for bounds in codes:
+        if bounds is None or (number and (bounds[0] is None or bounds[0] <= least)):
+            break
+        least = -math.inf if bounds[0] is None else bounds[0]
+        number += 1
+    is_mixed = any(bounds is not None for bounds in codes[number:])
+    return 0 if is_mixed else number
 
 
 def _gap(attribute: Attribute, labels: Sequence[str]) -> str | None:

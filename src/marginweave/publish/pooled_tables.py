@@ -29,6 +29,8 @@ MOST_VALUES = 1000
 """Values of a column of numbers, some of which were measured together with others, up to which a page has its mean."""
 
 Arrays = dict[str, Any]
+Ends = list[list[float | None] | None]
+"""The least and the largest number of each code; None for a code that is no number, and for an end that an open bin lacks."""
 
 
 def pack_squares(
@@ -159,12 +161,9 @@ def pack_rules(rules: Sequence[StructuralZeros], arrays: Arrays) -> list[dict[st
     return facts
 
 
-def pack_numbers(codes: Codes) -> dict[int, list[list[float | None] | None]]:
-    """Return the least and the largest number of each code, by the place of each attribute of numbers.
-
-    An end that an open bin lacks is None, and so is a code that is no number.
-    """
-    ends = dict[int, list[list[float | None] | None]]()
+def pack_numbers(codes: Codes) -> dict[int, Ends]:
+    """Return the ends of each code, by the place of each attribute of numbers."""
+    ends = dict[int, Ends]()
     for attribute in codes.configuration.attributes:
         with suppress(InputError):
             numbers = codes.numbers(attribute.column)
@@ -172,9 +171,9 @@ def pack_numbers(codes: Codes) -> dict[int, list[list[float | None] | None]]:
     return ends
 
 
-def _ends(numbers: ValueRange) -> list[list[float | None] | None]:
+def _ends(numbers: ValueRange) -> Ends:
     """Return the ends of each code."""
-    ends = list[list[float | None] | None]()
+    ends: Ends = []
     for low, high in zip(numbers.low.tolist(), numbers.high.tolist(), strict=True):
         bounds = [end if math.isfinite(end) else None for end in (low, high)]
         ends.append(None if math.isnan(low) else bounds)

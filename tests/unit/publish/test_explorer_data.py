@@ -18,7 +18,7 @@ from marginweave.answers.least_squares import LeastSquares
 from marginweave.base.errors import StageError
 from marginweave.configuration.question import read_question
 from marginweave.publish import pooled_tables, reader
-from marginweave.publish.explorer import _gap, explorer_data, render_explorer
+from marginweave.publish.explorer import _gap, _increasing, explorer_data, render_explorer
 from marginweave.publish.reader import MOST_RECORDS, show_records
 from marginweave.released.statement import UndeclaredStatement
 from tests.support.configurations import BASE, PRIVATE, configuration
@@ -242,3 +242,18 @@ def test_sums_are_computed_from_pooled_tables_and_axes(
             start += expected.size
     assert start == len(arrays["axes"])
     assert {solutions for _, solutions, _ in facts["axes"]} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("ends", "number"),
+    [
+        (None, 0),
+        ([[0, 9], [10, 19], None, None], 2),
+        ([[None, 9], [10, None]], 2),
+        ([[1, 1], [3, 3], [2, 2]], 0),
+        ([[1, 1], None, [2, 2]], 0),
+    ],
+)
+def test_ranges_are_over_values_in_the_order_of_their_numbers(ends: Any, number: int) -> None:
+    """Not over codes that mean something else, and over nothing where numbers stand in another order."""
+    assert _increasing(ends) == number
