@@ -13,6 +13,7 @@ from enum import IntEnum
 from functools import partial
 
 from marginweave.configuration.columns import MeasuredColumn, SetColumn
+from marginweave.drafts.draft_text import yaml_line
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
 from marginweave.released.evaluation import BrokenRule
@@ -128,6 +129,9 @@ def _unread_advice(column: MeasuredColumn, look: ColumnLook) -> Sentence:
         return check_sentence("unread-advice.min-values")
     if look.blank == look.unread:
         return check_sentence("unread-advice.empty")
+    spelling = look.spelling(column)
+    if spelling:
+        return check_sentence("unread-advice.spelling", text=yaml_line(spelling))
     notation = look.notation(column)
     if notation is not None:
         key = notation if notation in _NUMBER_NOTATIONS else "format"

@@ -144,7 +144,10 @@ class Inspection:
 
     def __post_init__(self) -> None:
         configuration = self.configuration
-        self.looks = {name: ColumnLook() for name in configuration.raw_names}
+        self.looks = {
+            name: ColumnLook(numbers=configuration.source.numbers)
+            for name in configuration.raw_names
+        }
         if configuration.privacy.subject is None:
             self.ids = {
                 name: Repetition(self._missing(name)) for name in self.present if self._is_id(name)

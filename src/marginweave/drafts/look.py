@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from marginweave.base.arrow import is_text
 from marginweave.columns.base import Judged, distinct_texts
 from marginweave.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.configuration.columns.periods import parse_instant
+from marginweave.configuration.number_texts import USUAL, NumberForm
+from marginweave.drafts.number_spelling import recognise_spelling
 from marginweave.drafts.special_codes import special_codes
 from marginweave.drafts.table_facts import CURRENCY, FORMATS, mostly
 from marginweave.drafts.tally import CellTally
@@ -38,6 +41,8 @@ _NOTATIONS: dict[str, str | re.Pattern[str]] = {  # the first that fits most
 class ColumnLook(CellTally):
     """Cells of a column, counted block by block, with a few of their texts for the advice to a steward."""
 
+    numbers: NumberForm = USUAL
+    """How numbers of the source are spelled."""
     blank: int = 0
     """Unread cells that are empty."""
     values: set[str] = field(default_factory=set)
@@ -84,6 +89,19 @@ class ColumnLook(CellTally):
             numbers[Decimal(text)] += cells  # 999 and 999.0 are one number
         codes = special_codes(numbers, (low, high))
         return 2 * sum(codes.values()) > self.beyond_texts.total()
+
+    def spelling(self, column: MeasuredColumn) -> dict[str, Any]:
+        """Return `number.text` by which the unread texts are numbers; nothing where there is none, or one is declared.
+
+        Texts that can be read already, without brackets, may be numbers beside unread ones in brackets.
+        """
+        if not isinstance(column, NumberColumn) or column.text is not None:
+            return {}
+        texts = list(self.unread_texts)
+        readable = [self.numbers.spelled(text) for text in sorted(self.values)]
+        return recognise_spelling(texts, self.numbers) or recognise_spelling(
+            [*texts, *readable], self.numbers
+        )
 
     def notation(self, column: MeasuredColumn) -> str | None:
         """Return the notation of most unread texts: `currency`, `decimal` or `thousands`, a format of dates, or None."""
