@@ -82,7 +82,7 @@ STOPS = {
     dates_of_another_form: ("column 'day': no cell can be read as a date", '"%d.%m.%Y"', "No cell"),
     currency_signs: (
         "column 'cost': no cell can be read as a number",
-        "text: {unit: €}",
+        'text: {unit: "€"}',
         "No cell",
     ),
     half_outside: (
