@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 
-from marginweave.base.arrays import Flags
+import numpy as np
+
+from marginweave.base.arrays import Flags, Integers
 from marginweave.drafts.declared_cells import DeclaredCells
 
 FALSE_ALARM = 1e-6
@@ -36,6 +38,20 @@ def permutation_evidence(broken: int, expected: float) -> float:
     """
     missed = expected - broken
     return missed**2 / (4 * expected + 2 * missed) if missed > 0 else 0.0
+
+
+def unbroken_evidence(lower: Integers, upper: Integers) -> float:
+    """Return -ln of the probability that no cell of `lower` is above its partner when the cells of `upper` are shuffled.
+
+    Exact: where c_i is the number of upper cells that are at least the i-th largest of n lower ones, from i = 0 on, these have
+    partners in prod (c_i - i) of n! ways. It is infinite where there is no way.
+    """
+    descending = np.sort(lower)[::-1]
+    at_least = len(upper) - np.searchsorted(np.sort(upper), descending, side="left")
+    ways = at_least - np.arange(len(descending))
+    if len(ways) and ways.min() <= 0:
+        return math.inf
+    return float(np.log(np.arange(1, len(ways) + 1)).sum() - np.log(ways).sum())
 
 
 def draws_evidence(broken: int, draws: int, chance: float) -> float:

@@ -12,6 +12,7 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.yaml_source import TEXT_KEYS
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_configuration import ConfigurationDraft
+from marginweave.drafts.private_costs import LEAST_DELTA_EXPONENT, delta_exponent
 from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject
 
@@ -87,12 +88,19 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     else:
         column = yaml_line(subject.column)
         unit = f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.words}\n"
+    exponent = delta_exponent(about_rows)
+    remark = "well below 1 / (number of people)"
+    if exponent > LEAST_DELTA_EXPONENT:
+        remark = (
+            "at most n^-1.5 for these n rows; where their number is not public, write a smaller one"
+        )
+    delta = f"1e-{exponent}".ljust(6)
     return (
         "privacy:\n"
         "  confirm: true  # whose privacy is it? Look at unit, and delete this line when it is right\n"
         f"{unit}"
         "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
-        "  delta: 1e-6   # well below 1 / (number of people)\n"
+        f"  delta: {delta} # {remark}\n"
         f"rows: {{about: {about_rows}, confirm: true}}  # of the table (people with join: true), rounded. Delete unless the "
         "size is published; then, rows: that number\n"
     )

@@ -17,7 +17,7 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.find_relations import find_relations, with_changes
-from marginweave.drafts.private_costs import with_costs
+from marginweave.drafts.private_costs import delta_exponent, with_costs
 from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject, near_on_grid
 from marginweave.drafts.table_facts import TableFacts, header_doubts
@@ -137,13 +137,15 @@ def propose_configuration(
             columns[name] = propose_column(facts.column(name), source.numbers)
     if dictionary is not None:
         columns |= _describe_columns(columns, facts, dictionary)
-    columns = with_costs(columns, 1 if subject is None else subject.most)
+    about_rows = near_on_grid(facts.rows)
+    records = 1 if subject is None else subject.most
+    columns = with_costs(columns, records, 10.0 ** -delta_exponent(about_rows))
     relations = find_relations(facts.table, _with_codes(columns, dictionary), source.numbers)
     return ConfigurationDraft(
         dataset=dataset,
         source=source,
         subject=subject,
-        about_rows=near_on_grid(facts.rows),
+        about_rows=about_rows,
         columns=with_changes(columns, relations),
         left_out=facts.left_out,
         counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),

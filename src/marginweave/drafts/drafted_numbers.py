@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -32,6 +32,10 @@ _QUARTILES = 4
 _SAMPLE = 25
 _EXACT = 2**53
 _MOST_DECIMALS = 9
+_SUM_ERROR = Decimal("1e-14")
+_MOST_WORDS = 5
+_NUMBERS_A_WORD = 50
+_WORDS = "texts are among the numbers; do all of them mean no value?"
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
 _SPELLING = "text says how cells are written; records have numbers alone"
@@ -109,9 +113,9 @@ def propose_number(
 ) -> ColumnDraft | None:
     """Return the draft of a number, for texts in the given form of numbers; None where they are no sizes.
 
-    A single text among many numbers, such as N, is taken for "no value", 999 for a special number. Numbers of a
-    classification, by the name of the column or by their digits, name groups. Where all have one unit, or negative ones are in
-    brackets, they are sizes, and `text` says how they are spelled. DP: none.
+    A single text among many numbers, such as N, and a few words are taken for "no value", 999 for a special number. Numbers of
+    a classification, by the name of the column or by their digits, name groups. Where all have one unit, or negative ones are
+    in brackets, they are sizes, and `text` says how they are spelled. DP: none.
     """
     spelling = recognise_spelling(column.present, form)
     if spelling:
@@ -122,7 +126,7 @@ def propose_number(
         return _draft(name, _plain_cells(column, written), facts, [_SPELLING], are_sizes=True)
     sample = column.present[:: -(-len(column.present) // _SAMPLE)]
     odd = sum(form.plain(text) is None and number(text) is None for text in sample)
-    if odd > 1 or _CLASSIFICATION.search(column.name):
+    if odd > _MOST_WORDS or _CLASSIFICATION.search(column.name):
         return None
     return _draft(column.name, _plain_cells(column, form), missing, [], are_sizes=False)
 
@@ -154,10 +158,10 @@ def _draft(
     """
     numbers, unread = _read_numbers(cells)
     special = special_codes(numbers)
-    decimals = max((_decimals_of(value) for value in numbers), default=0)
+    decimals = decimals_of(numbers)
     numbers -= Counter(special)
     has_leading_zeros = any(re.match(r"[+-]?0[0-9]", text) for text in cells)
-    if len(unread) > 1 or len(numbers) <= FEW_NUMBERS or has_leading_zeros:
+    if len(numbers) <= FEW_NUMBERS or has_leading_zeros or not _are_words(unread, len(numbers)):
         return None
     least = min(numbers)
     most = max(numbers)
@@ -172,7 +176,7 @@ def _draft(
     facts |= declared
     if unread:
         facts["missing"] = [*declared.get("missing", []), *unread]
-        remarks = [ODD.format("numbers"), *remarks]
+        remarks = [_WORDS if len(unread) > 1 else ODD.format("numbers"), *remarks]
     if special:
         remarks = [*remarks, _SPECIAL]
     expert_bins = _expert_bins(name, least, most, decimals)
@@ -210,6 +214,34 @@ def _read_numbers(cells: Mapping[str, int]) -> tuple[Counter[Decimal], list[str]
         else:
             numbers[value] += count
     return numbers, unread
+
+
+def _are_words(unread: Sequence[str], numbers: int) -> bool:
+    """Return whether the texts among so many distinct numbers can mean "no value": one of any kind, or a few without digits."""
+    if len(unread) <= 1:
+        return True
+    are_few = len(unread) <= _MOST_WORDS and _NUMBERS_A_WORD * len(unread) <= numbers
+    return are_few and not any(re.search("[0-9]", text) for text in unread)
+
+
+def decimals_of(numbers: Collection[Decimal]) -> int:
+    """Return the decimals that the numbers have, but for the error of sums of doubles, such as 12.340000000000002.
+
+    That is the most decimals of any, or up to nine where all numbers are as near to so many as doubles are added up.
+    """
+    most = max((_decimals_of(value) for value in numbers), default=0)
+    if most <= _MOST_DECIMALS:
+        return most
+    for decimals in range(_MOST_DECIMALS + 1):
+        step = Decimal(1).scaleb(-decimals)
+        if all(abs(value - _nearest(value, step)) <= abs(value) * _SUM_ERROR for value in numbers):
+            return decimals
+    return most
+
+
+def _nearest(value: Decimal, step: Decimal) -> Decimal:
+    """Return the multiple of a step that is nearest to a value."""
+    return (value / step).to_integral_value() * step
 
 
 def _decimals_of(value: Decimal) -> int:

@@ -14,6 +14,7 @@ from marginweave.drafts.chance import (
     has_effect,
     needed_evidence,
     permutation_evidence,
+    unbroken_evidence,
 )
 from marginweave.drafts.declared_cells import DeclaredTable
 from marginweave.drafts.relations import Relation, SampledTable, quoted
@@ -73,7 +74,12 @@ def _is_no_chance(tables: SampledTable, low: str, high: str, least_evidence: flo
     expected = _expected(tables.sample, low, high)
     if broken > 2 * MOST_BROKEN * rows or not has_effect(broken, expected, rows):
         return False
-    return permutation_evidence(broken, expected) >= least_evidence
+    if broken:
+        return permutation_evidence(broken, expected) >= least_evidence
+    first = tables.sample.read(low)
+    second = tables.sample.read(high)
+    filled = first.filled & second.filled
+    return unbroken_evidence(first.values[filled], second.values[filled]) >= least_evidence
 
 
 def _broken(table: DeclaredTable, low: str, high: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from marginweave.drafts.relations import Relation, SampledTable, quoted
 _NEARLY = 0.95
 _MOST_TERMS = 5
 _MOST_SUBSETS = 100_000
-_LEAST_ROWS = 100
+_LEAST_ROWS = 40
 _ROWS_A_ROUND = 16
 _ROUNDS = 6
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -16,8 +16,9 @@ from marginweave.drafts.column_draft import MOST_VALUES, ColumnDraft
 from marginweave.mechanisms.normal import ndtri
 
 EPSILON = 1.0
-DELTA = 1e-6
-"""Budget of a drafted release."""
+"""Epsilon of a drafted release."""
+LEAST_DELTA_EXPONENT = 6
+"""Delta of a drafted release is 1e-6 for up to 7,000 rows; the exponent of ten, without its sign."""
 _GROUP = "or group its values in the table, and draft again"
 _LONGEST_PREFIX = 6
 _FEWEST_GROUPS = 5
@@ -25,7 +26,24 @@ _MOST_ODD = 0.1
 _CODE = re.compile(r"[A-Za-z]{0,3}[0-9][A-Za-z0-9.-]*")
 
 
-def with_costs(columns: Mapping[str, ColumnDraft], records: int) -> dict[str, ColumnDraft]:
+def delta_exponent(about_rows: int) -> int:
+    """Return x of the delta 10^-x of a draft: the largest power of ten at most n^-1.5 for all n that are rounded alike.
+
+    At 1/n a release that shows one of n records meets the definition, and `plan` calls what is above n^-1.5 large. Of 1, 2, 5,
+    10, … all n that round to one are below the next, 2.5 times as many at most. DP: none; it says of the table what its
+    rounded number of rows says.
+
+    Args:
+        about_rows: The number of rows, rounded by `subjects.near_on_grid`.
+    """
+    leading = int(str(about_rows)[0])
+    next_on_grid = about_rows // leading * {1: 2, 2: 5, 5: 10}[leading]
+    return max(LEAST_DELTA_EXPONENT, math.ceil(1.5 * math.log10(next_on_grid)))
+
+
+def with_costs(
+    columns: Mapping[str, ColumnDraft], records: int, delta: float
+) -> dict[str, ColumnDraft]:
     """Return the drafts, in which each private domain says what will be missing.
 
     A column of which most cells would be missing is left out, and says how it could be released. DP: none.
@@ -33,13 +51,14 @@ def with_costs(columns: Mapping[str, ColumnDraft], records: int) -> dict[str, Co
     Args:
         columns: The drafted columns, by name.
         records: The most rows of one person that count.
+        delta: That of the drafted release.
     """
     drafts = dict(columns)
     while True:
         private = [name for name, draft in drafts.items() if draft.is_private and draft.value_cells]
         if not private:
             return drafts
-        least = least_records(len(private), records)
+        least = least_records(len(private), records, delta)
         lost = {name: _lost_share(drafts[name].value_cells, least) for name in private}
         worst = max(private, key=lambda name: lost[name])
         if lost[worst] <= 0.5:
@@ -47,7 +66,7 @@ def with_costs(columns: Mapping[str, ColumnDraft], records: int) -> dict[str, Co
         drafts[worst] = _left_out(drafts[worst], least)
 
 
-def least_records(columns: int, records: int) -> int:
+def least_records(columns: int, records: int, delta: float) -> int:
     """Return about how many records a value of a private domain needs to be released, by the budget of a draft.
 
     With D columns and at most theta rows a person the noise of a count has the standard deviation theta sqrt(D / (s mu^2)),
@@ -55,8 +74,8 @@ def least_records(columns: int, records: int) -> int:
     the threshold is theta + 1 and z standard deviations, z the normal quantile of delta_t / (theta D). DP: none.
     """
     settings = MarginalSettings()
-    delta_threshold = settings.delta_threshold_share * DELTA
-    mu2 = budget_mu2(EPSILON, DELTA - delta_threshold)
+    delta_threshold = settings.delta_threshold_share * delta
+    mu2 = budget_mu2(EPSILON, delta - delta_threshold)
     sigma = records * math.sqrt(columns / (settings.values_share * mu2))
     quantile = -float(ndtri(delta_threshold / (records * columns)))
     least = 1 + records + quantile * sigma

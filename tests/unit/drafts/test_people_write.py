@@ -23,10 +23,11 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_columns import propose_column
-from marginweave.drafts.private_costs import least_records, with_costs
+from marginweave.drafts.private_costs import delta_exponent, least_records, with_costs
 from marginweave.drafts.spellings import same_values
-from marginweave.drafts.subjects import names_subjects, subject_of
+from marginweave.drafts.subjects import names_subjects, near_on_grid, subject_of
 from marginweave.drafts.table_facts import column_cells
+from marginweave.forecast.delta import delta_forecast
 from marginweave.measurements.private_values import PrivateValues
 from marginweave.measurements.split import plan_budget
 from tests.support.configurations import configuration
@@ -350,7 +351,7 @@ def test_a_column_of_rare_values_is_left_out_with_the_choice(tmp_path: Path) -> 
         "domain": "private",
         "missing": [""],
     }
-    assert "values with fewer than about 110 records will be missing" in text
+    assert "values with fewer than about 140 records will be missing" in text
     town_line = next(line for line in text.splitlines() if "town:" in line)
     assert "60" not in town_line  # nothing is counted of a private domain, which nobody confirms
     confirmed(text)
@@ -368,7 +369,41 @@ def test_the_cost_of_a_private_domain_is_that_of_the_plan(columns: int, records:
         aggregate={"method": "marginals"},
     )
     threshold = plan_budget(config).draw(PrivateValues).threshold(config)
-    assert 0.9 <= least_records(columns, records) / threshold <= 1.2
+    assert 0.9 <= least_records(columns, records, 1e-6) / threshold <= 1.2
+
+
+@pytest.mark.parametrize(
+    "rows", [2, 900, 7071, 7072, 12_000, 48_842, 250_000, 1_000_000, 3 * 10**7]
+)
+def test_the_delta_of_a_draft_is_not_large_by_the_plan(rows: int) -> None:
+    """For the rounded number of rows, and for each that is rounded to it; 1e-6 where that is enough."""
+    about = near_on_grid(rows)
+    exponent = delta_exponent(about)
+    assert exponent == 6 or 10.0 ** (1 - exponent) > (2.5 * about) ** -1.5
+    for declared in (about, rows):
+        config = configuration(privacy__delta=10.0**-exponent, rows=declared)
+        assert delta_forecast(config) == []
+
+
+def test_the_delta_of_a_draft_is_as_small_as_its_table_is_large(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("sex\n" + "f\nm\n" * 10_000)
+    draft = drafted_text(str(table), SourceFile(file="t.csv"))
+    assert "  delta: 1e-8   # at most n^-1.5 for these n rows" in draft
+    assert parse_yaml(draft)["privacy"]["delta"] == 1e-8
+
+
+def test_a_few_words_among_numbers_mean_no_value() -> None:
+    """A column of numbers in which some refused, and some did not know, was dropped as ids are."""
+    numbers = [str(37 * place % 1009) for place in range(400)]
+    words = ["refused", "unknown", "does not know"]
+    draft = propose_column(column_cells("income", pa.chunked_array([numbers + 9 * words])))
+    assert draft.type == "number"
+    assert draft.facts["missing"] == sorted(words)
+    assert "do all of them mean no value?" in draft.remark
+    ranges = ["below 5", "5 to 9", "10+"]
+    mixed = propose_column(column_cells("income", pa.chunked_array([numbers + 9 * ranges])))
+    assert mixed.type != "number"
 
 
 def test_columns_are_left_out_until_the_others_can_be_released() -> None:
@@ -377,8 +412,8 @@ def test_columns_are_left_out_until_the_others_can_be_released() -> None:
         name: ColumnDraft("category", {"domain": "private"}, value_cells=[cells] * 60)
         for name, cells in (("rare", 20), ("often", 130))
     }
-    assert least_records(1, 1) < 130 < least_records(2, 1)
-    costed = with_costs(drafts, 1)
+    assert least_records(1, 1, 1e-6) < 130 < least_records(2, 1, 1e-6)
+    costed = with_costs(drafts, 1, 1e-6)
     assert {name: draft.type for name, draft in costed.items()} == {
         "rare": "identifier",
         "often": "category",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,41 @@ def test_the_bounds_of_chance_hold() -> None:
         bound = 2 * np.exp(-chance.permutation_evidence(broken, expected))
         # Of 20,000 shuffles, five standard deviations above the bound.
         assert (shuffled <= broken).mean() <= bound + 5 * np.sqrt(bound / 20_000)
+
+
+@given(data=st.data())
+def test_the_chance_of_an_order_without_exceptions_is_exact(data: st.DataObject) -> None:
+    """By counting all ways to shuffle up to six cells."""
+    cells = st.lists(st.integers(0, 8), min_size=6, max_size=6)
+    low = np.array(data.draw(cells))
+    high = np.array(data.draw(cells))
+    kept = sum(bool((low <= np.array(shuffled)).all()) for shuffled in permutations(high))
+    evidence = chance.unbroken_evidence(low, high)
+    assert np.exp(-evidence) * math.factorial(6) == pytest.approx(kept)
+
+
+def test_a_total_with_gaps_and_the_error_of_doubles_is_a_sum() -> None:
+    """As pandas writes it: 12.340000000000002; the total has the decimals of its parts."""
+    rng = np.random.default_rng(8)
+    parts = np.round(rng.lognormal(5, 0.5, (3, 300)), 2)
+    totals = [repr(float(total)) for total in parts.sum(axis=0)]
+    assert max(map(len, totals)) > 12
+    texts = ["" if place % 9 == 0 else total for place, total in enumerate(totals)]
+    columns = {name: list(map(str, cells)) for name, cells in zip("abc", parts, strict=True)}
+    draft = drafted({**columns, "total": texts})
+    assert rules_of(draft) == {"sum": [{"column": "total", "of": ["a", "b", "c"]}]}
+    assert draft.columns["total"].facts["decimals"] == 2
+
+
+def test_an_order_of_a_small_table_is_suggested() -> None:
+    """Of 60 households what they eat is never above what they earn, as in Engel's table of 235."""
+    rng = np.random.default_rng(7)
+    income = rng.lognormal(6.7, 0.45, 60)
+    columns = {
+        "income": [f"{x:.1f}" for x in income],
+        "food": [f"{x:.1f}" for x in income * rng.uniform(0.5, 0.8, 60)],
+    }
+    assert rules_of(drafted(columns)) == {"ordered": [{"columns": ["food", "income"]}]}
 
 
 def test_orders_that_follow_from_others_are_left_out() -> None:
