@@ -50,7 +50,9 @@ class DraftedRelease:
 def answered_yes(draft: str, **privacy: Any) -> dict[str, Any]:
     """The draft with each question answered yes, and with changes in its section `privacy`."""
     configuration = parse_yaml(draft)
-    configuration["privacy"].pop("confirm")
+    for section in (configuration["source"], configuration["privacy"]):
+        if isinstance(section, dict):
+            section.pop("confirm", None)
     configuration["privacy"] |= privacy
     configuration["rows"] = configuration["rows"]["about"]
     for column in configuration["columns"].values():

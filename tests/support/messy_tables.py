@@ -153,9 +153,10 @@ def messy_table(seed: int) -> MessyTable:
 
 
 def _name(rng: random.Random, place: int) -> str:
-    """A name that no other column has; some are endless."""
+    """A name; behind the first column some are endless, empty, none that can be printed, or that of another column."""
     name = rng.choice(NAMES) + " and so on" * rng.choice((0, 0, 0, 24))
-    return name[:250].strip() + f"_{place}"
+    odd = rng.choice(("", "a\u00a0b", name, 9 * name))
+    return odd if place > 0 and rng.random() < 0.1 else name[:250].strip() + f"_{place}"
 
 
 def _with_gaps(rng: random.Random, cells: Cells) -> Cells:
