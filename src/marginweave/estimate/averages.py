@@ -143,7 +143,7 @@ def _rows(
 def sums(
     tables: Tables,
     shared: Shared,
-    cells: Floats | Flags,
+    cells: Floats,
 ) -> Floats:  # pragma: no cover - compiled
     """Sum `cells`, one for each cell of the tables, over the shared set, for each member: shape (members, cells)."""
     sums = np.zeros((len(shared.members), shared.cells))
@@ -172,10 +172,15 @@ def mean(
     numbers: Floats,
 ) -> Floats:  # pragma: no cover - compiled
     """Return the mean of the members' sums, weighted by the precision of each: shape (cells,)."""
-    precision = tables.precision[shared.members].reshape(-1, 1)
-    weights = precision / np.maximum(numbers, 1)
-    weighted = (weights * sums).sum(axis=0)
-    return np.asarray(weighted / weights.sum(axis=0))
+    means = np.zeros(shared.cells)
+    for cell in range(shared.cells):
+        all_weights = 0.0
+        for m, member in enumerate(shared.members):
+            weight = tables.precision[member] / max(numbers[m, cell], 1.0)
+            means[cell] += weight * sums[m, cell]
+            all_weights += weight
+        means[cell] /= all_weights
+    return means
 
 
 @kernel
@@ -191,7 +196,11 @@ def average(
     """
     member_sums = sums(tables, shared, tables.values)
     common = target if len(target) else mean(tables, shared, member_sums, numbers)
-    steps = (common - member_sums) / np.maximum(numbers, 1)
+    steps = member_sums  # which are read a last time here
+    for m in range(len(steps)):
+        for cell in range(shared.cells):
+            lacking = common[cell] - member_sums[m, cell]
+            steps[m, cell] = lacking / max(numbers[m, cell], 1.0)
     for m, member in enumerate(shared.members):
         at = tables.starts[member]
         step = shared.strides[m, -1]
@@ -231,9 +240,17 @@ def forbid(
 def project_tables(tables: Tables, total: float) -> None:  # pragma: no cover - compiled
     """Replace every table by the nearest that has no negative or forbidden cell and adds up to `total`."""
     for i in range(len(tables.starts) - 1):
-        cells = slice(tables.starts[i], tables.starts[i + 1])
-        values = tables.values[cells]
-        allowed = tables.allowed[cells]
-        possible = values[allowed]
-        to_simplex(possible, total)
-        values[allowed] = possible
+        values = tables.values[tables.starts[i] : tables.starts[i + 1]]
+        allowed = tables.allowed[tables.starts[i] : tables.starts[i + 1]]
+        possible = np.empty(len(values))
+        number = 0
+        for cell in range(len(values)):
+            if allowed[cell]:
+                possible[number] = values[cell]
+                number += 1
+        to_simplex(possible[:number], total)
+        number = 0
+        for cell in range(len(values)):
+            if allowed[cell]:
+                values[cell] = possible[number]
+                number += 1

@@ -163,7 +163,7 @@ def _alternate(
     masked: bool,
 ) -> None:
     """Average and project the tables in turn, until averaged tables are consistent or `rounds` are over."""
-    numbers = [sums(tables, subset, tables.allowed) for subset in shared]
+    numbers = _possible_cells(tables, shared)
     weighted_mean = np.zeros(0)
     anchors: dict[int, Floats] = {}
     nearest = Nearest.to(tables.values)
@@ -261,13 +261,20 @@ def _intersections(sets: set[frozenset[int]]) -> set[frozenset[int]]:
     return intersections
 
 
+def _possible_cells(tables: Tables, shared: Sequence[Shared]) -> list[Floats]:
+    """Return how many possible cells each sum over each shared set has, of each member: shape (members, cells)."""
+    possible = tables.allowed.astype(np.float64)
+    return [sums(tables, subset, possible) for subset in shared]
+
+
 def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
     """Apply structural zeros to every marginal that shares their attributes, until nothing changes."""
     changed = True
     while changed:
         changed = False
         for subset in shared:
-            possible = sums(tables, subset, tables.allowed) > 0
+            (cells,) = _possible_cells(tables, [subset])
+            possible = cells > 0
             forbidden = ~np.asarray(possible.all(axis=0))
             if (possible & forbidden).any():
                 forbid(tables, subset, forbidden)

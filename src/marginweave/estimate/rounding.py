@@ -45,35 +45,18 @@ def round_shares(
     """
     counts = np.zeros(shares.shape, np.int64)
     start = generator.random(shares.shape[1])
-    behind: Floats = np.asarray(start - 0.5)
-    order = generator.permutation(np.flatnonzero(numbers))
-    _diffuse(shares, numbers, order, behind, counts)
+    behind: Floats = np.asarray(start - 0.5)  # what each cell lacks so far
+    for k in generator.permutation(np.flatnonzero(numbers)):
+        expected = shares[k] * numbers[k]
+        whole = expected.astype(np.int64)
+        behind += expected - whole
+        keys = np.where(expected > whole, -behind, np.inf)
+        missing = max(int(numbers[k] - whole.sum()), 0)
+        cells = np.argsort(keys, kind="stable")[:missing]
+        counts[k] = whole
+        counts[k, cells] += 1
+        behind[cells] -= 1
     return counts
-
-
-@kernel
-def _diffuse(
-    shares: Floats,
-    numbers: Integers,
-    order: Integers,
-    behind: Floats,
-    counts: Integers,
-) -> None:
-    """Fill in the rows of `counts` in this order, and update `behind`: what each cell lacks so far."""
-    for k in order:
-        missing = numbers[k]
-        keys = np.full(len(behind), np.inf)
-        for i in range(len(behind)):
-            expected = shares[k, i] * numbers[k]
-            counts[k, i] = int(expected)
-            behind[i] += expected - counts[k, i]
-            missing -= counts[k, i]
-            if expected > counts[k, i]:
-                keys[i] = -behind[i]
-        cells = np.argsort(keys, kind="mergesort")  # stable
-        for i in cells[: max(missing, 0)]:
-            counts[k, i] += 1
-            behind[i] -= 1
 
 
 def project_simplex(values: Floats, total: float) -> Floats:
@@ -100,7 +83,11 @@ def to_simplex(
         values[:] = 0.0
         return
     # changes nothing but the rounding: the largest entry always stays positive
-    values -= values.max()
+    largest = values[0]
+    for value in values:
+        largest = max(largest, value)
+    for i in range(values.size):
+        values[i] -= largest
     remaining = values.size + 1
     threshold = -np.inf
     while True:

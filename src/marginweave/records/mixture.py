@@ -211,7 +211,7 @@ def _sweep(
             partner = records[first + int(generator.random() * number)]
             b = int(generator.random() * number_of_blocks)
             inside = blocks.inside[b]
-            if _same(record, partner, inside, True) or _same(record, partner, inside, False):
+            if _agree_in_part(record, partner, inside):
                 continue
             places = blocks.tables[blocks.ends[b] : blocks.ends[b + 1]]
             if _gain(record, partner, inside, places, tables, residual) < 0:
@@ -221,12 +221,17 @@ def _sweep(
 
 
 @kernel
-def _same(record: Records, partner: Records, inside: Flags, where: bool) -> bool:
-    """Return whether two records agree in all attributes for which `inside` is `where`."""
-    for a in range(len(record)):  # noqa: SIM110 - compiled
-        if inside[a] == where and record[a] != partner[a]:
-            return False
-    return True
+def _agree_in_part(record: Records, partner: Records, inside: Flags) -> bool:
+    """Return whether two records agree in all attributes that are `inside`, or in all others."""
+    agree_inside = True
+    agree_outside = True
+    for a in range(len(record)):
+        if record[a] != partner[a]:
+            if inside[a]:
+                agree_inside = False
+            else:
+                agree_outside = False
+    return agree_inside or agree_outside
 
 
 @kernel

@@ -37,7 +37,8 @@ def mixed_points(
     """
     last = places.shape[1] - 1
     products = np.empty((last + 1, len(weights)))
-    products[0] = weights
+    for k in range(len(weights)):
+        products[0, k] = weights[k]
     points = np.empty(len(places))
     for i in range(len(places)):
         for j in range(shared_factors(places, i), last):

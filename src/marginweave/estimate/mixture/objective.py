@@ -328,7 +328,7 @@ def _multiply(
     left_out: int,
     products: Float32s,
 ) -> None:  # pragma: no cover - compiled
-    """Multiply products[i] by factors[leads[i, j]] of each j except `left_out`."""
+    """Multiply products[i] by factors[leads[i, j]] of each j except `left_out`; of all where that is their number."""
     for i in range(len(products)):
         product = products[i]
         for j in range(leads.shape[1]):
@@ -356,13 +356,12 @@ def _predict(
         end = row + rows
         while row < end:
             part = products[: min(_ROWS, end - row)]
-            part[:] = weights
-            _multiply(
-                factors,
-                leads[row : row + len(part)],
-                -1,
-                part,
-            )
+            for i in range(
+                len(part)
+            ):  # a loop is compiled in no time, an assignment of an array is not
+                for k in range(len(weights)):
+                    part[i, k] = weights[k]
+            _multiply(factors, leads[row : row + len(part)], leads.shape[1], part)
             size = len(part) * len(last)
             np.dot(
                 part,
@@ -401,14 +400,17 @@ def _back(
             slopes = slope[cell : cell + size].reshape(len(part), len(last))
             if block_feature == leads.shape[1]:
                 part[:] = 1.0
-                _multiply(factors, lead, -1, part)
+                _multiply(factors, lead, leads.shape[1], part)
                 np.dot(slopes.T, part, by_last)
                 for i in range(len(last)):
-                    by_factors[start + i] += by_last[i]
+                    for k in range(by_last.shape[1]):
+                        by_factors[start + i, k] += by_last[i, k]
             else:
                 np.dot(slopes, last, part)
                 _multiply(factors, lead, block_feature, part)
                 for i in range(len(part)):
-                    by_factors[lead[i, block_feature]] += part[i]
+                    by_factor = by_factors[lead[i, block_feature]]
+                    for k in range(len(by_factor)):
+                        by_factor[k] += part[i, k]
             row += len(part)
             cell += size
