@@ -35,7 +35,7 @@ Nameable: TypeAlias = Category | BooleanColumn | NumberColumn | DateColumn
 """Kinds of columns that relations can name."""
 _COLUMN: TypeAdapter[Column] = TypeAdapter(Column)
 _MOST_CELLS = 4_000_000
-_LARGEST = 2**53
+LARGEST = 2**53
 """Numbers up to here are exact as doubles."""
 
 
@@ -169,6 +169,6 @@ def declared_column(draft: ColumnDraft) -> Nameable | None:
         has_codes = bool(column.codes)
         if has_codes or column.decimals is None or column.buys_bounds:
             return None
-        if max(map(abs, column.clamp)) * 10**column.decimals >= _LARGEST:
+        if max(map(abs, column.clamp)) * 10**column.decimals >= LARGEST:
             return None
     return column

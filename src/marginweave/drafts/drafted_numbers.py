@@ -33,6 +33,7 @@ _SAMPLE = 25
 _EXACT = 2**53
 _MOST_DECIMALS = 9
 _SUM_ERROR = Decimal("1e-14")
+_DIGITS = 6
 _MOST_WORDS = 5
 _NUMBERS_A_WORD = 50
 _WORDS = "texts are among the numbers; do all of them mean no value?"
@@ -227,7 +228,8 @@ def _are_words(unread: Sequence[str], numbers: int) -> bool:
 def decimals_of(numbers: Collection[Decimal]) -> int:
     """Return the decimals that the numbers have, but for the error of sums of doubles, such as 12.340000000000002.
 
-    That is the most decimals of any, or up to nine where all numbers are as near to so many as doubles are added up.
+    That is the most decimals of any, or up to nine where all numbers are as near to so many as doubles are added up. Where any
+    has more than nine, it is as many as a millionth of their range has: values are released as draws in bins.
     """
     most = max((_decimals_of(value) for value in numbers), default=0)
     if most <= _MOST_DECIMALS:
@@ -236,7 +238,8 @@ def decimals_of(numbers: Collection[Decimal]) -> int:
         step = Decimal(1).scaleb(-decimals)
         if all(abs(value - _nearest(value, step)) <= abs(value) * _SUM_ERROR for value in numbers):
             return decimals
-    return most
+    width = max(numbers) - min(numbers)
+    return most if not width else max(0, _DIGITS - width.adjusted())
 
 
 def _nearest(value: Decimal, step: Decimal) -> Decimal:

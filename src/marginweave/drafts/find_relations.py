@@ -49,13 +49,9 @@ def find_relations(
     computed = {name for relation in (*differences, *sums) for name in relation.computed}
     determined = find_determined(tables, computed)
     computed |= {name for relation in determined for name in relation.computed}
-    relations = [
-        *differences,
-        *sums,
-        *determined,
-        *find_gaps(tables, computed),
-        *find_orders(tables, computed),
-    ]
+    computing = [*differences, *sums, *determined]
+    orders = find_orders(tables, with_changes(drafts, computing), computed)
+    relations = [*computing, *find_gaps(tables, computed), *orders]
     return _accepted(relations, drafts)
 
 

@@ -1,13 +1,16 @@
-"""Finds columns of which one is never less than another: dates of one type, numbers of as many decimals. Private. DP: none."""
+"""Finds columns of which one is never less than another: dates of one type, or numbers. Private. DP: none."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 
+from marginweave.base.arrays import Integers
+from marginweave.configuration.columns import NumberColumn
 from marginweave.drafts.chance import (
     MOST_BROKEN,
     are_exceptions,
@@ -16,7 +19,8 @@ from marginweave.drafts.chance import (
     permutation_evidence,
     unbroken_evidence,
 )
-from marginweave.drafts.declared_cells import DeclaredTable
+from marginweave.drafts.column_draft import ColumnDraft
+from marginweave.drafts.declared_cells import LARGEST, DeclaredTable
 from marginweave.drafts.relations import Relation, SampledTable, quoted
 
 _OFTEN = 0.05
@@ -24,13 +28,20 @@ _CLEARLY_MORE = 10
 _Pair = tuple[str, str]
 
 
-def find_orders(tables: SampledTable, computed: Collection[str]) -> list[Relation]:
+def find_orders(
+    tables: SampledTable, drafts: Mapping[str, ColumnDraft], computed: Collection[str]
+) -> list[Relation]:
     """Return the orders between columns that are not `computed`, without those that follow from two others.
 
     Of columns that are equal, the first alone is in an order.
 
     An order is suggested where shuffled columns would break it in `LEAST_EFFECT` of the rows at least, so not where the ranges
-    of the two columns hardly meet.
+    of the two columns hardly meet. Numbers of a rule have as many decimals: those of the finest that they are compared with.
+
+    Args:
+        tables: The table and its sample.
+        drafts: The columns, as other rules have changed them.
+        computed: Columns that a rule computes.
     """
     tests = list(_pairs(tables, computed))
     least_evidence = needed_evidence(len(tests))
@@ -51,18 +62,61 @@ def find_orders(tables: SampledTable, computed: Collection[str]) -> list[Relatio
         for pair, order in orders.items()
         if pair[::-1] not in orders and copies.isdisjoint(pair)
     }
-    return [order for pair, order in one_way.items() if not _follows(pair, one_way)]
+    not_implied = [order for pair, order in one_way.items() if not _follows(pair, one_way)]
+    return _with_decimals(not_implied, drafts)
+
+
+def _with_decimals(orders: Sequence[Relation], drafts: Mapping[str, ColumnDraft]) -> list[Relation]:
+    """Return the orders with the decimals that their numbers need, the same in all that orders connect."""
+    decimals = {
+        name: int(drafts[name].facts.get("decimals", 0))
+        for order in orders
+        for name in order.columns
+    }
+    for _ in orders:  # each pass takes the finest decimals one order further
+        for order in orders:
+            finest = max(decimals[name] for name in order.columns)
+            decimals |= dict.fromkeys(order.columns, finest)
+    changed = []
+    for order in orders:
+        changes: dict[str, ColumnDraft] = {}
+        for name in order.columns:
+            facts = drafts[name].facts
+            if int(facts.get("decimals", 0)) < decimals[name]:
+                finer = {**facts, "decimals": decimals[name]}
+                changes[name] = replace(drafts[name], facts=finer)
+        changed.append(replace(order, changes=changes))
+    return changed
 
 
 def _pairs(tables: SampledTable, computed: Collection[str]) -> Iterator[_Pair]:
     """Yield the pairs of columns that can be compared, in both directions."""
-    groups: defaultdict[tuple[str, object], list[str]] = defaultdict(list)
+    groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in tables.kinds("number", "date", "datetime"):
-        column = tables.table.columns[name]
         if name not in computed:
-            groups[column.type, column.step].append(name)
+            groups[tables.table.columns[name].type].append(name)
     for names in groups.values():
-        yield from permutations(names, 2)
+        for low, high in permutations(names, 2):
+            if _are_exact(tables.table, low, high):
+                yield low, high
+
+
+def _are_exact(table: DeclaredTable, low: str, high: str) -> bool:
+    """Return whether two columns have exact values also with the decimals of the finer one."""
+    columns = [table.columns[name] for name in (low, high)]
+    numbers = [column for column in columns if isinstance(column, NumberColumn)]
+    finest = max((number.decimals or 0 for number in numbers), default=0)
+    return all(max(map(abs, number.clamp)) * 10**finest < LARGEST for number in numbers)
+
+
+def _filled_values(table: DeclaredTable, low: str, high: str) -> tuple[Integers, Integers]:
+    """Return the values of both columns in the rows that have both, in steps of the finer one."""
+    first = table.read(low)
+    second = table.read(high)
+    filled = first.filled & second.filled
+    decimals = [getattr(table.columns[name], "decimals", 0) or 0 for name in (low, high)]
+    scales = [10 ** (max(decimals) - own_decimals) for own_decimals in decimals]
+    return first.values[filled] * scales[0], second.values[filled] * scales[1]
 
 
 def _is_no_chance(tables: SampledTable, low: str, high: str, least_evidence: float) -> bool:
@@ -76,18 +130,14 @@ def _is_no_chance(tables: SampledTable, low: str, high: str, least_evidence: flo
         return False
     if broken:
         return permutation_evidence(broken, expected) >= least_evidence
-    first = tables.sample.read(low)
-    second = tables.sample.read(high)
-    filled = first.filled & second.filled
-    return unbroken_evidence(first.values[filled], second.values[filled]) >= least_evidence
+    lower, upper = _filled_values(tables.sample, low, high)
+    return unbroken_evidence(lower, upper) >= least_evidence
 
 
 def _broken(table: DeclaredTable, low: str, high: str) -> tuple[int, int]:
     """Return how many rows break the order, and how many have both values."""
-    first = table.read(low)
-    second = table.read(high)
-    filled = first.filled & second.filled
-    return int((filled & (first.values > second.values)).sum()), int(filled.sum())
+    lower, upper = _filled_values(table, low, high)
+    return int((lower > upper).sum()), len(lower)
 
 
 def _is_edge(tables: SampledTable, low: str, high: str) -> bool:
@@ -99,11 +149,7 @@ def _is_edge(tables: SampledTable, low: str, high: str) -> bool:
     """
     if tables.table.columns[low].type != "number":
         return True
-    first = tables.sample.read(low)
-    second = tables.sample.read(high)
-    filled = first.filled & second.filled
-    lower = first.values[filled]
-    upper = second.values[filled]
+    lower, upper = _filled_values(tables.sample, low, high)
     slack = upper - lower
     is_near = (upper != 0) & (4 * np.abs(slack) <= np.maximum(np.abs(lower), np.abs(upper)))
     if int(is_near.sum()) < _OFTEN * len(lower):
@@ -117,11 +163,9 @@ def _is_edge(tables: SampledTable, low: str, high: str) -> bool:
 
 def _expected(table: DeclaredTable, low: str, high: str) -> float:
     """Return the mean number of broken rows over all ways to shuffle one column among the rows that have both values."""
-    first = table.read(low)
-    second = table.read(high)
-    filled = first.filled & second.filled
-    ordered = np.sort(second.values[filled])
-    less = np.searchsorted(ordered, first.values[filled], side="left")
+    lower, upper = _filled_values(table, low, high)
+    ordered = np.sort(upper)
+    less = np.searchsorted(ordered, lower, side="left")
     return float(less.sum() / max(len(ordered), 1))
 
 

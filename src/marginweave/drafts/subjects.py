@@ -15,7 +15,7 @@ from marginweave.base.arrow import compute as pc
 from marginweave.base.arrow import to_numpy
 
 _PEOPLE = (
-    "person|pat|patient(?:in|en)?|subject|respondent|participant|household|member|customer|client|user|student|employee|pupil|"
+    "person|individual|pat|patient(?:in|en)?|subject|respondent|participant|household|member|customer|client|user|student|employee|pupil|"
     "case|fall|proband(?:in|en)?|versicherten?|kunden?|schüler|mitarbeiter|teilnehmer|haushalts?|paciente|cliente|alumno|élève"
 )
 SUBJECT = re.compile(

@@ -289,6 +289,34 @@ def test_the_chance_of_an_order_without_exceptions_is_exact(data: st.DataObject)
     assert np.exp(-evidence) * math.factorial(6) == pytest.approx(kept)
 
 
+def test_numbers_of_other_decimals_are_in_orders_with_the_decimals_of_the_finest() -> None:
+    """In macrodata consumption has one decimal and output three; all three that a chain connects get as many."""
+    rng = np.random.default_rng(9)
+    low = rng.lognormal(3, 0.5, 200)
+    columns = {
+        "part": [f"{x:.1f}" for x in low],
+        "most": [f"{x:.3f}" for x in low * rng.uniform(1.1, 1.6, 200)],
+        "all": [f"{x:.0f}" for x in low * 2 + 9],
+    }
+    draft = drafted(columns)
+    assert rules_of(draft) == {
+        "ordered": [{"columns": ["part", "most"]}, {"columns": ["most", "all"]}]
+    }
+    assert {column.facts["decimals"] for column in draft.columns.values()} == {3}
+
+
+def test_a_number_of_many_decimals_is_in_an_order() -> None:
+    """In Engel's table food and income have a dozen decimals: the draft has those of a millionth of their range."""
+    rng = np.random.default_rng(10)
+    income = rng.lognormal(6.7, 0.45, 200)
+    food = income * rng.uniform(0.4, 0.9, 200)
+    draft = drafted(
+        {"income": list(map(repr, income.tolist())), "food": list(map(repr, food.tolist()))}
+    )
+    assert rules_of(draft) == {"ordered": [{"columns": ["food", "income"]}]}
+    assert draft.columns["income"].facts["decimals"] == 3
+
+
 def test_a_total_with_gaps_and_the_error_of_doubles_is_a_sum() -> None:
     """As pandas writes it: 12.340000000000002; the total has the decimals of its parts."""
     rng = np.random.default_rng(8)
