@@ -101,13 +101,13 @@ def public_tables() -> Iterator[tuple[str, bytes]]:
     for name in SKLEARN:
         content = resources.files("sklearn").joinpath("datasets", "data", name).read_bytes()
         text = gzip.decompress(content) if name.endswith(".gz") else content
-        yield name.split(".")[0], _named(text, has_counts=name.endswith(".csv"))
+        yield name.split(".")[0], named(text, has_counts=name.endswith(".csv"))
     for name in SHARED:
         if (DATA / name).is_file():
             yield Path(name).stem, (DATA / name).read_bytes()
 
 
-def _named(text: bytes, *, has_counts: bool) -> bytes:
+def named(text: bytes, *, has_counts: bool) -> bytes:
     """The table with names of columns, where scikit-learn has none, or a line that counts rows and columns."""
     rows = text.partition(b"\n")[2] if has_counts else text
     width = len(rows.splitlines()[0].split(b","))
