@@ -56,16 +56,18 @@ class Rules {
       start = end;
       return own;
     });
+    this.about = sizes.map((_, axis) => this.rules.filter(({ attributes }) => attributes.includes(axis)));
   }
 
   // Whether a record can have one of the chosen codes on each axis, as far as each rule tells by itself.
   allow(chosen) {
-    return [...chosen.values()].every((codes) => codes.length > 0) && this.rules.every((rule) => this.allows(rule, chosen));
+    for (const codes of chosen.values()) if (codes.length === 0) return false;
+    for (const axis of chosen.keys()) for (const rule of this.about[axis]) if (!this.allows(rule, chosen)) return false;
+    return true;
   }
 
   allows(rule, chosen) {
     const axes = rule.attributes.filter((axis) => chosen.has(axis));
-    if (axes.length === 0) return true;
     const cells = rule.attributes.reduce((all, axis) => all * (chosen.get(axis)?.length ?? this.sizes[axis]), 1);
     if (!rule.codes && cells > MOST_RULE_CELLS) return true;
     if (axes.length > 1 || rule.codes) return this.allowsCodes(rule, chosen);
@@ -89,7 +91,7 @@ class Rules {
 
   // The codes of an axis that a record can have together with chosen codes of the other axes.
   possible(axis, codes, chosen) {
-    if (!this.rules.some((rule) => rule.attributes.includes(axis))) return codes;
+    if (this.about[axis].length === 0) return codes;
     return codes.filter((code) => this.allow(new Map(chosen).set(axis, [code])));
   }
 }
