@@ -35,6 +35,10 @@ _PLACE = re.compile(
     r"|(?-i:(Location|Zone|Product|Station|Store|School|Site|Item|Order)(ID|Id)$)"
 )
 """Names of what many people share, or one person has many of: these are no people."""
+_QUALITY = re.compile(
+    r"(?i)[^a-z](age|alter|edad|weight|height|gewicht|bmi|income|salary|cost|costs|price|score|rate|date|year|time|count|sum)$"
+)
+"""Ends of names that are of something that a person has, as in `patient age`, also where a header of two rows has both words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +74,8 @@ def _share_words(share: float) -> str:
 
 
 def names_subjects(name: str) -> bool:
-    """Return whether a column of this name may tell subjects apart, as no column of places, products or orders does."""
-    return bool(SUBJECT.search(name)) and not _PLACE.search(name)
+    """Return whether a column of this name may tell subjects apart, as no column of places, products or ages does."""
+    return bool(SUBJECT.search(name)) and not _PLACE.search(name) and not _QUALITY.search(name)
 
 
 def subject_of(table: pa.Table) -> Subject | None:

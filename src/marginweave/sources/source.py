@@ -261,12 +261,15 @@ class TableSource:
         if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
             return {}
         with reading(self.name):
-            schemas = [column_schema(self.name, part, self.form) for part in parts_of(self.name)]
-        types = schema_types(schemas[0], columns)
+            parts = parts_of(self.name)
+            schemas = [_stored_schema(self.name, part) for part in parts]
+            stored = _stored_names(self.name, parts[0], self.form)
+        stored_names = [stored[name] for name in columns if name in stored]
+        types = schema_types(schemas[0], stored_names)
         for schema in schemas[1:]:
-            types_of_part = schema_types(schema, columns)
+            types_of_part = schema_types(schema, stored_names)
             types = {name: kind for name, kind in types.items() if types_of_part.get(name) == kind}
-        return types
+        return {name: types[stored[name]] for name in columns if stored.get(name) in types}
 
     def without_text(self, columns: Sequence[str]) -> list[str]:
         """Return which columns have a type without a text in the first part, such as a duration or a list.

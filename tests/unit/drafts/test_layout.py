@@ -22,7 +22,7 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.recognise import recognise
 from marginweave.flows.cli.app import app
-from tests.support.drafts import answered
+from tests.support.drafts import answered, drafted_text
 
 NAMES = ["sex", "born", "ward", "cost", "note"]
 MARKER = "xq7marker"
@@ -142,10 +142,11 @@ def test_rows_that_only_look_alike_stay(tmp_path: Path, name: str) -> None:
 def test_any_file_is_looked_at(
     tmp_path_factory: pytest.TempPathFactory, rows: list, name: str
 ) -> None:
-    """Whatever it holds: it is recognised, or refused as one that cannot be read."""
+    """Whatever it holds: it is drafted as it is recognised, or refused as one that cannot be read."""
     path = write(tmp_path_factory.mktemp("any") / name, rows)
     try:
         form = recognise(path, SourceFile(file=name), encoding=True)
+        parse_yaml(drafted_text(path, form))
     except InputError:
         return
     assert form.skip + form.header.rows + form.footer <= sum(2 + len("".join(row)) for row in rows)

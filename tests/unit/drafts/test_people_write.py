@@ -208,9 +208,18 @@ def test_numeric_codes_name_groups(values: list[int], name: str, kind: str) -> N
     assert look(values, name).type == kind
 
 
-def test_places_and_products_are_no_people() -> None:
+def test_places_products_and_ages_are_no_people() -> None:
     ids = [f"t{i // 3}" for i in range(300)]
-    for name in ("tract_id", "store id", "PULocationID", "product_id", "Zone ID"):
+    names = (
+        "tract_id",
+        "store id",
+        "PULocationID",
+        "product_id",
+        "Zone ID",
+        "patient age",
+        "person_income",
+    )
+    for name in names:
         assert subject_of(pa.table({name: ids})) is None
         assert not names_subjects(name)
     assert subject_of(pa.table({"patient_id": ids})) is not None

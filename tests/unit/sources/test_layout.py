@@ -56,6 +56,11 @@ def text(path: Path, rows: Sequence[Sequence[Any]], encoding: str = "utf-8") -> 
     return str(path)
 
 
+def declared_encoding(encoding: str) -> Any:
+    """The encoding as it is declared: UTF-8 may have a byte order mark."""
+    return encoding.removesuffix("-sig")
+
+
 @st.composite
 def files(draw: Any) -> tuple[list[list[str]], dict[str, Any], list[list[str]]]:
     """The rows of a file, how its layout is declared, and the rows of its table, whose columns are a and b."""
@@ -73,16 +78,19 @@ def files(draw: Any) -> tuple[list[list[str]], dict[str, Any], list[list[str]]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(files(), st.sampled_from(["t.csv", "t.csv.gz", "t.xlsx"]), st.booleans())
+@given(
+    files(),
+    st.sampled_from(["t.csv", "t.csv.gz", "t.xlsx"]),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
 def test_a_table_comes_back_from_the_midst_of_its_file(
-    tmp_path_factory: pytest.TempPathFactory, file: Any, name: str, is_wide: bool
+    tmp_path_factory: pytest.TempPathFactory, file: Any, name: str, encoding: str
 ) -> None:
     """In texts and sheets alike, whatever the lines above and below it hold."""
     rows, declared, table = file
     path = tmp_path_factory.mktemp("layout") / name
-    encoding = "utf-16" if is_wide and name != "t.xlsx" else "utf-8"
     place = sheet(path, rows) if name == "t.xlsx" else text(path, rows, encoding)
-    form = SourceFile(file=name, encoding=encoding, **declared)
+    form = SourceFile(file=name, encoding=declared_encoding(encoding), **declared)
     assert source_columns(place, form) == ("a", "b")
     check_header(place, ["b", "a"], form)
     check_rows(place, ["b", "a"], form)
@@ -178,6 +186,16 @@ def test_columns_are_renamed(tmp_path: Path, name: str) -> None:
     for lacking in ("c", "column 3"):
         with pytest.raises(InputError, match=f"lacks the declared column '{lacking}'"):
             source.table([lacking])
+
+
+def test_parts_order_their_columns_as_they_like(tmp_path: Path) -> None:
+    """A place is one of the first part; the column with that name there has the new name in all parts."""
+    pq.write_table(pa.table({"a": ["1"], "b": [2]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"b": [4], "a": ["3"]}), tmp_path / "2.parquet")
+    form = SourceFile(file="parts", rename={"column 1": "b", "b": "a"})
+    source = TableSource(str(tmp_path), form)
+    assert source.table(["a", "b"]).to_pydict() == {"a": [2, 4], "b": ["1", "3"]}
+    assert source.types(["a", "b", "absent"]) == {"a": "int64", "b": "string"}
 
 
 def test_a_column_without_a_usable_name_gets_one_by_its_place(tmp_path: Path) -> None:
