@@ -38,7 +38,7 @@ _PLACE = re.compile(
 _QUALITY = re.compile(
     r"(?i)[^a-z](age|alter|edad|weight|height|gewicht|bmi|income|salary|cost|costs|price|score|rate|date|year|time|count|sum)$"
 )
-"""Ends of names that are of something that a person has, as in `patient age`, also where a header of two rows has both words."""
+"""Ends of names of what a person has, as in `patient age`, also where a header of two rows has both words."""
 
 
 @dataclass(frozen=True, kw_only=True)
