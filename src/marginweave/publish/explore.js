@@ -189,6 +189,7 @@ class Tables {
   }
 
   saysNothing(conditions, count) {
+    if (count.high - count.low <= SMALL * this.total) return false;
     return this.squares.saysNothing(queryOf(conditions), count);
   }
 

@@ -446,11 +446,11 @@ class Squares {
     return Math.max(Math.min(...counts) - least, 1);
   }
 
-  // Whether the range of a count says nothing, or no more than its single columns do.
+  // Whether the range of a count, longer than what is small, says nothing, or no more than its single columns do.
   saysNothing(query, { low, high }) {
     const length = high - low;
     if (length >= NOTHING * this.total[0]) return true;
-    return length > SMALL * this.total[0] && length >= NOTHING * this.lengthByColumns(query);
+    return length >= NOTHING * this.lengthByColumns(query);
   }
 }
 
