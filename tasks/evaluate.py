@@ -126,19 +126,17 @@ def _draw_facts(
         misfit=collected.misfit,
         unreleased=_unreleased(collected),
         contradicted=tuple(names[place] for place in contradicted_attributes(collected)),
+        chose_pairs=collected.is_combined,
     )
 
 
 def _sigma_of_single_pair(pooled: Marginals | None, configuration: Configuration) -> float | None:
     """Return the sigma that a single selected pair would have, if pairs are selected and none was; else None."""
     settings = configuration.marginals
-    if (
-        settings is None
-        or settings.cliques != "selected"
-        or not settings.selects(len(configuration.attributes))
-    ):
+    if settings is None or pooled is None or len(pooled.drawn) != len(pooled.one_way):
         return None
-    if pooled is None or len(pooled.drawn) != len(pooled.one_way):
+    selects = settings.cliques == "selected" and settings.selects(len(configuration.attributes))
+    if not selects and not pooled.is_combined:
         return None
     return plan_budget(configuration).draw(LargerMarginals).sigma_alone(configuration)
 

@@ -1,4 +1,4 @@
-"""Numbers of formats, the message about a file of an older format, and the words of account.json.
+"""Numbers of formats, the message about a file of an older format, the words of account.json and one of privacy.json.
 
 This file is a part of verify.py, in every handover.
 """
@@ -26,6 +26,8 @@ CAP_WAS_CHANGED = (
     "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
     "epsilon and delta of the account to be at least these."
 )
+COMBINED_DRAWS = "one-way and marginals"
+"""In privacy.json, in place of a draw: both draws measured single attributes, and their means are there."""
 
 
 def older_fault(thing: str, number: object, present: int) -> str | None:

@@ -219,6 +219,24 @@ def check_marginals(configuration: Sections) -> None:
                 f"columns has {name!r} twice, once as a value of a set that is measured by itself; rename a column"
             )
     _check_cliques(configuration, settings, names)
+    _check_least_records(configuration, settings)
+
+
+def _check_least_records(configuration: Sections, settings: MarginalSettings) -> None:
+    """Refuse `least_records` beside settings with which few pairs cannot be measured instead (ValueError)."""
+    if settings.least_records is None:
+        return
+    reason = None
+    if settings.noise != "gaussian":
+        reason = "aggregate.noise: gaussian"
+    elif settings.cliques != "selected" and not isinstance(settings.cliques, AllCliques):
+        reason = "aggregate.cliques: selected or {all: k}"
+    elif configuration.private_columns:
+        reason = "public domains"
+    elif configuration.synthesize.method == "aggregate-seeded":
+        reason = "synthesize.method: mixture or gum"
+    if reason is not None:
+        raise ValueError(f"aggregate.least_records ({settings.least_records}) needs {reason}")
 
 
 def _check_pairs(configuration: Sections) -> None:

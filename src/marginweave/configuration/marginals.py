@@ -175,7 +175,9 @@ class MarginalSettings(PaperPreset):
     `noise` is the noise of the counts of all of these marginals: Gaussian, charged in mu^2; Laplace, charged in plain epsilon
     to the account's allowance; or `auto`, which has the smaller variance by public numbers. `merge_cells`: connected selected
     pairs become one marginal of at most this many cells. `values_share` pays for the discovery of private domains, with
-    `delta_threshold_share` of delta. `preset: paper` sets the constants of PrivSyn for all keys that are not written.
+    `delta_threshold_share` of delta. With fewer than `least_records`, by the noisy counts of single attributes, the draw of
+    larger marginals measures single attributes again and a few pairs instead (`measurements.few_records`). `preset: paper`
+    sets the constants of PrivSyn for all keys that are not written.
     """
 
     # PrivSyn's constants that differ from ours: single attributes, and scores, have an eighth of the share of pairs, and
@@ -195,6 +197,7 @@ class MarginalSettings(PaperPreset):
     bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
     merge_cells: Annotated[int | Literal["none"], _MERGE] = "none"
+    least_records: Annotated[Whole, Field(ge=1)] | None = None
     compress: Annotated[float | Literal["none"], _COMPRESS] = COMPRESS
 
     @property

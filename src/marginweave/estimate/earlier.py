@@ -19,6 +19,7 @@ from scipy.special import chdtrc
 
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError, StageError
+from marginweave.base.formats import COMBINED_DRAWS
 from marginweave.configuration.earlier import EARLIER_FILES, earlier_name
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain
@@ -260,7 +261,8 @@ def read_measurements(
     counts = table.column("count").to_numpy()
     place = {name: j for j, name in enumerate(domain.names)}
     single = len(domain.names)
-    selects = configuration.marginal_settings.selects(len(configuration.attributes))
+    is_combined = bool(facts) and facts[0].draw == COMBINED_DRAWS
+    selects = is_combined or configuration.marginal_settings.selects(len(configuration.attributes))
 
     def measured(i: int, sizes: Sequence[int] | None) -> Observation:
         fact = facts[i]
@@ -285,4 +287,4 @@ def read_measurements(
     sizes = drawn_compression_of(unmerged, configuration).sizes
     in_full_detail = [i for i in rows[single:] if not facts[i].joined]
     larger = tuple(measured(i, sizes) for i in in_full_detail)
-    return Marginals(domain=domain, one_way=one_way, larger=larger)
+    return Marginals(domain=domain, one_way=one_way, larger=larger, is_combined=is_combined)

@@ -83,13 +83,14 @@ class DrawFacts:
     none was selected. `misfit` is the distance of the sets that rounds chose from the model (`Marginals.misfit`).
     `unreleased` has, for private domains, the number of records whose value was not released, as drawn, and the standard
     deviation of the noise of that count. `contradicted` names columns whose counts in earlier releases are other ones than
-    those drawn.
+    those drawn. `chose_pairs`: there were few records, so that few pairs were chosen (`Marginals.is_combined`).
     """
 
     lone: float | None = None
     misfit: ChosenMisfit | None = None
     unreleased: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     contradicted: tuple[str, ...] = ()
+    chose_pairs: bool = False
 
 
 def release_verdict(
@@ -114,7 +115,7 @@ def release_verdict(
     unchosen: dict[Names, float] = {}
     passed_over: set[Names] = set()
     pair_deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
-    if _chooses_pairs(configuration) and pair_deviation is not None:
+    if (facts.chose_pairs or _chooses_pairs(configuration)) and pair_deviation is not None:
         by_noise = unchosen_errors(distances, counts, pair_deviation)
         passed_over_distance = _passed_over_distance(bounds, counts, facts)
         pairs = unchosen_errors(distances, counts, pair_deviation, passed_over_distance)

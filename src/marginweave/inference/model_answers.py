@@ -66,7 +66,8 @@ def open_model(
         model=conditioned,
         codes=drawn_compression_of(published.marginals, configuration).codes,
         inside=list(_sets_of_model_values(measured, model)),
-        chosen=marginals is not None and marginals.selects(len(configuration.attributes)),
+        chosen=published.marginals.is_combined
+        or (marginals is not None and marginals.selects(len(configuration.attributes))),
         spread=spread,
         ignored=ignored_records(published),
         recorded=synthetic_only(counted, domain.labels),

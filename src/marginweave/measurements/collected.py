@@ -10,6 +10,7 @@ from marginweave.estimate.earlier import Read, with_earlier
 from marginweave.evaluate.bounds import most_cut_records
 from marginweave.measurements.base import Drawn
 from marginweave.measurements.contribution_bound import ContributionBound
+from marginweave.measurements.few_records import one_way_of_both
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.marginal_rows import by_level
 from marginweave.measurements.one_way import drawn_one_way
@@ -69,6 +70,11 @@ def collected_marginals(drawn: Drawn, read_kept: Read) -> Marginals:
     """
     single = drawn_one_way(drawn)
     larger, misfit = _larger(drawn)
+    is_combined = any(len(table.attributes) == 1 for table in larger)
+    if is_combined:
+        again = [table for table in larger if len(table.attributes) == 1]
+        larger = tuple(table for table in larger if len(table.attributes) > 1)
+        single = one_way_of_both(drawn, again)
     finest, coarse = by_level(larger, single.levels, len(single.measured))
     marginals = Marginals(
         domain=single.domain,
@@ -76,6 +82,7 @@ def collected_marginals(drawn: Drawn, read_kept: Read) -> Marginals:
         larger=finest,
         coarse=coarse,
         misfit=misfit,
+        is_combined=is_combined,
     )
     marginals = with_earlier(marginals, drawn.configuration, drawn.resolved, read_kept)
     one_way, larger_measured = marginals.measured

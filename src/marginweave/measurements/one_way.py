@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -146,11 +146,18 @@ def drawn_one_way(drawn: Drawn) -> OneWay:
 
 
 def _one_way(drawn: Drawn) -> OneWay:
-    observed = unpack_observations(drawn.payload(drawn.plan.draw(OneWayMarginals)))
+    return one_way_of(drawn, unpack_observations(drawn.payload(drawn.plan.draw(OneWayMarginals))))
+
+
+def one_way_of(drawn: Drawn, observed: Sequence[Observation]) -> OneWay:
+    """Return what follows from marginals of single attributes, behind which are those of the indicators of sets.
+
+    DP: post-processing.
+    """
     resolved = drawn.resolved
     labels = released_labels(drawn)
-    measured = observed[: len(labels)]
-    of_sets = observed[len(labels) :]
+    measured = tuple(observed[: len(labels)])
+    of_sets = tuple(observed[len(labels) :])
     domain = Domain(
         names=tuple(attribute.name for attribute in resolved.attributes),
         labels=labels,

@@ -19,6 +19,7 @@ from marginweave.counts.marginals import count_marginals, in_passes
 from marginweave.domain.masks import Clique
 from marginweave.draws.protocol import SMALL
 from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
+from marginweave.measurements.few_records import has_few_records
 from marginweave.measurements.one_way import compressed_rows, drawn_one_way
 from marginweave.measurements.selection import scored_pairs
 from marginweave.mechanisms.base import Sensitivity
@@ -198,3 +199,11 @@ class PairScores(Measurement[ScoreCounts]):
         """Return the scores with noise."""
         scores = measure_indif(exact.counts.scores, exact.counts.noise, bits)
         return pack_arrays({"scores": scores}, {})
+
+    def is_needed(self, drawn: Drawn) -> bool:
+        """Return whether these scores choose: with few records the draw of the marginals has other ones."""
+        return not has_few_records(drawn)
+
+    def unreached(self, drawn: Drawn) -> bytes:  # noqa: ARG002 - none of them
+        """Return no scores."""
+        return pack_arrays({"scores": np.zeros(0)}, {})

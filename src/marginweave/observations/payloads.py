@@ -127,6 +127,7 @@ def pack_marginals(marginals: Marginals) -> bytes:
     groups = {name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS}
     arrays, fields = _arrays_and_fields(groups)
     meta = {**fields, **asdict(marginals.domain), "misfit": marginals.misfit}
+    meta["is_combined"] = marginals.is_combined
     return pack_arrays(arrays, meta)
 
 
@@ -137,7 +138,7 @@ def unpack_marginals(payload: bytes) -> Marginals:
     for name in _MARGINAL_PARTS:
         parts[name] = _observations(arrays, meta, name.replace("_", "-"))
     misfit = meta["misfit"] and ChosenMisfit(*meta["misfit"])
-    return Marginals(domain=_domain(meta), misfit=misfit, **parts)
+    return Marginals(domain=_domain(meta), misfit=misfit, is_combined=meta["is_combined"], **parts)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:

@@ -158,6 +158,7 @@ class Marginals:
     `pooled` are the drawn ones combined with those of earlier releases, over the codes of `one_way` and `larger` and in their
     order; empty without any. `coarse` are drawn marginals with columns at a coarser level, which are not in `larger` or others.
     `misfit` is how far the sets that rounds chose were from the model that chose them, beyond noise; None without rounds.
+    With `is_combined` the draw of larger marginals measured single attributes again and chose pairs: there were few records.
     """
 
     domain: Domain
@@ -167,6 +168,7 @@ class Marginals:
     pooled: tuple[Observation, ...] = ()
     coarse: tuple[Observation, ...] = ()
     misfit: ChosenMisfit | None = None
+    is_combined: bool = False
 
     @property
     def drawn(self) -> tuple[Observation, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.base.arrays import Flags, Integers
+from marginweave.base.formats import COMBINED_DRAWS
 from marginweave.configuration.columns.base import MISSING
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import PossibleCells, domain_sizes
@@ -80,12 +81,15 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     """Return the facts of privacy.json: attributes, cells and noise of every marginal, and values measured together.
 
     `draw` is `rounds` where marginals were chosen in rounds: `deviation` is the noise after combining all
-    rounds' shares. `not_measured` are marginals that the configuration names and that had too many cells
-    once private values were known.
+    rounds' shares. It is `COMBINED_DRAWS` where both draws measured single attributes. `not_measured` are marginals that the
+    configuration names and that had too many cells once private values were known.
     """
     names = marginals.domain.names
     joined = _joined_numbers(marginals, configuration)
+    single = "one-way"
     larger = "marginals" if configuration.rounds is None else "rounds"
+    if marginals.is_combined:
+        single = larger = COMBINED_DRAWS
     statements = []
     for i, marginal in enumerate(marginals.drawn):
         is_one_way = i < len(marginals.one_way)
@@ -93,7 +97,7 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
         for a, level in marginal.coarser.items():
             numbers[names[a]] = joined[a, level.tobytes()]
         statement = MarginalStatement(
-            draw="one-way" if is_one_way else larger,
+            draw=single if is_one_way else larger,
             attributes=tuple(names[a] for a in marginal.attributes),
             cells=marginal.counts.size,
             deviation=marginal.deviation,
@@ -132,7 +136,8 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> Iterato
     settings = configuration.marginals
     assert settings is not None
     attributes = configuration.with_undeclared(()).attributes
-    if settings.selects(len(attributes)) or not settings.has_larger(len(attributes)):
+    is_chosen = marginals.is_combined or settings.selects(len(attributes))
+    if is_chosen or not settings.has_larger(len(attributes)):
         return
     measured = {marginal.attributes for marginal in marginals.drawn}
     sizes = domain_sizes(attributes, marginals.domain.labels)

@@ -110,7 +110,9 @@ class LevelNoiseStatement(Described):
 class MarginalStatement(Described):
     """One measured marginal."""
 
-    draw: str = Field(description="The draw that measured it; rounds: several draws, merged.")
+    draw: str = Field(
+        description="The draw that measured it; rounds, or two draws: their measurements, merged."
+    )
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     cells: int = Field(description="Number of its cells, missing values included.")
     deviation: float = Field(description="Standard deviation of the noise of a cell, in records.")

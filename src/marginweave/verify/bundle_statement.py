@@ -14,6 +14,7 @@ from marginweave.base.formats import (
     ACCOUNT_MEANING,
     CAP_WAS_CHANGED,
     CAP_WAS_LOWERED,
+    COMBINED_DRAWS,
     STATEMENT_FORMAT,
 )
 from marginweave.verify.bundle_accounting import (
@@ -52,6 +53,8 @@ _UNKNOWN = {
     "the home keeps it, not the ledger": ("configured_after_check", "drafted_from_table", "types"),
     "rows of other releases": ("supersedes.run", "selected_after_internal_evaluation"),
 }
+# Draws that measured marginals together where there were few records.
+_COMBINED = ("one-way", "marginals")
 _CAP_ROWS = frozenset({"OPENED", "CAP_CHANGED"})
 NOT_IN_ROWS = {path: reason for reason, paths in _UNKNOWN.items() for path in paths}
 
@@ -357,7 +360,8 @@ def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float
 def _check_marginals(statement: Content, draw: Content, draws: list[Content]) -> None:
     """Refuse marginals whose sigmas do not cost together what their draw did; those of rounds, merged, may cost less.
 
-    The one-way draw also made the tables of sets that count undeclared values.
+    The one-way draw also made the tables of sets that count undeclared values. Marginals of both draws, merged, may cost less
+    than both did: scores of pairs cost the rest.
     """
     round_draws = [
         planned
@@ -366,6 +370,11 @@ def _check_marginals(statement: Content, draw: Content, draws: list[Content]) ->
     ]
     is_rounds = bool(round_draws) and draw["name"] == round_draws[0]["name"]
     draw_name = "rounds" if is_rounds else draw["name"]
+    is_combined = draw["name"] in _COMBINED and any(
+        marginal["draw"] == COMBINED_DRAWS for marginal in statement["marginals"]
+    )
+    if is_combined:
+        draw_name = COMBINED_DRAWS
     marginals = [marginal for marginal in statement["marginals"] if marginal["draw"] == draw_name]
     if not marginals:
         return
@@ -374,12 +383,17 @@ def _check_marginals(statement: Content, draw: Content, draws: list[Content]) ->
         same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row"
     )
     sigmas = [marginal["deviation"] for marginal in marginals]
-    if draw["name"] == "one-way":
+    if draw["name"] == "one-way" or is_combined:
         undeclared = statement.get("undeclared") or ()
         sigmas += [table["deviation"] for table in undeclared if table.get("of_set")]
     least, most = share_of_marginals(draw, sigmas)
-    draws_paid = len(round_draws) if is_rounds else 1
-    paid = least <= draws_paid * (1 + SLACK) and (is_rounds or most >= 1 - SLACK)
+    draws_paid = float(len(round_draws)) if is_rounds else 1.0
+    if is_combined:
+        combined = [planned for planned in draws if planned["name"] in _COMBINED]
+        costs = [float(planned["parameter"]) ** -2 for planned in combined]
+        draws_paid = math.fsum(costs) * float(draw["parameter"]) ** 2
+    may_cost_less = is_rounds or is_combined
+    paid = least <= draws_paid * (1 + SLACK) and (may_cost_less or most >= 1 - SLACK)
     require(
         paid,
         f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for",

@@ -199,6 +199,25 @@ FAULTS = (
         ),
     ),
     Fault(
+        name="scores of few records are noised as if there were one pair",
+        file="src/marginweave/measurements/few_records.py",
+        text="l2_squared=pairs * moved**2",
+        instead="l2_squared=moved**2",
+        killed_by=(
+            "tests/laws/test_few_records.py::test_the_noise_of_scores_covers_all_of_them",
+            "tests/laws/test_few_records.py::test_all_noise_of_the_draw_costs_what_the_draw_does",
+        ),
+    ),
+    Fault(
+        name="single columns of few records take what pairs and scores have cost",
+        file="src/marginweave/measurements/few_records.py",
+        text="part_left = 1 - AGAIN - scored - of_pairs",
+        instead="part_left = 1 - AGAIN",
+        killed_by=(
+            "tests/laws/test_few_records.py::test_all_noise_of_the_draw_costs_what_the_draw_does",
+        ),
+    ),
+    Fault(
         name="a score of InDif moves half as far",
         file="src/marginweave/measurements/pair_scores.py",
         text='moved_by_record = 8 if stability.neighbors == "replace-one" else 4',

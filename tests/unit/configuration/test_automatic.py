@@ -326,7 +326,10 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_what_is_counted_follows_from_epsilon_and_the_columns(
     changes: dict[str, Any], named: dict[str, Any]
 ) -> None:
-    """Left out, empty, `auto` and named it is the same release."""
+    """Left out, empty, `auto` and named it is the same release; `least_records` is what test_few_records has of it."""
+    marginals = configuration(**{**changes, "aggregate": None}).marginals
+    if marginals is not None and marginals.least_records is not None:
+        named = {**named, "aggregate__least_records": marginals.least_records}
     found = {
         configuration(**{**changes, **said}).digest
         for said in ({"aggregate": None}, {"aggregate": {}}, AUTO, named)

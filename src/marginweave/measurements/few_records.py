@@ -1,0 +1,273 @@
+"""What is measured of a table with few records: single attributes again, and the few pairs that are farthest from independent.
+
+The draw of larger marginals has one price. What it measures is decided by the counts of single attributes that were drawn
+before it, which is post-processing. With fewer than `aggregate.least_records` it does three things, one after the other:
+
+1. Every single attribute is measured again; the means with the first counts decide what is merged.
+2. Every pair has a score, the L1 distance of its exact table M from that of independent attributes m, in whole records. m
+   follows from released counts. A unit of theta records moves M by u >= 0, |u|_1 <= theta, or by u - v: by the triangle
+   inequality the distance moves by theta, or 2 theta. Rounding adds nothing, because x <= y + D for a whole D has
+   floor(x + 1/2) <= floor(y + 1/2) + D. All P scores together move by sqrt(P) times that in L2.
+3. The pairs that noisy scores choose are measured, and single attributes once more with what they leave.
+
+Each has a part of 1/M^2, M the noise multiplier of the draw. The parts of the last step follow from the scores, and all add up
+to one, whatever is decided: the draw is 1/M-GDP (Smith and Thakurta 2022, full adaptivity), and the account is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from marginweave.base.arrays import Counts, Floats, Integers
+from marginweave.base.budget import Stability
+from marginweave.configuration.defaults import MOST_PAIRS_CHOSEN, pairs_by_noise
+from marginweave.configuration.values import MAX_CELLS
+from marginweave.counts.marginals import all_cliques, cells
+from marginweave.domain.masks import Clique, allowed_cells
+from marginweave.measurements.base import Drawn
+from marginweave.measurements.marginals import split_noise
+from marginweave.measurements.one_way import OneWay, drawn_one_way, one_way_of
+from marginweave.measurements.rounds import STEPS, open_places, shares_of_ordinary_columns
+from marginweave.measurements.selection import fitting
+from marginweave.mechanisms.base import CountNoise, Sensitivity, l1_sensitivity
+from marginweave.mechanisms.gaussian import add_noise, gaussian_sigma, marginal_sigma
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.observations.compression import compress_mask, compress_observation
+from marginweave.observations.means import estimate_total, expected_noise, merge_observations
+from marginweave.observations.tables import Observation
+
+# Parts of the draw: single attributes again, scores, pairs.
+AGAIN = Fraction(2, 7)
+SCORES = Fraction(1, 7)
+PAIRS = Fraction(4, 7)
+# Of the expected noise of a pair, what is left in records: the model takes about half of it out.
+_NOISE_LEFT = 0.5
+_MOST_CELLS = 10_000  # of a pair, before merging
+_WIDEST = 8192  # of the noise of scores: wider noise is of no use to a choice, and its table takes seconds to make
+
+
+def has_few_records(drawn: Drawn) -> bool:
+    """Return whether single attributes count fewer records than `aggregate.least_records`. DP: post-processing."""
+    least = drawn.configuration.marginal_settings.least_records
+    return least is not None and estimate_total(drawn_one_way(drawn).measured) < least
+
+
+def candidate_pairs(sizes: Sequence[int]) -> tuple[Clique, ...]:
+    """Return the pairs that may be chosen, by the sizes of attributes before merging. DP: arithmetic on public sizes."""
+    pairs = [pair for pair in all_cliques(sizes, 2, _MOST_CELLS) if min(sizes[a] for a in pair) > 1]
+    return fitting(pairs, sizes, MAX_CELLS)
+
+
+def part_multiplier(multiplier: float, part: Fraction) -> float:
+    """Return the noise multiplier of a part of a draw, M / sqrt(part): it costs part / M^2 in mu^2.
+
+    DP: arithmetic on public numbers.
+    """
+    return multiplier / math.sqrt(part)
+
+
+def score_sigma(multiplier: float, pairs: int, stability: Stability) -> Fraction:
+    """Return the standard deviation of the noise of each score, in records: multiplier sqrt(pairs) theta, or 2 theta.
+
+    DP: arithmetic on public numbers.
+    """
+    moved = l1_sensitivity(stability)
+    sensitivity = Sensitivity(l1=pairs * moved, l2_squared=pairs * moved**2)
+    return gaussian_sigma(multiplier, sensitivity)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FewRecords:
+    """Exact marginals of single attributes and of candidate pairs, over codes before merging, and their noise. Private.
+
+    `drawn` has the draws before, `multiplier` is that of this draw.
+    """
+
+    drawn: Drawn
+    noise: CountNoise
+    multiplier: float
+    single: Sequence[Counts]
+    pairs: Sequence[Clique]
+    tables: Sequence[Counts]
+
+    @property
+    def terms(self) -> Mapping[str, str | int]:
+        """Return the terms of the noise that is there before anything is chosen."""
+        sizes = [table.size for table in self.single]
+        again = self._deviations(AGAIN, all_cliques(sizes, 1), sizes)
+        return self.noise.terms((*again, self._score_sigma) if self.pairs else again)
+
+    def measure(self, bits: DrawBits) -> tuple[Observation, ...]:
+        """Return single attributes, then the chosen pairs over merged codes, all with noise.
+
+        Table i of the bits is attribute i, then come the scores, the pairs, and the attributes once more.
+        DP: 1/M^2 in mu^2, M the multiplier of the draw.
+        """
+        again = self._single(AGAIN, bits, 0)
+        one_way = one_way_of_both(self.drawn, again)
+        chosen, slots = self._chosen(one_way, bits)
+        of_pairs = PAIRS * Fraction(len(chosen), slots)
+        scored = SCORES if self._can_choose else Fraction(0)
+        part_left = 1 - AGAIN - scored - of_pairs
+        if part_left:
+            once_more = self._single(part_left, bits, len(self.single) + 1 + len(self.pairs))
+            again = merge_observations([*again, *once_more])
+            one_way = one_way_of_both(self.drawn, again)
+        larger = self._larger(chosen, of_pairs, one_way, bits) if chosen else ()
+        return (*again, *larger)
+
+    @property
+    def _score_sigma(self) -> Fraction:
+        multiplier = part_multiplier(self.multiplier, SCORES)
+        return score_sigma(multiplier, len(self.pairs), self.noise.stability)
+
+    @property
+    def _can_choose(self) -> bool:
+        """Whether there are pairs, and scores have noise that a choice can be made with; from public numbers."""
+        return bool(self.pairs) and self._score_sigma <= _WIDEST
+
+    def _single(self, part: Fraction, bits: DrawBits, first: int) -> Sequence[Observation]:
+        """Return the single attributes with the noise of a part of the draw; table `first` is attribute 0."""
+        sizes = [table.size for table in self.single]
+        cliques = all_cliques(sizes, 1)
+        deviations = self._deviations(part, cliques, sizes)
+        return [
+            self._observe(clique, table, deviation, bits, first + place)
+            for place, (clique, table, deviation) in enumerate(
+                zip(cliques, self.single, deviations, strict=True)
+            )
+        ]
+
+    def _larger(
+        self, chosen: Sequence[Clique], part: Fraction, one_way: OneWay, bits: DrawBits
+    ) -> list[Observation]:
+        """Return the chosen pairs over merged codes with the noise of a part of the draw."""
+        deviations = self._deviations(part, chosen, one_way.declared_sizes)
+        observations = []
+        for pair, deviation in zip(chosen, deviations, strict=True):
+            place = self.pairs.index(pair)
+            codes = [one_way.compression.codes[a] for a in pair]
+            table = merged_table(self.tables[place], codes)
+            number = len(self.single) + 1 + place
+            observations.append(self._observe(pair, table, deviation, bits, number))
+        return observations
+
+    def _observe(
+        self, clique: Clique, table: Counts, deviation: Fraction, bits: DrawBits, number: int
+    ) -> Observation:
+        return Observation(
+            attributes=clique,
+            counts=self.noise.add(table, deviation, bits, number),
+            deviation=float(deviation),
+            noise=self.noise.name,
+        )
+
+    def _deviations(
+        self, part: Fraction, cliques: Sequence[Clique], sizes: Sequence[int]
+    ) -> tuple[Fraction, ...]:
+        """Return the standard deviation of each of these marginals, which have a part of the draw together."""
+        allocation = self.drawn.configuration.marginal_settings.allocation
+        multiplier = part_multiplier(self.multiplier, part)
+        return split_noise(self.noise, multiplier, cliques, sizes, allocation)
+
+    def _chosen(self, one_way: OneWay, bits: DrawBits) -> tuple[tuple[Clique, ...], int]:
+        """Return the pairs that are worth measuring by their noisy scores, ascending, and the number of slots.
+
+        A score must be above what the largest of P normal numbers is expected to be at most, sigma sqrt(2 ln P), and above
+        the noise that a slot would leave in the records. There are as many slots as are all used, at most 16, but never
+        less than `pairs_by_noise`.
+        """
+        slots = pairs_by_noise(self.drawn.configuration, records_of(one_way))
+        if not self._can_choose:
+            return (), slots
+        scores = pair_scores(self.pairs, self.tables, one_way)
+        noisy = add_noise(scores, self._score_sigma, bits, table=len(self.single))
+        by_chance = float(self._score_sigma) * math.sqrt(2 * math.log(max(2, len(self.pairs))))
+        for more_slots in range(MOST_PAIRS_CHOSEN, slots, -1):
+            chosen = self._above_noise(noisy - by_chance, more_slots, one_way)
+            if len(chosen) == more_slots:
+                return chosen, more_slots
+        return self._above_noise(noisy - by_chance, slots, one_way), slots
+
+    def _above_noise(self, scores: Floats, slots: int, one_way: OneWay) -> tuple[Clique, ...]:
+        """Return the pairs whose score is farthest above the noise that is left by one of so many slots, at most one a slot.
+
+        As in rounds, the first are of ordinary columns.
+        """
+        multiplier = part_multiplier(self.multiplier, PAIRS / slots)
+        deviation = float(marginal_sigma(multiplier, self.noise.stability))
+        sizes = one_way.declared_sizes
+        noise_left = [
+            _NOISE_LEFT * expected_noise(deviation, cells(pair, sizes)) for pair in self.pairs
+        ]
+        gains = scores - np.array(noise_left)
+        attributes = self.drawn.configuration.attributes
+        for_ordinary = shares_of_ordinary_columns(attributes, slots)
+        of_sets = [place for place, attribute in enumerate(attributes) if attribute.of_set]
+        chosen: list[Clique] = []
+        for slot in range(min(slots, len(self.pairs))):
+            places = open_places(self.pairs, chosen, of_sets if slot < for_ordinary else ())
+            best = int(places[gains[places].argmax()])
+            if gains[best] <= 0:
+                break
+            chosen.append(self.pairs[best])
+        return tuple(sorted(chosen))
+
+
+def one_way_of_both(drawn: Drawn, again: Sequence[Observation]) -> OneWay:
+    """Return what follows from the single attributes of both draws. DP: post-processing."""
+    first = drawn_one_way(drawn)
+    return one_way_of(drawn, (*merge_observations([*first.measured, *again]), *first.of_sets))
+
+
+def records_of(one_way: OneWay) -> float:
+    """Return the number of records by single attributes, at least 1. DP: post-processing."""
+    return max(1.0, estimate_total(one_way.measured))
+
+
+def merged_table(table: Counts, codes: Sequence[Integers]) -> Counts:
+    """Return the table of a pair over merged codes: a new cell is the sum of the cells that it joins. Private.
+
+    `codes` has the new code of every code, for each attribute. A record is in one cell, as before.
+    """
+    merged = np.zeros([int(new.max()) + 1 for new in codes], np.int64)
+    np.add.at(merged, np.ix_(*codes), table)
+    return merged
+
+
+def pair_scores(pairs: Sequence[Clique], tables: Sequence[Counts], one_way: OneWay) -> Integers:
+    """Return the distance of every pair from independent attributes, in whole records, shape (pairs,). Private.
+
+    Tables are over merged codes, without those that estimates ignore; cells that rules forbid are expected to be empty.
+    """
+    sizes = one_way.estimated_sizes
+    compression = one_way.estimated_compression
+    masks = [compress_mask(mask, compression) for mask in one_way.masks]
+    single = [
+        compress_observation(observation, compression).counts.clip(min=0)
+        for observation in one_way.estimated
+    ]
+    scores = []
+    for pair, table in zip(pairs, tables, strict=True):
+        merged = merged_table(table, [one_way.compression.codes[a] for a in pair])
+        exact = merged[tuple(slice(sizes[a]) for a in pair)]
+        allowed = allowed_cells(pair, exact.shape, masks)
+        product = np.outer(single[pair[0]], single[pair[1]]) * allowed
+        expected = records_of(one_way) * product / max(product.sum(), 1.0)
+        scores.append(distance(exact, expected))
+    return np.array(scores, np.int64)
+
+
+def distance(exact: Counts, expected: Floats) -> int:
+    """Return the L1 distance of an exact table from a released one, rounded to whole records; exact integers. Private.
+
+    Expected counts are rounded to multiples of 1/1024 before they meet exact ones.
+    """
+    steps = np.rint(expected * STEPS).astype(np.int64)
+    moved = int(np.abs(exact * STEPS - steps).sum())
+    return (2 * moved + STEPS) // (2 * STEPS)
