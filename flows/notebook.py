@@ -242,7 +242,7 @@ class Synthesizer(Shown):
     def _release_now(self, request: Request, reference: RunReference) -> None:
         """Run the stages and say what `marginweave run` says; warn of repeated ids only at a terminal."""
         from marginweave.ledger.boxes import account_sums
-        from marginweave.runs.bookkeeping import OTHER_BYTES, is_charged, is_of_other_bytes
+        from marginweave.runs.bookkeeping import is_charged, tell_of_other_bytes
         from marginweave.runs.lookup import place_of_files, record_stop_reason
         from marginweave.runs.progress import reporting
         from marginweave.runs.published import next_words, outcome_lines, released_verdict
@@ -255,8 +255,7 @@ class Synthesizer(Shown):
             from .stages import run_in_process
 
             run_in_process(request, reference)
-        if is_of_other_bytes(reference):
-            self._say(OTHER_BYTES)
+        tell_of_other_bytes(reference, self._say)
         place = place_of_files(folder)
         charged = "nothing"
         if is_charged(reference, reporter.lease):

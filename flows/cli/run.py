@@ -104,7 +104,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
     """Run the flow unless its release is finished, and print where its files are."""
     with importing():
         from marginweave.released.manifest import RunState
-        from marginweave.runs.bookkeeping import OTHER_BYTES, is_charged, is_of_other_bytes
+        from marginweave.runs.bookkeeping import is_charged, tell_of_other_bytes
         from marginweave.runs.lookup import run_lock
         from marginweave.runs.metrics import counted
         from marginweave.runs.preparation import (
@@ -133,8 +133,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
             if is_unfinished and not yes and out.is_terminal:
                 _warn(request)
             _release(request, reference)
-            if is_of_other_bytes(reference):
-                reporter.note(OTHER_BYTES)
+            tell_of_other_bytes(reference, reporter.note)
     from marginweave.ledger.boxes import account_sums
     from marginweave.runs.lookup import place_of_files
 

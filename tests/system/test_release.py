@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.flows.stages import run_in_process
-from marginweave.runs.bookkeeping import is_charged, is_of_other_bytes
+from marginweave.runs.bookkeeping import is_charged, tell_of_other_bytes
 from marginweave.runs.lookup import run_lock
 from marginweave.runs.preparation import prepare_run
 from marginweave.runs.progress import LineReporter, reporting
@@ -192,10 +192,13 @@ def test_a_source_that_is_replaced_while_the_run_begins_is_charged_as_it_is_then
         table = path.with_name("people.csv")
         lines = table.read_text().splitlines(keepends=True)
         table.write_text("".join(lines[:-5]))
-        assert not is_of_other_bytes(before)
+        said = list[str]()
+        tell_of_other_bytes(before, said.append)
+        assert said == []
         now, _ = prepare_run(request)
         run_in_process(request, now)
-        assert is_of_other_bytes(before)
+        tell_of_other_bytes(before, said.append)
+        assert "replaced while the run began" in " ".join(said)
         assert is_charged(before, reporter.lease)
 
 

@@ -165,7 +165,7 @@ def _check_values(text: str, values: str) -> None:
         return
     if _SECOND_CONDITION.search(values):
         raise InputError(
-            f"--where ({text}) has several conditions: write each as a --where of its own; a value with such signs is written "
+            f"--where ({text}) has several conditions: write one --where for each; a value with such signs is written "
             'in "quotes"'
         )
     if len(values) > 1 and values[0] + values[-1] in ("''", "()"):

@@ -137,13 +137,11 @@ def is_charged(reference: RunReference, lease: str | None) -> bool:
     )
 
 
-def is_of_other_bytes(reference: RunReference) -> bool:
-    """Return whether the run has another release than when `reference` was made: the source was replaced in between."""
-    return reference.folder.present_manifest().release != reference.manifest.release
-
-
-OTHER_BYTES = "The source was replaced while the run began: what was released is what it holds now"
-"""What to say then; warnings before it were of the rows before."""
+def tell_of_other_bytes(reference: RunReference, say: Callable[[str], None]) -> None:
+    """Say so where the run has another release than when `reference` was made: the source was replaced in between."""
+    if reference.folder.present_manifest().release != reference.manifest.release:
+        # warnings before it were of the rows before
+        say("The source was replaced while the run began: what was released is what it holds now")
 
 
 def release_facts(reference: RunReference) -> ReleaseFacts:

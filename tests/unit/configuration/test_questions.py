@@ -82,9 +82,9 @@ def test_two_signs_of_equality_are_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("age >= 40 and age < 50", "write each as a --where of its own"),
-        ("sex=f,region=north", "write each as a --where of its own"),
-        ("sex = f and region in north, south", "write each as a --where of its own"),
+        ("age >= 40 and age < 50", "write one --where for each"),
+        ("sex=f,region=north", "write one --where for each"),
+        ("sex = f and region in north, south", "write one --where for each"),
         ("region = 'north'", "its values as they are"),
         ("region in (north, south)", "its values as they are"),
     ],
