@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.header_rows import HeaderRows
-from marginweave.sources.edges import Edges, FileRow, read_edges
+from marginweave.sources.edges import Edges, FileRow, filled_cells, read_edges
 from marginweave.sources.kinds import kind_of
 from marginweave.sources.parts import parts_of, reading
 from marginweave.sources.sheet import sheet_names
@@ -87,7 +87,7 @@ def _with_sheet(source: str, form: SourceFile) -> SourceFile:
     if len(names) <= 1:
         return form
     forms = [form.model_copy(update={"sheet": name}) for name in names]
-    return max(forms, key=lambda sheet: sum(row.filled for row in read_edges(source, sheet).first))
+    return max(forms, key=lambda sheet: filled_cells(source, sheet))
 
 
 def layout_of(edges: Edges) -> tuple[int, HeaderRows, int]:

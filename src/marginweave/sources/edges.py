@@ -15,7 +15,7 @@ from itertools import islice
 from marginweave.configuration.execution import SourceFile
 from marginweave.sources.kinds import delimiter_of, kind_of
 from marginweave.sources.parts import Part, parts_of, reading
-from marginweave.sources.sheet import sheet_rows
+from marginweave.sources.sheet import Row, sheet_rows, sheet_texts
 from marginweave.sources.text_source import byte_stream, sample_of
 
 _MOST_ROWS = 60
@@ -70,25 +70,32 @@ def read_edges(source: str, form: SourceFile) -> Edges:
     return Edges()
 
 
+def filled_cells(source: str, form: SourceFile) -> int:
+    """Return the number of filled cells in the first rows of a sheet; raises InputError if the workbook cannot be read."""
+    with reading(source):
+        rows = sheet_rows(source, parts_of(source)[0], form)
+        return sum(_sheet_row(row).filled for row in islice(rows, _MOST_ROWS))
+
+
 def _sheet_edges(source: str, part: Part, form: SourceFile) -> Edges:
     first: list[FileRow] = []
-    last: deque[FileRow] = deque(maxlen=_MOST_ROWS)
+    last: deque[Row] = deque(maxlen=_MOST_ROWS)
     rows = 0
-    for texts in sheet_rows(source, part, form):
+    for row in sheet_rows(source, part, form):
         if len(first) < _MOST_ROWS:
-            first.append(_sheet_row(texts))
-        if any(texts):
-            last.append(_sheet_row(texts))
+            first.append(_sheet_row(row))
+        if any(cell is not None for cell in row):
+            last.append(row)
             rows += 1
-    return Edges(first, tuple(last), rows == len(last))
+    return Edges(first, tuple(map(_sheet_row, last)), rows == len(last))
 
 
-def _sheet_row(texts: Sequence[str]) -> FileRow:
-    """Return a row without the empty cells at its end, of which sheets have any number."""
-    cells = [text.strip() for text in texts]
+def _sheet_row(row: Row) -> FileRow:
+    """Return the texts of a row without the empty cells at its end, of which sheets have any number."""
+    cells = [text.strip() for text in sheet_texts(row)]
     while cells and not cells[-1]:
         cells.pop()
-    return FileRow(tuple(cells), 1, int(bool(cells)))
+    return FileRow(tuple(cells))
 
 
 def _text_edges(source: str, part: Part, delimiter: str, form: SourceFile) -> Edges:

@@ -98,11 +98,10 @@ def _header(source: str, rows: Iterator[Row], form: SourceFile) -> tuple[str, ..
     return tuple(names)
 
 
-def sheet_rows(source: str, part: Part, form: SourceFile) -> Iterator[list[str]]:
-    """Yield the texts of all rows that are not skipped, empty ones too; raises InputError if the sheet cannot be read."""
+def sheet_rows(source: str, part: Part, form: SourceFile) -> Iterator[Row]:
+    """Yield the cells of all rows that are not skipped, empty ones too; raises InputError if the sheet cannot be read."""
     with _rows(source, part, form) as rows:
-        for row in rows:
-            yield sheet_texts(row)
+        yield from rows
 
 
 def sheet_texts(row: Row) -> list[str]:
