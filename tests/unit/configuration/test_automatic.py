@@ -153,6 +153,11 @@ FEWER_ROUNDS = {
     "aggregate__cliques": {"adaptive": 2, "rounds": 13},
 }
 ROUNDS = {**MARGINALS, "aggregate__cliques": {"adaptive": 2}}
+FEWER_CHOICES = {  # 32 < sqrt(21) / 0.14 < 40
+    **MARGINALS,
+    "aggregate__cliques": {"adaptive": 2, "batch": 2},
+    "aggregate__selection_share": 0.1,
+}
 SINGLES = {**MARGINALS, "aggregate__cliques": {"all": 1}}
 
 
@@ -228,7 +233,12 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         TRIPLES,
     ),  # sqrt(21) / 0.58 < 8
     ("a set with more, whose triples say little", {"privacy__epsilon": 0.57, **SETS}, MARGINALS),
-    ("a set with yet more", {"privacy__epsilon": 0.28, **SETS}, ROUNDS),  # 16 < sqrt(21) / 0.28
+    (
+        "a set with yet more",
+        {"privacy__epsilon": 0.15, **SETS},
+        ROUNDS,
+    ),  # 16 < sqrt(21) / 0.15 < 32
+    ("a set with nearly too much", {"privacy__epsilon": 0.14, **SETS}, FEWER_CHOICES),
     (
         "a set of many values with little noise",
         {"privacy__epsilon": 3.0, **wide_set(40)},
