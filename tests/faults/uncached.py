@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from numba import njit
 
-kernel: Callable[..., Any] = partial(njit, nogil=True)
-fast_kernel: Callable[..., Any] = partial(njit, nogil=True, fastmath=True)
-lean_kernel: Callable[..., Any] = partial(njit, nogil=True, _nrt=False)
+_COMPILE: Any = njit
+
+kernel = partial(_COMPILE, nogil=True)
+fast_kernel = partial(_COMPILE, nogil=True, fastmath=True)
+lean_kernel = partial(_COMPILE, nogil=True, _nrt=False)

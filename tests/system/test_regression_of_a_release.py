@@ -133,7 +133,7 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     with pytest.raises(InputError, match="is not the folder of a release"):
         regression(alone.home, "sex", ["region"])
     with pytest.raises(InputError, match=r"^a column \(list\) must be str; write table"):
-        Release.open(place).table(["sex", "region"])  # type: ignore[arg-type]
+        Release.open(place).table(["sex", "region"])  # pyright: ignore[reportArgumentType]
 
 
 def _slope(rows: pd.DataFrame) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -220,9 +219,9 @@ def _with_decimal_commas(table: pa.Table) -> pa.Table:
     """Return the table with floats as texts."""
     for place, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
-            texts = table.column(place).cast(pa.string())
-            texts = pc.replace_substring(texts, pattern=".", replacement=",")
-            table = table.set_column(place, field.name, texts)
+            texts = table.column(place).cast(pa.string()).to_pylist()
+            with_commas = [text and text.replace(".", ",") for text in texts]
+            table = table.set_column(place, field.name, pa.array(with_commas, pa.string()))
     return table
 
 
