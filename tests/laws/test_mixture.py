@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 from marginweave.base.errors import InputError
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.boxes import allowed_boxes
-from marginweave.domain.masks import Clique, Mask
+from marginweave.domain.masks import Clique, Mask, NeverTogether
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.blocks import tie
 from marginweave.estimate.mixture.descent import Descent
@@ -503,6 +503,18 @@ def test_single_combinations_are_those_of_the_table(
         again.probabilities(chosen, codes), model.conditioned().probabilities(chosen, codes)
     )
     assert model.probabilities((0,), [np.zeros(0, np.int64)]).shape == (0,)
+
+
+def test_a_stored_model_has_its_rules_in_the_order_that_tied_its_blocks() -> None:
+    """Which rules blocks and boxes keep depends on their order: in another one, shares belonged to other blocks."""
+    never = NeverTogether(attributes=(0, 1), codes=(0, 0), sizes=(SIZES[0], SIZES[1]))
+    masks = [forbidding((1, 2), 3), never, forbidding((0, 3), 4)]
+    blocks = tie(SIZES, masks).blocks
+    shares = [np.full((1, len(block.cells)), 1 / len(block.cells)) for block in blocks]
+    model = Mixture.of(np.ones(1), shares, SIZES, 300.0, masks)
+    assert model.masks == (never,)
+    again = unpack_mixture(pack_mixture(model))
+    assert [mask.attributes for mask in again.tied] == [mask.attributes for mask in masks]
 
 
 def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:

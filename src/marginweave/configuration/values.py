@@ -39,9 +39,18 @@ def number(text: str) -> Decimal | None:
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
+_LARGEST_EXPONENT = 307
+
+
 def declared_number(text: str) -> Decimal | None:
-    """Return the number that a *declared* text means, or None: codes such as 01 or +1 are texts, not numbers."""
-    return Decimal(text) if _CANONICAL.fullmatch(text) else None
+    """Return the number that a *declared* text means, or None: codes such as 01 or +1 are texts, not numbers.
+
+    So are numbers that no double is near to, such as 1e999.
+    """
+    if not _CANONICAL.fullmatch(text):
+        return None
+    declared = Decimal(text)
+    return declared if abs(declared.adjusted()) <= _LARGEST_EXPONENT else None
 
 
 class ValueMatcher:

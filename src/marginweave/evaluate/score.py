@@ -70,7 +70,7 @@ def quality_score(
         return None
     # a pair of which nothing is known adds as much to what is at stake as the mean of the others, and nothing to what is kept
     kept_share = 1 - lost / math.fsum(scales) if scales else 0.0
-    return math.floor(100 * kept_share * len(scales) / len(pairs))
+    return math.floor(100 * max(0.0, kept_share) * len(scales) / len(pairs))
 
 
 def has_little_to_keep(

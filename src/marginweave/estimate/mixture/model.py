@@ -69,7 +69,8 @@ class Mixture:
     of `fits` fits has as many of the components, one fit after the other.
 
     `masks` are structural zeros that neither blocks nor boxes keep: there p is a little off, and what is made of the model has
-    to leave them out. Those `inside` hold; those of single `codes` hold after `conditioned`.
+    to leave them out. Those `inside` hold; those of single `codes` hold after `conditioned`. `tied` are all of several
+    attributes, in the order that decides which of them are kept.
     """
 
     weights: Floats
@@ -81,6 +82,7 @@ class Mixture:
     masks: tuple[StructuralZeros, ...] = ()
     inside: tuple[StructuralZeros, ...] = ()
     codes: tuple[Mask, ...] = ()
+    tied: tuple[StructuralZeros, ...] = ()
     fits: int = 1
 
     @classmethod
@@ -107,6 +109,7 @@ class Mixture:
             masks=ties.across,
             inside=tuple(mask for mask in wide if id(mask) not in across),
             codes=tuple(mask for mask in single if isinstance(mask, Mask)),
+            tied=tuple(wide),
         )
 
     @property
@@ -326,7 +329,7 @@ def fold(factors: Sequence[Floats]) -> Floats:
 
 def pack_mixture(model: Mixture) -> bytes:
     """Return weights and shares in float64, as they were fitted, and all masks, as bytes that restore the model bit for bit."""
-    masks = [*model.masks, *model.inside, *model.codes]
+    masks = [*model.tied, *model.codes]
     arrays: dict[str, np.ndarray] = {"weights": model.weights}
     for b, shares in enumerate(model.shares):
         arrays[f"shares-{b:05d}"] = shares
