@@ -124,25 +124,40 @@ def propose_number(
         written = NumberText.model_validate(spelling).form(form)
         # a percentage is known by its sign
         name = f"{column.name} {written.unit}"
-        return _draft(name, _plain_cells(column, written), facts, [_SPELLING], are_sizes=True)
+        return _draft(name, *_plain_cells(column, written), facts, [_SPELLING], are_sizes=True)
     sample = column.present[:: -(-len(column.present) // _SAMPLE)]
-    odd = sum(form.plain(text) is None and number(text) is None for text in sample)
+    odd = sum(_plain(column, form, text) is None for text in sample)
     if odd > _MOST_WORDS or _CLASSIFICATION.search(column.name):
         return None
-    return _draft(column.name, _plain_cells(column, form), missing, [], are_sizes=False)
+    return _draft(column.name, *_plain_cells(column, form), missing, [], are_sizes=False)
 
 
-def _plain_cells(column: ColumnCells, form: NumberForm) -> Counter[str]:
-    """Return the number of cells of each text, numbers as configurations write them."""
+def _plain(column: ColumnCells, form: NumberForm, text: str) -> str | None:
+    """Return a number as configurations write it; None for a text that a release reads as none.
+
+    A column of doubles has its numbers in the usual form, whatever the form of the texts of a source is.
+    """
+    is_usual = form.is_usual or column.are_floats
+    return form.plain(text) or (text if is_usual and number(text) is not None else None)
+
+
+def _plain_cells(column: ColumnCells, form: NumberForm) -> tuple[Counter[str], list[str]]:
+    """Return the number of cells of each number, as configurations write them, and the texts that are no numbers."""
     cells: Counter[str] = Counter()
+    unread = []
     for text in column.present:
-        cells[form.plain(text) or text] += column.cells[text]
-    return cells
+        plain_text = _plain(column, form, text)
+        if plain_text is None:
+            unread.append(text)
+        else:
+            cells[plain_text] += column.cells[text]
+    return cells, unread
 
 
 def _draft(
     name: str,
     cells: Mapping[str, int],
+    unread: Sequence[str],
     declared: Mapping[str, Any],
     remarks: Sequence[str],
     *,
@@ -152,12 +167,15 @@ def _draft(
 
     Args:
         name: The name of the column, by which bounds are known.
-        cells: The number of cells of each text.
+        cells: The number of cells of each number.
+        unread: The texts that are no numbers.
         declared: What is declared besides.
         remarks: What to say of it already.
         are_sizes: Whether they are known to be no codes.
     """
-    numbers, unread = _read_numbers(cells)
+    numbers: Counter[Decimal] = Counter()
+    for text, count in cells.items():
+        numbers[Decimal(text)] += count
     special = special_codes(numbers)
     decimals = decimals_of(numbers)
     numbers -= Counter(special)
@@ -202,19 +220,6 @@ def are_codes(numbers: Mapping[Decimal, int]) -> bool:
     is_round = sum(int(value) % 10 == 0 for value in numbers) > _MOST_ROUND * len(numbers)
     step = reduce(math.gcd, (int(value - min(numbers)) for value in numbers))
     return has_gaps and cells >= _LEAST_CELLS * len(numbers) and not is_round and step == 1
-
-
-def _read_numbers(cells: Mapping[str, int]) -> tuple[Counter[Decimal], list[str]]:
-    """Return the numbers with the number of their cells, and the texts that are no numbers."""
-    numbers: Counter[Decimal] = Counter()
-    unread = []
-    for text, count in cells.items():
-        value = number(text)
-        if value is None:
-            unread.append(text)
-        else:
-            numbers[value] += count
-    return numbers, unread
 
 
 def _are_words(unread: Sequence[str], numbers: int) -> bool:

@@ -402,6 +402,14 @@ def test_the_delta_of_a_draft_is_as_small_as_its_table_is_large(tmp_path: Path) 
     assert parse_yaml(draft)["privacy"]["delta"] == 1e-8
 
 
+def test_numbers_in_another_form_than_the_source_has_are_no_numbers() -> None:
+    """Beside decimal commas 1.5 was drafted as a number, and no cell of it could be read."""
+    texts = pa.chunked_array([[f"{place / 8:.3f}" for place in range(300)]])
+    assert propose_column(column_cells("share", texts), NumberForm("comma")).type != "number"
+    doubles = pa.chunked_array([[place / 8 for place in range(300)]])
+    assert propose_column(column_cells("share", doubles), NumberForm("comma")).type == "number"
+
+
 def test_a_few_words_among_numbers_mean_no_value() -> None:
     """A column of numbers in which some refused, and some did not know, was dropped as ids are."""
     numbers = [str(37 * place % 1009) for place in range(400)]
