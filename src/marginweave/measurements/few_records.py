@@ -188,11 +188,12 @@ class FewRecords:
         scores = pair_scores(self.pairs, self.tables, one_way)
         noisy = add_noise(scores, self._score_sigma, bits, table=len(self.single))
         by_chance = float(self._score_sigma) * math.sqrt(2 * math.log(max(2, len(self.pairs))))
+        above_chance = np.asarray(noisy - by_chance, np.float64)
         for more_slots in range(MOST_PAIRS_CHOSEN, slots, -1):
-            chosen = self._above_noise(noisy - by_chance, more_slots, one_way)
+            chosen = self._above_noise(above_chance, more_slots, one_way)
             if len(chosen) == more_slots:
                 return chosen, more_slots
-        return self._above_noise(noisy - by_chance, slots, one_way), slots
+        return self._above_noise(above_chance, slots, one_way), slots
 
     def _above_noise(self, scores: Floats, slots: int, one_way: OneWay) -> tuple[Clique, ...]:
         """Return the pairs whose score is farthest above the noise that is left by one of so many slots, at most one a slot.
