@@ -19,6 +19,7 @@ from .console import Config, Home, RunName, Source, out
 if TYPE_CHECKING:
     from marginweave.released.account import AccountSums
     from marginweave.runs.capabilities import RunReference
+    from marginweave.runs.progress import Reporter
     from marginweave.runs.request import Request
 
 
@@ -125,11 +126,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
             reference, state = prepare_run(request)
         is_unfinished = state == RunState.RUNNING
         if is_unfinished or internal_evaluation_due(reference):
-            reporter.started("starting Prefect (some seconds)")
-            if makes_database(request.folder.home):
-                reporter.note(
-                    "Starting Prefect's server for the first time in this home can take half a minute"
-                )
+            _announce_server(request, reporter)
             if is_unfinished and not yes and out.is_terminal:
                 _warn(request)
             _release(request, reference)
@@ -149,6 +146,15 @@ def execute(request: Request, *, yes: bool = False) -> None:
         was_unfinished=is_unfinished,
         charged_now=charged_now,
     )
+
+
+def _announce_server(request: Request, reporter: Reporter) -> None:
+    """Report that Prefect's server starts, and where that takes long."""
+    reporter.started("starting Prefect (some seconds)")
+    if makes_database(request.folder.home):
+        reporter.note(
+            "Starting Prefect's server for the first time in this home can take half a minute"
+        )
 
 
 def _warn(request: Request) -> None:

@@ -63,6 +63,7 @@ ADVICE: dict[str, tuple[Written, Written]] = {
         {"columns__signs__min_values": None},
     ),
     "check.unread-advice.empty": ({"missing": None}, {"columns__grade__missing": [""]}),
+    "check.unread-advice.spelling": ({}, {"columns__age__text": {"unit": "years"}}),
     "check.unread-advice.decimal": ({}, {"source": {"file": "people.csv", "decimal": "comma"}}),
     "check.unread-advice.thousands": ({}, {"source": {"file": "people.csv", "thousands": "comma"}}),
     "check.unread-advice.format": ({"columns__day": DATE}, {"columns__day__format": "%d.%m.%Y"}),

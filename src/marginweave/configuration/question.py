@@ -168,7 +168,8 @@ def _check_values(text: str, values: str) -> None:
             f"--where ({text}) has several conditions: write one --where for each; a value with such signs is written "
             'in "quotes"'
         )
-    if len(values) > 1 and values[0] + values[-1] in ("''", "()"):
+    in_parentheses = values.startswith("(") and values.endswith(")") and "," in values
+    if in_parentheses or (len(values) > 1 and values[0] == values[-1] == "'"):
         raise InputError(
             f'--where ({text}) must have its values as they are, with commas between them, or in "double quotes"'
         )
