@@ -147,12 +147,16 @@ def settings(cell: Cell) -> Settings | None:
 @cache
 def _resolved(method: str, name: str, epsilon: float) -> Settings:
     cell = Cell(table=name, epsilon=epsilon, method=method, seed=0)
-    return _sections(parse_configuration(configuration(cell, "table.csv")))
+    return _sections(parse_configuration(configuration(cell, "table.csv")), len(table(name).rows))
 
 
-def _sections(made: Configuration) -> Settings:
-    """Both sections with every default, as JSON has them."""
+def _sections(made: Configuration, rows: int) -> Settings:
+    """Both sections with every default, as JSON has them; without the number of records below which a table of `rows` is not."""
     aggregate = made.aggregate.model_dump(mode="json")
+    if rows >= (aggregate.get("least_records") or 0):
+        aggregate.pop(
+            "least_records", None
+        )  # it decides nothing, and figures are older than the key
     if (
         isinstance(aggregate.get("cliques"), dict)
         and aggregate["cliques"].get("coarsen", 0) is None

@@ -143,7 +143,8 @@ def test_the_default_is_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
     assert methods.default_method("t", 1.0) == DEFAULT
     assert settings(Cell(table="t", epsilon=1.0, method=DEFAULT, seed=0)) == usual
     named = {
-        n: {key: s[key] for key in ("method", "cliques") if key in s} for n, s in usual.items()
+        n: {key: s[key] for key in ("method", "cliques", "least_records") if key in s}
+        for n, s in usual.items()
     }
     monkeypatch.setitem(methods.OURS, "explicit", named)
     assert methods.default_method("t", 1.0) == "explicit"
