@@ -151,7 +151,7 @@ def _resolved(method: str, name: str, epsilon: float) -> Settings:
 
 
 def _sections(made: Configuration, rows: int) -> Settings:
-    """Both sections with every default, as JSON has them; without the number of records below which a table of `rows` is not."""
+    """Both sections with every default, as JSON has them; without a number of records that a table of `rows` exceeds."""
     aggregate = made.aggregate.model_dump(mode="json")
     if rows >= (aggregate.get("least_records") or 0):
         aggregate.pop(
