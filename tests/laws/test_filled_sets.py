@@ -17,6 +17,7 @@ from marginweave.domain.masks import Mask, NeverTogether
 from marginweave.domain.zeros import PossibleCells, broken_records, structural_masks
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import judge
+from marginweave.estimate.mixture.blocks import Block
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.flows.check.advice import column_findings
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
@@ -130,6 +131,28 @@ def test_records_that_get_a_value_get_it_from_records_that_have_several() -> Non
     repair_structural_zeros(records, owners, model, rng)
     assert not (records[:, :20] == 1).all(axis=1).any()
     assert (records == 0).sum(axis=0).tolist() == counts.tolist()
+
+
+def test_what_boxes_keep_is_kept_by_swaps_between_components() -> None:
+    """No record of the first component can be mended by another of it; a swap of the second value would break its box."""
+    equal = Mask(attributes=(0, 1), allowed=np.eye(2, dtype=np.bool_))
+    not_both_first = Mask(attributes=(1, 2), allowed=np.array([[False, True], [True, True]]))
+    certain = np.eye(2)
+    blocks = tuple(Block(attributes=(a,), cells=np.arange(2)[:, None]) for a in range(3))
+    model = Mixture(
+        weights=np.full(2, 0.5),
+        shares=(certain, certain, certain),
+        blocks=blocks,
+        boxes=np.array([[1, 0, 1, 0, 1, 1], [0, 1, 0, 1, 1, 1]], np.bool_),
+        sizes=(2, 2, 2),
+        total=200.0,
+        masks=(not_both_first,),
+        inside=(equal,),
+    )
+    owners = np.repeat([0, 1], 100)
+    records = np.repeat(owners[:, None], 3, axis=1).astype(np.int32)
+    repair_structural_zeros(records, owners, model, np.random.default_rng(2))
+    assert not broken_records(tuple(records.T), [not_both_first, equal]).any()
 
 
 def test_a_rule_on_many_attributes_says_what_a_table_of_it_would() -> None:

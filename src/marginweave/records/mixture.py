@@ -328,6 +328,7 @@ def repair_structural_zeros(
         InputError: the masks leave no record.
     """
     tied = {a for mask in model.masks for a in mask.attributes}
+    every_mask = [*model.masks, *model.inside]
     blocks = [
         list(block.attributes) for block in model.blocks if not tied.isdisjoint(block.attributes)
     ]
@@ -346,10 +347,10 @@ def repair_structural_zeros(
         for number, block in enumerate(blocks):
             has_block = chosen == number
             if has_block.any():
-                _swap(records, forbidden[has_block], partners[has_block], block, model.masks)
+                _swap(records, forbidden[has_block], partners[has_block], block, every_mask)
     one_way = [model.marginal((a,)) for a in range(len(model.sizes))]
     dead = broken_records(tuple(records.T), model.masks)
-    replace_dead(records, dead, one_way, [*model.masks, *model.inside], generator)
+    replace_dead(records, dead, one_way, every_mask, generator)
 
 
 def _differing(
