@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.defaults import MOST_PAIRS_CHOSEN
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import mapping_of
@@ -45,7 +46,8 @@ class MissingPairs:
 
     `missing`: how many of `pairs` at least. `is_decided`: whether draws have no part in which these are, so that there are no
     more. `named`: some that are not measured, or that draws may leave out. `change`: a section of the configuration that
-    measures the named ones, and that `parse_configuration` and `check_size` accept; empty where there is none.
+    measures the named ones, and that `parse_configuration` and `check_size` accept; empty where there is none. With fewer than
+    `least_records` few pairs are measured, which noisy scores choose, and else all that are not missing.
     """
 
     pairs: int
@@ -53,6 +55,7 @@ class MissingPairs:
     is_decided: bool
     named: tuple[tuple[str, str], ...]
     change: Mapping[str, Any]
+    least_records: int | None = None
 
     @property
     def line(self) -> str:
@@ -87,16 +90,18 @@ def missing_pairs(configuration: Configuration) -> MissingPairs:
     if settings is not None and settings.adaptive is not None and chosen:
         of_a_set = math.comb(min(settings.adaptive.adaptive, len(attributes)), 2)
         missing = max(missing, pairs - of_a_set * settings.adaptive.most_chosen(len(attributes)))
+    least_records = None if settings is None else settings.least_records
     candidates: Iterable[Clique] = unmeasured
-    if chosen and not unmeasured:
+    if (chosen or least_records is not None) and not unmeasured:
         candidates = itertools.combinations(range(len(attributes)), 2)
     named = _named(list(candidates), attributes)
     return MissingPairs(
         pairs=pairs,
         missing=missing,
-        is_decided=not chosen and not configuration.private_columns,
+        is_decided=not chosen and not configuration.private_columns and least_records is None,
         named=named,
         change=_change(configuration, named),
+        least_records=None if chosen else least_records,
     )
 
 
@@ -198,6 +203,9 @@ def _missing_sentence(pairs: MissingPairs) -> Sentence:
     """Return how many pairs will not be measured, as far as that is known."""
     names = ", ".join(" x ".join(pair) for pair in pairs.named)
     facts = {"missing": pairs.missing, "pairs": pairs.pairs, "names": names}
+    if pairs.least_records is not None:
+        most = min(MOST_PAIRS_CHOSEN, pairs.pairs)
+        return plan_sentence("pairs.few", **facts, least=pairs.least_records, most=most)
     if not pairs.named:
         return plan_sentence("pairs.none", **facts)
     if pairs.is_decided:
@@ -214,6 +222,8 @@ def population_forecast(configuration: Configuration) -> list[Sentence]:
     settings = configuration.marginals
     if settings is not None and settings.selects(len(attributes)):
         return [plan_sentence("population.chosen")]
+    if settings is not None and settings.least_records is not None:
+        return [plan_sentence("population.few", least=settings.least_records)]
     return []
 
 

@@ -128,13 +128,13 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
         rows=rows,
         counted=defaults.counts_words(configuration.aggregate, len(configuration.attributes)),
         single=_graded(_ordinary(configuration, distances, 1)) or plan_sentence("size.not-known"),
-        pairs=_pairs(configuration, distances),
+        pairs=_pairs(configuration, distances, rows),
         errors=errors,
         cost=cost,
         most_chosen=None
         if adaptive is None
         else adaptive.most_chosen(len(configuration.attributes)),
-        noise=_noisy_pairs(configuration, distances),
+        noise=None if _are_few(configuration, rows) else _noisy_pairs(configuration, distances),
     )
 
 
@@ -149,8 +149,16 @@ def _ordinary(
     return ordinary or list(of_length.values())
 
 
-def _pairs(configuration: Configuration, distances: Mapping[Clique, float]) -> Sentence:
+def _are_few(configuration: Configuration, rows: int) -> bool:
+    """Return whether so many rows are fewer than those with which few pairs are chosen in the run."""
+    settings = configuration.marginals
+    return settings is not None and rows < (settings.least_records or 0)
+
+
+def _pairs(configuration: Configuration, distances: Mapping[Clique, float], rows: int) -> Sentence:
     """Return the distance of pairs, or why there is none."""
+    if _are_few(configuration, rows):
+        return plan_sentence("size.in-run")
     marginals = configuration.marginals
     columns = len(configuration.attributes)
     pairs = _graded(_ordinary(configuration, distances, 2), _ordinary(configuration, distances, 1))

@@ -15,6 +15,7 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.forecast.delta import delta_forecast, usual_delta
 from marginweave.forecast.missing_pairs import missing_pairs, pairs_forecast, population_forecast
+from marginweave.forecast.sizes import size_forecast
 from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.selection import declared_cliques
 from marginweave.measurements.split import plan_budget
@@ -105,6 +106,23 @@ def test_of_draws_only_what_they_cannot_measure_is_said(cliques: Any, missing: i
     text = " ".join(map(str, pairs_forecast(config)))
     assert "follows from draws" in text
     assert ("at least" in text) is bool(missing)
+
+
+def test_below_the_number_of_records_that_decides_draws_choose() -> None:
+    """The plan says both, as nobody knows the number before the first draw; and of which rows its errors are."""
+    config = configuration(aggregate=None, rows=None)
+    least = config.marginal_settings.least_records
+    assert least is not None
+    pairs = missing_pairs(config)
+    assert (pairs.is_decided, pairs.least_records, bool(pairs.change)) == (False, least, True)
+    text = " ".join(map(str, pairs_forecast(config)))
+    assert f"with {least:,} records or more" in text
+    assert "which noisy scores choose" in text
+    assert f"fewer than {least:,} records" in str(population_forecast(config)[0])
+    in_run = [str(size.pairs) == "chosen in the run" for size in size_forecast(config)]
+    assert in_run == [size.rows < least for size in size_forecast(config)]
+    declared = configuration(aggregate=None, rows=5000)
+    assert (missing_pairs(declared).is_decided, population_forecast(declared)) == (True, [])
 
 
 @pytest.mark.parametrize(
