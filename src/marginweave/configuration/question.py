@@ -31,6 +31,8 @@ def _listed(value: Any) -> Any:
 
 
 def _pairs(value: Any) -> Any:
+    if value is None:  # the default of many functions in Python
+        return ()
     if not isinstance(value, dict | list | tuple):
         raise MustError("be conditions by their columns, such as {age: {from: 60}}")
     return tuple(value.items()) if isinstance(value, dict) else value

@@ -43,8 +43,14 @@ _IDENTIFIER_FORM = re.compile(
 )
 _DIGITS = r"[+-]?[0-9][0-9.,' \u00a0\u202f]*"
 _SIZES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (CURRENCY, "cells have a currency sign: remove it from the table"),
-    (re.compile(rf"{_DIGITS}%"), "cells have a percent sign: remove it from the table"),
+    (
+        CURRENCY,
+        "cells have a currency sign: as numbers they are type: number, text: {unit: the sign}",
+    ),
+    (
+        re.compile(rf"{_DIGITS}%"),
+        "cells have a percent sign: as numbers they are type: number, text: {unit: %}",
+    ),
     (
         re.compile(r"-?[0-9]{1,3}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?[AaPp]\.?[Mm]\.?)?"),
         "cells are times of day or durations: write hours or minutes as numbers",

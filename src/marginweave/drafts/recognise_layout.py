@@ -22,6 +22,7 @@ MOST_LINES = 20
 """Most lines above a table that are taken for titles."""
 _TOTAL = re.compile(
     r"((grand |overall |sub)?totals?|sums?|summen?|(gesamt|end|zwischen)summe|(ins)?gesamt|somme|suma|totale?s?|"
+    r"all|mean|average|avg|median|mittelwert|durchschnitt|moyenne|promedio|media|count|n|min(imum)?|max(imum)?|"
     r"общий итог|итого|合計|总计)(\W.*)?",
     re.IGNORECASE,
 )
@@ -188,17 +189,26 @@ def _is_total(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
 
 
 def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
-    """Return whether a row is empty or too short, begins with a word for totals, or is a note.
-
-    A total or a note is none where a row `above` has the same text.
-    """
+    """Return whether a row is empty or too short, has totals, or is a note."""
     if not row.filled or _is_too_short(row, width):
         return True
     if _is_total(row, above, width):
         return True
+    if row.filled > max(1, width // 3):
+        return False
+    return _is_note(row, above, width) if row.cells[0] else _are_bare_totals(row, above)
+
+
+def _are_bare_totals(row: FileRow, above: Sequence[FileRow]) -> bool:
+    """Return whether a row has numbers alone, and fewer cells than any row `above`: sums that have no word beside them."""
+    are_numbers = all(_NO_NAME.fullmatch(cell) for cell in row.cells if cell)
+    return are_numbers and not any(other.filled <= row.filled for other in above)
+
+
+def _is_note(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
+    """Return whether the first text of a row begins as notes do, or is its only one; it is none where a row `above` has it."""
     text = row.cells[0]
-    is_known = any(text in other.cells[:width] for other in above)
-    if not text or is_known or row.filled > max(1, width // 3):
+    if any(text in other.cells[:width] for other in above):
         return False
     if _NOTE.match(text):
         return True

@@ -36,9 +36,15 @@ _PLACE = re.compile(
 )
 """Names of what many people share, or one person has many of: these are no people."""
 _QUALITY = re.compile(
-    r"(?i)[^a-z](age|alter|edad|weight|height|gewicht|bmi|income|salary|cost|costs|price|score|rate|date|year|time|count|sum)$"
+    r"(?i)[^a-z](age|alter|edad|weight|height|gewicht|bmi|income|salary|cost|costs|price|score|rate|date|year|time|count|sum|"
+    r"born|birth|dob|geburt|geboren|since|seit|admitted|discharged)$"
 )
 """Ends of names of what a person has, as in `patient age`, also where a header of two rows has both words."""
+
+_DATE = re.compile(
+    r"[0-9]{1,4}([-/.])[0-9]{1,2}\1[0-9]{1,4}([ T].*)?|[0-9]{1,2}[ -][^\W\d]{3,9}\.?[ -][0-9]{2,4}"
+)
+_SAMPLE = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +90,19 @@ def subject_of(table: pa.Table) -> Subject | None:
         if not names_subjects(name):
             continue
         ids = table.column(name).drop_null()
+        if _are_dates(ids):
+            continue
         counted = pc.value_counts(ids).field("counts")
         counts = np.sort(to_numpy(counted))
         if are_subjects(len(counts), int(counts.sum())):
             return _capped(name, counts)
     return None
+
+
+def _are_dates(ids: pa.ChunkedArray) -> bool:
+    """Return whether the first cells are dates, such as a day of birth: two people may have the same one."""
+    first = ids.slice(0, _SAMPLE).cast(pa.string()).to_pylist()
+    return bool(first) and all(_DATE.fullmatch(text.strip()) for text in first)
 
 
 def _capped(name: str, counts: Integers) -> Subject:

@@ -257,7 +257,8 @@ def mean_doubt(
     """Return why the mean of a column is not to be trusted: noise, most records in one wide bin, or open bins; else None.
 
     Open bins matter where they hold more than noise explains.
-    With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
+    With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2. All
+    bins have noise, also those in which none is left: where that is most of it, the next release has records there.
     """
     in_bins = codes < len(column.bin_labels)
     bins = codes[in_bins]
@@ -273,7 +274,8 @@ def mean_doubt(
     ends = np.clip(np.array(column.number_limits), column.edges[0], column.edges[-1])
     middles = ends[bins].mean(axis=1)
     mean = float(bin_counts @ middles) / records
-    half_width = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
+    distances = ends.mean(axis=1) - mean
+    half_width = _DEVIATIONS * deviation * float(np.linalg.norm(distances)) / records
     if half_width > CARE * abs(mean):
         if not mean:
             return verdict_sentence("mean.noise")

@@ -244,8 +244,11 @@ def _add_choice_sentence(
         key = "pairs.one-not-chosen-advice" if unchosen == 1 else "pairs.not-chosen-advice"
         return with_sentences_before(verdict, advice=[verdict_sentence(key, pairs=unchosen)])
     none_chosen = verdict_sentence("pairs.none-chosen", epsilon=configuration.privacy.epsilon)
+    settings = configuration.marginals
+    decides = settings is not None and settings.least_records is not None
+    returned = verdict_sentence("pairs.not-returned" if decides else "pairs.returned")
     measure_some = verdict_sentence("pairs.none-chosen-advice")
-    return with_sentences_before(verdict, says=[none_chosen], advice=[measure_some])
+    return with_sentences_before(verdict, says=[none_chosen, returned], advice=[measure_some])
 
 
 def _add_contradiction(

@@ -67,6 +67,8 @@ SURROUNDINGS: dict[str, tuple[list[Any], list[Any], list[Any], dict[str, Any]]] 
     "a date": ([["Report of", "2024-03-01"], ["by:"], []], [NAMES], [], {"skip": 3}),
     "a total and a source": ([], [NAMES], [TOTAL, ["Source: register"]], {"footer": 2}),
     "a total after a gap": ([], [NAMES], [[], ["Gesamt (n=200)", *TOTAL[1:]]], {"footer": 1}),
+    "totals without a word": ([], [NAMES], [[None, None, None, 777_777, None], ["n = 200"]], {"footer": 2}),
+    "a total and a mean": ([], [NAMES], [TOTAL, ["Mean", None, None, 38.5, None]], {"footer": 2}),
     "notes": ([], [NAMES], [["* without the night shift"], ["© the clinic"]], {"footer": 2}),
     "groups": ([], [["person", None, "stay", None, None], NAMES], [], {"header": 2}),
     "groups of the same name": ([], [["a", "a", "b", "b", "b"], NAMES], [], {"header": 2}),

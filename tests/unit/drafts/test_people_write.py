@@ -218,11 +218,16 @@ def test_places_products_and_ages_are_no_people() -> None:
         "Zone ID",
         "patient age",
         "person_income",
+        "patient born",
     )
     for name in names:
         assert subject_of(pa.table({name: ids})) is None
         assert not names_subjects(name)
     assert subject_of(pa.table({"patient_id": ids})) is not None
+    # days on which two people may have been born, or begun, whatever the column is called
+    for day in ("2001-03-{:02}", "{}.03.2001", "{} Mar 2001", "2001/3/{}"):
+        days = [day.format(i % 28 + 1) for i in range(60)]
+        assert subject_of(pa.table({"client": days})) is None
 
 
 def test_spellings_of_one_value_are_the_same() -> None:

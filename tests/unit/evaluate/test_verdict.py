@@ -764,6 +764,8 @@ OPEN = NumberColumn.model_validate(
     {"type": "number", "bins": [0, 50, 100], "outer": "open", "decimals": 0}
 )
 NOISE = verdict_sentence("mean.noise")
+# middles 4.5, 54.5 and 550 (whole numbers, the last to 1000): mean 19.5, 1.96 * 10 * 531.8 / 1000 = 10.4
+SKEWED = "noise can move it by 53 %"
 VISITS = NumberColumn.model_validate(
     {"type": "number", "bounds": [0, 90], "bins": [0, 1, 3, 90], "decimals": 0}
 )
@@ -787,6 +789,8 @@ VISITS = NumberColumn.model_validate(
             "most records are in one bin, [0, 9), and where in it is not known",
         ),
         (STAY, [400, 380, 220], 1.0, None),
+        # noise took the last record of the bin that moves the mean more than the others together
+        (COST, [700, 300, 0], 10.0, SKEWED),
         (VISITS, [700, 250, 50], 1e-6, None),  # a bin of one number hides nothing
         (COST, [0, 0, 0], 1.0, None),
         (

@@ -403,7 +403,7 @@ def _back(
                 _multiply(factors, lead, leads.shape[1], part)
                 np.dot(slopes.T, part, by_last)
                 for i in range(len(last)):
-                    for k in range(by_last.shape[1]):
+                    for k in range(factors.shape[1]):
                         by_factors[start + i, k] += by_last[i, k]
             else:
                 np.dot(slopes, last, part)
