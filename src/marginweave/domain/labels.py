@@ -68,6 +68,10 @@ class UndeclaredCells:
         )
 
 
+_TWO_SIDED = 1.96
+"""Deviations of a normal number that it is within with 95 %."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UncountedRows:
     """The noisy number of rows that are not counted, because subjects have more rows than the `cap`.
@@ -123,7 +127,8 @@ class UncountedRows:
         """Return the least share of all rows that is not counted: an estimate, and its lower end at a confidence of 97.5 %.
 
         `records` is the number of counted records, `deviation` the standard deviation of its noise. Of x rows beyond the cap
-        and n counted ones the share is x / (x + n), by the ratio x / n and its lower end.
+        and n counted ones the share is x / (x + n), by the ratio x / n and its lower end. Each subject that has more rows has
+        one beyond the cap at least, so x is no less than their number: at 95 % where that decides, as two ends are compared.
         """
         counted = max(records, 1.0)
         half = float(self.rows_ends[1] - self.rows)
@@ -131,7 +136,8 @@ class UncountedRows:
         low = 0.0
         if self.rows_ends[0]:
             low, _ = ratio_ends(self.rows, half, counted, of_records)
-        about = self.rows / counted
+        low = max(low, self.subjects_ends[0] / (counted + _TWO_SIDED * deviation))
+        about = max(self.rows, self.subjects) / counted
         return about / (1 + about), low / (1 + low)
 
 
