@@ -31,6 +31,7 @@ _ALMOST_ALL = 0.9
 _DIFFERENT = "nearly every cell is different, as ids are; it is dropped"
 _NO_VALUE = "no value was seen; it is dropped"
 _SAME = "same names other spellings of a value: is each one?"
+_MAY_BE_CODE = "NA is taken for no value; if it is a code as the others are, such as Namibia, move it to values"
 _NA = "NA is taken for a code, as the others have two letters; if it means no value, move it to missing"
 _FLOATS = "floats cannot have a private domain: to buy the values, write the column as integers or texts, and draft again"
 _SEPARATORS = (";", "|", ",")
@@ -203,7 +204,8 @@ def _category(column: ColumnCells, missing: Mapping[str, Any]) -> ColumnDraft:
     if len(values) > MOST_VALUES:
         return _private(column, remark)
     facts = {"values": values, **({"same": same} if same else {}), **missing}
-    remarks = (remark, _SAME if same else "", _NA if column.has_code_na else "")
+    na_remark = _NA if column.has_code_na else _MAY_BE_CODE if column.na_may_be_code else ""
+    remarks = (remark, _SAME if same else "", na_remark)
     return ColumnDraft("category", facts, "; ".join(text for text in remarks if text))
 
 

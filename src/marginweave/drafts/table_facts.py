@@ -62,6 +62,7 @@ _LONGEST_NAME = 256
 _LAST = " (a delimiter at the end of each line makes such a column)"
 _NA = "NA"
 _LEAST_CODES = 5
+_FEW_CODES = 2
 _NEARLY_ALL = 0.9
 
 
@@ -98,11 +99,21 @@ class ColumnCells:
     @cached_property
     def has_code_na(self) -> bool:
         """Whether NA is a code, as of Namibia: at least five other values, nearly all of two capital letters."""
+        return self._codes_beside_na >= _LEAST_CODES
+
+    @property
+    def na_may_be_code(self) -> bool:
+        """Whether NA is taken for no value, and is among a few codes of two capital letters, so that somebody has to say."""
+        return not self.has_code_na and self._codes_beside_na >= _FEW_CODES
+
+    @cached_property
+    def _codes_beside_na(self) -> int:
+        """How many values are of two capital letters; 0 where there is no NA, or where others are not of that form."""
         if _NA not in self.cells:
-            return False
+            return 0
         values = [text for text in self.cells if text.casefold() not in GAPS]
         codes = sum(bool(re.fullmatch("[A-Z]{2}", text)) for text in values)
-        return codes >= _LEAST_CODES and codes >= _NEARLY_ALL * len(values)
+        return codes if codes >= _NEARLY_ALL * len(values) else 0
 
     @property
     def filled(self) -> int:

@@ -262,13 +262,20 @@ def test_no_spelling_is_lost(cells: dict[str, int]) -> None:
 
 
 def test_na_is_a_value_among_codes_of_two_letters() -> None:
-    """Case 20: Namibia; among words, or few codes, it means no value."""
+    """Case 20: Namibia; among words it means no value, and among few codes somebody has to say."""
     countries = ["NA", "ZA", "BW", "AO", "ZM", "ZW", "NO", "NE"] * 20
     draft = look(countries, "country")
     assert ("NA" in draft.facts["values"], "missing" in draft.facts) == (True, False)
     assert "move it to missing" in draft.remark
-    for others in (["north", "south", "west", "east", "centre"], ["A", "B", "C", "D", "E"], ["ZA"]):
-        assert look(["NA", *others] * 9).facts["missing"] == ["NA"]
+    for others in (
+        ["north", "south", "west", "east", "centre"],
+        ["A", "B", "C", "D", "E"],
+        ["ZA"],
+        ["DE", "FR", "PL"],
+    ):
+        draft = look(["NA", *others] * 9)
+        assert draft.facts["missing"] == ["NA"]
+        assert ("such as Namibia" in draft.remark) is ("DE" in others)
     assert "na" in look([*countries, "na"]).facts["missing"]
 
 
