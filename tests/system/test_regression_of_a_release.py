@@ -72,6 +72,7 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     assert found.says.startswith(
         "Logistic regression of the population that the rows are a simple random sample of. low to"
     )
+    assert "Records without a number of grade are in it as well: (missing) counts 4." in found.says
     assert found.names[0] == "intercept"
     assert "region=south" in found.names
     assert "region=north" not in found.names
@@ -90,7 +91,7 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     assert (rows.table["sd"] < found.table["sd"]).all()
     for asked, message in (
         (("town", ["grade"]), "'town' is no column that was counted by itself; there are"),
-        (("region", ["sex"]), "'region' has values without a number; say in `values`"),
+        (("region", ["sex"]), "'region' has values without a number: .*say in `values`"),
         (("sex", "region"), r"^columns \(str\) must be list or tuple; write"),
         (("sex", ["region", "region"]), "named twice"),
         (
@@ -161,6 +162,12 @@ def test_synthetic_sets_of_a_release(
     assert set(some[0]["region"].dropna()) == {"north", "south", "west"}
     found = analyse(place, ["sex", "grade"], _slope)
     assert found.names == ("Intercept", "m")
+    # without the records that lack a value, what is asked of three columns is in no pair of them
+    assert analyse(place, columns, _slope, of="table").level == 0.95
+    monkeypatch.setattr("marginweave.inference.sets._MOST_GAPS", 0.001)
+    several = analyse(place, columns, _slope, of="table")
+    assert several.level is None
+    assert "many records have no value of sex, grade" in several.says
     table = analyse(place, ["sex", "grade"], _slope, of="table")
     assert (table.table["sd"] < found.table["sd"]).all()
     mean = analyse(

@@ -111,6 +111,11 @@ class Modelled:
         """Return the measured records of each code of an attribute, at least `FEWEST` of each."""
         return np.maximum(self.squares.counts(place), FEWEST)
 
+    def gap_share(self, place: int) -> float:
+        """Return the measured share of records without a value of an attribute."""
+        counts = self.counts(place)
+        return float(counts[len(self.answers.codes.domain.labels[place]) :].sum() / counts.sum())
+
     def labels(self, place: int) -> list[str]:
         """Return the text of each code of an attribute."""
         return self.answers.codes.texts(place)

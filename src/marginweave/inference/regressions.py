@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -26,7 +26,7 @@ from marginweave.inference.modelled import (
     subject_key,
 )
 from marginweave.inference.normal_regression import Calibrated, Fit, Kind, Term
-from marginweave.texts.sentences import regression_sentence
+from marginweave.texts.sentences import Sentence, regression_sentence
 
 _INTERCEPT = "intercept"
 MOST_WIDTHS = 10.0
@@ -155,10 +155,27 @@ def _words(
         sentences.append(no_coverage(pairs))
     else:
         sentences.append(regression_sentence("interval.covers", level=question.level))
+    sentences += _given_numbers(opened, question)
     if has_bins:
         key = "bins.columns" if columns_have_bins else "bins.target"
         sentences.append(regression_sentence(key, widths=MOST_WIDTHS))
     return " ".join(map(str, sentences))
+
+
+def _given_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]:
+    """Yield for each column of numbers what its values that are no numbers count, such as a missing one."""
+    for column in (question.target, *question.columns):
+        given = question.values.get(column, {})
+        ranges = opened.numbers(column)
+        if not given or ranges is None:
+            continue
+        (place,) = opened.places([column])
+        is_number = dict(
+            zip(opened.labels(place), np.isfinite(ranges.middle).tolist(), strict=True)
+        )
+        values = [f"{label} counts {given[label]:g}" for label in given if not is_number[label]]
+        if values:
+            yield regression_sentence("counted.given", column=column, values=", ".join(values))
 
 
 def _bin_halves(
@@ -267,7 +284,8 @@ def _scores(
     lacking = [label for label in labels if label not in numbers]
     if lacking:
         raise InputError(
-            f"{column!r} has values without a number; say in `values` what they count: {listed(lacking)}"
+            f"{column!r} has values without a number: {listed(lacking)}. All records are in a regression: say in `values` what "
+            "they count, or leave the column out; of the records that have a number, ask query"
         )
     scores = np.array([[float(numbers[label]) for label in labels]])
     if is_target and question.kind == "logistic" and not np.isin(scores, (0, 1)).all():

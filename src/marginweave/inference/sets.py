@@ -12,6 +12,7 @@ from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import must_be
 from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.values import listed
 from marginweave.inference.modelled import (
     Modelled,
     check_sample,
@@ -22,10 +23,13 @@ from marginweave.inference.modelled import (
 from marginweave.inference.opened import whole_number
 from marginweave.inference.several_sets import DrawnTables
 from marginweave.runs.published import check_target, write_folder
+from marginweave.texts.sentences import regression_sentence
 
 FEWEST_SETS = 5
 """With fewer, Student's t makes intervals endless."""
 MOST_SETS = 1000
+_MOST_GAPS = 0.05
+"""Share of records without a value above which an analysis that leaves them out is one of three columns."""
 
 
 def draw_sets(
@@ -64,15 +68,24 @@ def draw_sets(
 def unclaimed(place: Path, columns: Sequence[str], of: str, prefix: str = "") -> str:
     """Return why analyses of sets of these columns are claimed to cover nothing; empty where they are claimed to cover.
 
+    The sets agree with the counts in every pair of columns. Most analyses leave out records without a value, which is a
+    condition on one more column: of two columns that is their pair, of three and more it is no longer one.
+
     Raises:
         InputError: as `draw_sets`.
     """
-    if of != "population":
-        return ""
     opened = open_modelled(place, of, "sets of records need", prefix)
     columns = [*columns] or [*opened.columns]
-    pairs = chosen_pairs(opened.answers, columns, opened.places(columns))
-    return str(no_coverage(pairs, prefix)) if pairs else ""
+    places = opened.places(columns)
+    pairs = chosen_pairs(opened.answers, columns, places) if of == "population" else ""
+    if pairs:
+        return str(no_coverage(pairs, prefix))
+    with_gaps = [
+        column
+        for column, place_of_column in zip(columns, places, strict=True)
+        if len(columns) > 2 and opened.gap_share(place_of_column) > _MOST_GAPS
+    ]
+    return str(regression_sentence("interval.gaps", columns=listed(with_gaps))) if with_gaps else ""
 
 
 def _frames(
