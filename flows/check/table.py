@@ -53,7 +53,7 @@ class CheckedRow:
 
 
 def check_table(request: Request) -> list[CheckedRow]:
-    """What a steward should know of the table before a release, worst first; nothing of a column that is as declared.
+    """Return what a steward should know of the table before a release, worst first; nothing of a column that is as declared.
 
     That somebody looked is written down before the first row is read.
 

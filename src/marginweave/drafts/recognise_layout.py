@@ -185,7 +185,9 @@ def _total_place(rows: Sequence[FileRow], width: int) -> int:
 def _is_total(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
     """Return whether the first text of a row is a word for totals, and no row `above` has the same text."""
     text = next(filter(None, row.cells), "")
-    return bool(_TOTAL.fullmatch(text)) and not any(text in other.cells[:width] for other in above)
+    return bool(_TOTAL.fullmatch(text)) and not any(
+        text in row_above.cells[:width] for row_above in above
+    )
 
 
 def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
@@ -202,15 +204,15 @@ def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
 def _are_bare_totals(row: FileRow, above: Sequence[FileRow]) -> bool:
     """Return whether a row has numbers alone, and fewer cells than any row `above`: sums that have no word beside them."""
     are_numbers = all(_NO_NAME.fullmatch(cell) for cell in row.cells if cell)
-    return are_numbers and not any(other.filled <= row.filled for other in above)
+    return are_numbers and not any(row_above.filled <= row.filled for row_above in above)
 
 
 def _is_note(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
     """Return whether the first text of a row begins as notes do, or is its only one; it is none where a row `above` has it."""
     text = row.cells[0]
-    if any(text in other.cells[:width] for other in above):
+    if any(text in row_above.cells[:width] for row_above in above):
         return False
     if _NOTE.match(text):
         return True
-    alike = sum(other.filled == 1 for other in above)
+    alike = sum(row_above.filled == 1 for row_above in above)
     return width >= _WIDE and row.filled == 1 and alike <= min(_MOST_NOTES, len(above) // 4)

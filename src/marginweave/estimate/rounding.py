@@ -48,12 +48,12 @@ def round_shares(
     behind: Floats = np.asarray(start - 0.5)  # what each cell lacks so far
     for k in generator.permutation(np.flatnonzero(numbers)):
         expected = shares[k] * numbers[k]
-        whole = expected.astype(np.int64)
-        behind += expected - whole
-        keys = np.where(expected > whole, -behind, np.inf)
-        missing = max(int(numbers[k] - whole.sum()), 0)
+        rounded_down = expected.astype(np.int64)
+        behind += expected - rounded_down
+        keys = np.where(expected > rounded_down, -behind, np.inf)
+        missing = max(int(numbers[k] - rounded_down.sum()), 0)
         cells = np.argsort(keys, kind="stable")[:missing]
-        counts[k] = whole
+        counts[k] = rounded_down
         counts[k, cells] += 1
         behind[cells] -= 1
     return counts

@@ -126,7 +126,7 @@ def _kinds(sizes: Sequence[SizeForecast]) -> list[EpsilonErrors]:
         EpsilonErrors(title=plan_sentence(key), mark=mark, errors=errors)
         for (key, mark), errors in zip(_MARKS, zip(*rows, strict=True), strict=True)
     ]
-    return [kind for kind in kinds if any(error is not None for error in kind.errors)]
+    return [kind for kind in kinds if set(kind.errors) != {None}]
 
 
 def _errors(size: SizeForecast) -> list[tuple[float, float, float] | None]:

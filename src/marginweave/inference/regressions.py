@@ -165,15 +165,17 @@ def _words(
 def _given_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]:
     """Yield for each column of numbers what its values that are no numbers count, such as a missing one."""
     for column in (question.target, *question.columns):
-        given = question.values.get(column, {})
+        declared = question.values.get(column, {})
         ranges = opened.numbers(column)
-        if not given or ranges is None:
+        if not declared or ranges is None:
             continue
         (place,) = opened.places([column])
         is_number = dict(
             zip(opened.labels(place), np.isfinite(ranges.middle).tolist(), strict=True)
         )
-        values = [f"{label} counts {given[label]:g}" for label in given if not is_number[label]]
+        values = [
+            f"{label} counts {declared[label]:g}" for label in declared if not is_number[label]
+        ]
         if values:
             yield regression_sentence("counted.given", column=column, values=", ".join(values))
 

@@ -59,7 +59,8 @@ def has_few_records(drawn: Drawn) -> bool:
 
 def candidate_pairs(sizes: Sequence[int]) -> tuple[Clique, ...]:
     """Return the pairs that may be chosen, by the sizes of attributes before merging. DP: arithmetic on public sizes."""
-    pairs = [pair for pair in all_cliques(sizes, 2, _MOST_CELLS) if min(sizes[a] for a in pair) > 1]
+    several = {place for place, size in enumerate(sizes) if size > 1}
+    pairs = [pair for pair in all_cliques(sizes, 2, _MOST_CELLS) if several.issuperset(pair)]
     return fitting(pairs, sizes, MAX_CELLS)
 
 

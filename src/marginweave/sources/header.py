@@ -18,7 +18,7 @@ def names_of(rows: Sequence[Sequence[str]], header: HeaderRows) -> tuple[str, ..
     Texts of several rows are joined by a space, from top to bottom. Above the last row, a text that has another below it also
     belongs to the empty cells on its right, as in a merged cell.
     """
-    texts = [[text.strip() for text in row] for row in rows]
+    texts = [list(map(str.strip, row)) for row in rows]
     if header.names is not None:
         return tuple(texts[header.names - 1])
     columns = list(zip_longest(*texts, fillvalue=""))
