@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from marginweave.answers.answer import About, Counted
+from marginweave.answers.answer import About, Counted, Note
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
@@ -282,6 +282,28 @@ class Codes:
         if is_any_but:
             return set(range(first, self.sizes[place])) - named
         return named
+
+    def notes_on_gaps(self, question: Question) -> tuple[Note, ...]:
+        """Return a note for each condition on one text that means "no value": all such cells were counted as one."""
+        notes: list[Note] = []
+        for name, condition in question.where:
+            texts = condition.but if isinstance(condition, Condition) else condition
+            attribute = self.configuration.attributes[self._place(name, by=False)]
+            declared = self.configuration.missing_texts(attribute.column)
+            if attribute.private or attribute.of_set or attribute.is_set:
+                continue
+            named = listed([text for text in declared if text.strip()])
+            matcher = ValueMatcher(declared)
+            asks_for_one = any(
+                matcher.index(text) >= 0 for text in texts if text.strip() != MISSING
+            )
+            if named and asks_for_one:
+                notes.append(
+                    Note(
+                        f"all cells of {name} without a value were counted as one: {named}, empty cells"
+                    )
+                )
+        return tuple(notes)
 
     def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:
         """Return the records with one value of a column of sets; without any of its values where the label is None.

@@ -106,6 +106,7 @@ class MarginalAnswers:
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
+        on_gaps = self.codes.notes_on_gaps(question)
         if question.of == "population":
             asked_places = {place for place, _ in conditions}
             asked_places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
@@ -135,7 +136,7 @@ class MarginalAnswers:
                 level=question.level if answer.claimed and interval else None,
                 about=self.codes.about(question.of, places),
                 how=answer.how,
-                notes=(*answer.notes, *without_value),
+                notes=(*answer.notes, *without_value, *on_gaps),
             )
 
     def _check_sets(self, question: Question) -> None:

@@ -77,6 +77,7 @@ class TupleAnswers:
                 "A release with `method: marginals` answers it"
             )
         conditions = self.codes.conditions(question)
+        on_gaps = self.codes.notes_on_gaps(question)
         for group in self.codes.groups(question):
             chosen = [*conditions, *group.chosen]
             how: How = "measured"
@@ -102,7 +103,7 @@ class TupleAnswers:
                 level=question.level if count else None,
                 about=self._about(chosen),
                 how=how if count else None,
-                notes=notes,
+                notes=(*notes, *on_gaps),
             )
 
     def _about(self, chosen: Sequence[Chosen]) -> About:

@@ -169,6 +169,23 @@ def test_what_is_missing_and_what_is_not_as_declared_are_asked_for_by_themselves
         assert abs(answer.estimate - truth.sum()) <= 2, condition
 
 
+@pytest.mark.parametrize(
+    ("condition", "noted"),
+    [
+        ("region = refused", True),
+        ("region != unknown", True),
+        ("region = (missing)", False),
+        ("region = north", False),
+    ],
+)
+def test_one_text_for_no_value_stands_for_all_such_cells(condition: str, noted: bool) -> None:
+    """Which of them a cell had was not counted: the answer to one is that of all, and says so."""
+    answers, _ = opened({"columns__region__missing": ["refused", "unknown"]}, CLIQUES)
+    (answer,) = ask(answers, condition)
+    said = "all cells of region without a value were counted as one: refused, unknown, empty cells"
+    assert (said in answer.flag) is noted
+
+
 @pytest.mark.parametrize("found", [True, False])
 def test_a_test_of_independence_says_that_undeclared_cells_are_one_of_its_values(
     *, found: bool
