@@ -44,7 +44,7 @@ def test_a_release_through_postgresql(
     assert first.returncode == 0, first.stderr
     again = writer("run", configuration)
     assert again.returncode == 0, again.stderr
-    shown = writer("ledger", "show", "people")
+    shown = writer("ledger", "show", "people", "--all")
     assert shown.returncode == 0, shown.stderr
     assert "COMMITTED" in shown.stdout
     verified = writer("ledger", "verify")
