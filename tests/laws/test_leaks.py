@@ -102,7 +102,7 @@ def test_nothing_is_logged_or_printed() -> None:
         ("flows/prefect/reporting.py", "get_run_logger"),
     }
     # who samples from a released folder in Python, without its model, is told so: nothing but the folder is named
-    # who asks for sets of records is told where they cover no population: columns are named
+    # sets of records warn where they cover no population, and name columns
     # whoever drafts from a frame is warned that its index is left out: the names of columns are public
     warned = {
         ("src/marginweave/inference/opened.py", "warn"),

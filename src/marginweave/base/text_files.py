@@ -46,7 +46,7 @@ def line_not_in_utf8(lines: Iterable[bytes]) -> int | None:
     Of the lines beyond ASCII, more than half are UTF-8: by chance few texts in windows-1252 are.
     """
     in_utf8 = 0
-    others = 0
+    in_another = 0
     first = None
     for number, line in enumerate(lines, start=1):
         if line.isascii():
@@ -54,11 +54,11 @@ def line_not_in_utf8(lines: Iterable[bytes]) -> int | None:
         try:
             line.decode("utf-8")
         except UnicodeDecodeError:
-            others += 1
+            in_another += 1
             first = first or number
         else:
             in_utf8 += 1
-    return first if in_utf8 > others else None
+    return first if in_utf8 > in_another else None
 
 
 def _begins_utf16(chunk: bytes) -> bool:

@@ -470,14 +470,14 @@ _ASIDE = {"dot": 0.0, "ring": 0.0, "box": -2.5, "frame": 2.5}
 
 def _ends(epsilons: Sequence[float], kind: EpsilonErrors) -> list[Sentence]:
     """Return sentences with the errors of the smallest and of the largest epsilon that has one."""
-    known = [
+    with_error = [
         (epsilon, error[0])
         for epsilon, error in zip(epsilons, kind.errors, strict=True)
         if error is not None
     ]
     return [
         report_sentence("figure.at-epsilon", kind=kind.title, epsilon=epsilon, share=Share(share))
-        for epsilon, share in [*known[:1], *known[1:][-1:]]
+        for epsilon, share in [*with_error[:1], *with_error[1:][-1:]]
     ]
 
 

@@ -1,6 +1,6 @@
 """Packs for the explorer's page what `query` computes with: pooled tables, axes and rules, from which it sums several values.
 
-The page evaluates the formula of `LeastSquares` on these numbers; it has no formula of its own. DP: post-processing.
+The page evaluates the formula of `LeastSquares` on these numbers, and no other. DP: post-processing.
 """
 
 from __future__ import annotations

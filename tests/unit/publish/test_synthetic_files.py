@@ -70,7 +70,7 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
 def test_csv_files_are_written_for_the_spreadsheet_of_their_readers(
     tmp_path: Path, delimiter: str, decimal: str | None, source: Any
 ) -> None:
-    """What a spreadsheet reads, told of marks and delimiter as a person would, is what the Parquet file has."""
+    """What a spreadsheet reads with these marks and this delimiter is what the Parquet file has."""
     number = {"type": "number", "bounds": [0, 9], "bins": 3}
     config = configuration(
         columns={"text": {"type": "category", "domain": "private"}, "number": number},

@@ -282,7 +282,7 @@ def test_a_fault_has_its_line_in_the_file(
 
 
 def test_a_sheet_is_named_where_there_are_several(tmp_path: Path) -> None:
-    """A row beyond the last name is told by its number in the sheet, unless it is below the table."""
+    """A row beyond the last name is named by its number in the sheet, unless it is below the table."""
     rows = [["note"], [], ["a"], ["1"], ["2", MARKER], ["Total", "9"]]
     path = sheet(tmp_path / "t.xlsx", [["x"]], wards=rows)
     form = SourceFile(file="t.xlsx", sheet="wards", skip=2, footer=2)
