@@ -64,18 +64,18 @@ def forget_proxies(url: str, environment: MutableMapping[str, str] = os.environ)
     Raises:
         InputError: the API is elsewhere, by way of a SOCKS proxy that Prefect's client cannot use.
     """
-    if is_here(url):
+    if _is_here(url):
         environment.update({"NO_PROXY": "*", "no_proxy": "*"})
         return
     socks = [name for name, proxy in getproxies_environment().items() if proxy.startswith("socks")]
     if socks and find_spec("socksio") is None:
         raise InputError(
-            f"{socks[0]}_proxy is a SOCKS proxy, which Prefect's client cannot use: install the package socksio, or name "
-            'Prefect\'s host in no_proxy: "*"'
+            f"{socks[0]}_proxy is a SOCKS proxy, which Prefect's client cannot use: install the package socksio, or set "
+            "no_proxy to * if no proxy is needed"
         )
 
 
-def is_here(url: str) -> bool:
+def _is_here(url: str) -> bool:
     """Return whether a URL is of this machine's own loopback."""
     host = urlsplit(url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")

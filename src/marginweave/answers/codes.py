@@ -288,21 +288,16 @@ class Codes:
         notes: list[Note] = []
         for name, condition in question.where:
             texts = condition.but if isinstance(condition, Condition) else condition
-            attribute = self.configuration.attributes[self._place(name, by=False)]
+            attribute = self.configuration.attributes[self._place(name)]
             declared = self.configuration.missing_texts(attribute.column)
             if attribute.private or attribute.of_set or attribute.is_set:
                 continue
-            named = listed([text for text in declared if text.strip()])
             matcher = ValueMatcher(declared)
-            asks_for_one = any(
-                matcher.index(text) >= 0 for text in texts if text.strip() != MISSING
-            )
-            if named and asks_for_one:
-                notes.append(
-                    Note(
-                        f"all cells of {name} without a value were counted as one: {named}, empty cells"
-                    )
+            if any(matcher.index(text) >= 0 for text in texts if text.strip() != MISSING):
+                words = (
+                    f"all cells of {name} without a value were counted as one, whatever they hold"
                 )
+                notes.append(Note(words))
         return tuple(notes)
 
     def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:

@@ -136,7 +136,7 @@ class MarginalAnswers:
                 level=question.level if answer.claimed and interval else None,
                 about=self.codes.about(question.of, places),
                 how=answer.how,
-                notes=(*answer.notes, *without_value, *on_gaps),
+                notes=(*answer.notes, *without_value, *(() if answer.how == "rule" else on_gaps)),
             )
 
     def _check_sets(self, question: Question) -> None:

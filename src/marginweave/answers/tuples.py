@@ -103,7 +103,7 @@ class TupleAnswers:
                 level=question.level if count else None,
                 about=self._about(chosen),
                 how=how if count else None,
-                notes=(*notes, *on_gaps),
+                notes=(*notes, *(() if how == "rule" else on_gaps)),
             )
 
     def _about(self, chosen: Sequence[Chosen]) -> About:

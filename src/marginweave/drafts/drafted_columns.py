@@ -50,7 +50,7 @@ _SIZES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(rf"{_DIGITS}%"),
-        "cells have a percent sign: as numbers they are type: number, text: {unit: %}",
+        "cells have a percent sign: as numbers they are type: number, text: {unit: '%'}",
     ),
     (
         re.compile(r"-?[0-9]{1,3}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?( ?[AaPp]\.?[Mm]\.?)?"),

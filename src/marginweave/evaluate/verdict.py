@@ -143,7 +143,7 @@ def release_verdict(
     result = _add_configuration_sentences(result, counts, configuration, apart, facts)
     if unchosen:
         result = _add_choice_sentence(
-            result, len(unchosen), configuration, has_measured_pair=2 in deviations
+            result, len(unchosen), configuration, facts, has_measured_pair=2 in deviations
         )
     reasons = (
         dict.fromkeys(large, "too many cells")
@@ -236,6 +236,7 @@ def _add_choice_sentence(
     verdict: Verdict,
     unchosen: int,
     configuration: Configuration,
+    facts: DrawFacts,
     *,
     has_measured_pair: bool,
 ) -> Verdict:
@@ -244,9 +245,7 @@ def _add_choice_sentence(
         key = "pairs.one-not-chosen-advice" if unchosen == 1 else "pairs.not-chosen-advice"
         return with_sentences_before(verdict, advice=[verdict_sentence(key, pairs=unchosen)])
     none_chosen = verdict_sentence("pairs.none-chosen", epsilon=configuration.privacy.epsilon)
-    settings = configuration.marginals
-    decides = settings is not None and settings.least_records is not None
-    returned = verdict_sentence("pairs.not-returned" if decides else "pairs.returned")
+    returned = verdict_sentence("pairs.not-returned" if facts.chose_pairs else "pairs.returned")
     measure_some = verdict_sentence("pairs.none-chosen-advice")
     return with_sentences_before(verdict, says=[none_chosen, returned], advice=[measure_some])
 
