@@ -158,7 +158,7 @@ def synthetic_sets(
     agrees with the release, with five records a row. A single table says no more than the published records. Name no column
     that the analysis does not need. A number is the middle of its bin, a category of numbers is these, any other category its
     text; missing values are missing, and so are codes of a number column that mean no number. A warning says where `combine`
-    covers no population, as the rows have chosen which of the columns were measured together.
+    is claimed to cover nothing: the rows have chosen which columns were measured together, or many records lack a value.
 
     Args:
         release: one that is opened, a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
@@ -218,8 +218,9 @@ def analyse(
 ) -> Coefficients:
     """Return an analysis of some columns of a release: `combine` of the results of `analysis` for each of `synthetic_sets`.
 
-    `level` of the result is None where the rows have chosen which of the columns were measured together, and the analysis is
-    about the population: nothing says how often its intervals cover.
+    `level` of the result is None where nothing says how often its intervals cover: where the rows have chosen which of the
+    columns were measured together, and the analysis is about the population; and where many records lack a value of one of
+    three columns and more.
 
     Raises:
         InputError: as these.
