@@ -218,9 +218,8 @@ def analyse(
 ) -> Coefficients:
     """Return an analysis of some columns of a release: `combine` of the results of `analysis` for each of `synthetic_sets`.
 
-    `level` of the result is None where nothing says how often its intervals cover: where the rows have chosen which of the
-    columns were measured together, and the analysis is about the population; and where many records lack a value of one of
-    three columns and more.
+    `level` of the result is None where nothing says how often its intervals cover. For the population that is where the rows
+    have chosen which of the columns were measured together. Of three columns and more it is where many records lack a value.
 
     Raises:
         InputError: as these.
