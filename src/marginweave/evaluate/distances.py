@@ -6,8 +6,9 @@ from the counts (L2); where they follow neither, b farther: d^2 = b^2 + (n - p) 
 s^2, as if b were 0, t^2 = n s^2 - d^2; where it is above, as if p were 0, t^2 = d^2 - n s^2 (Stein 1981; here with L1 norms,
 that of the noise as expected). How far drawn records are from the fitted model, r, is known, on average over the sets of a
 length: all of this is of the model, with d^2 - r^2 in place of d^2, and t^2 is r^2 more. The share p/n is much the same in all
-sets of a release, and its median is better known than that of any: a set is judged by its own d^2 where this is beyond what
-chance does to the norm of noise (`_CHANCE`). A pair that was not chosen, by scores or in rounds, is about as far as noise
+sets of so many columns, and its median is better known than that of any: a set is judged by its own d^2 where this is beyond
+what chance does to the norm of noise (`_CHANCE`). The more cells, the less of their noise records take over: in triples it was
+a sixth of the share of pairs. A pair that was not chosen, by scores or in rounds, is about as far as noise
 would have been (`_UNCHOSEN`), or it had been, and as chance makes two draws of independent columns. Where scores chose no pair
 at all, that is the noise of one that is measured alone. These numbers are those of benchmarks/accuracy/verdicts.py;
 docs/verdict.md says how often grades are right.
@@ -37,7 +38,7 @@ from marginweave.released.verdict import CARE
 
 # The least noise that records take over: of a column as a part of the norm, of larger sets as a part of its square.
 _OF_COLUMN = 0.7
-_OF_SETS = 0.03
+_OF_SETS = 0.02
 # The square of the L1 norm of the noise of n cells has the standard deviation 2 sqrt(pi/2 - 1) / sqrt(n), as a part of it. This
 # is one and a half times that.
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
@@ -87,14 +88,14 @@ def set_errors(
     twice_records = 2 * max(records, 1.0)
     norms = {length: twice_records * distance for length, distance in drawn.items()}
     modelled = _model_bounds(bounds, norms)
-    taken_shares = _taken_shares(modelled) or [0.0]
-    share = max(_OF_SETS, statistics.median(taken_shares))
+    shares = _taken_shares(modelled)
     errors: dict[Names, float] = {}
     for bound, model_bound in zip(bounds, modelled, strict=True):
         if bound.noise is None:
             continue
         if is_smoothed:
             by_chance = math.sqrt(bound.distance**2 - model_bound.distance**2)
+            share = shares.get(len(bound.attributes), _OF_SETS)
             of_model = _smoothed(model_bound, bound.noise, share)
             norm = math.hypot(of_model, by_chance)
         else:
@@ -121,14 +122,18 @@ def _model_bounds(
     return modelled
 
 
-def _taken_shares(bounds: Sequence[MarginalBound]) -> list[float]:
-    """Return, for each larger set, the share of its noise that records took over, as if they followed nothing else."""
-    shares = []
+def _taken_shares(bounds: Iterable[MarginalBound]) -> dict[int, float]:
+    """Return, by the length of larger sets, the median share of their noise that records took over, at least `_OF_SETS`.
+
+    Each is as if the records of a set followed nothing but its counts.
+    """
+    shares: dict[int, list[float]] = {}
     for bound in bounds:
-        if len(bound.attributes) > 1 and bound.noise:
+        length = len(bound.attributes)
+        if length > 1 and bound.noise:
             ratio = bound.distance / bound.noise
-            shares.append(1 - ratio**2)
-    return shares
+            shares.setdefault(length, []).append(1 - ratio**2)
+    return {length: max(_OF_SETS, statistics.median(those)) for length, those in shares.items()}
 
 
 def _beyond(bound: MarginalBound, noise: float) -> float:
