@@ -33,6 +33,7 @@ LATE, CRASHED, CANCELLED = (
     f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled")
 )
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
+WELL = {ReleaseEvent.FINISHED, ReleaseEvent.SKIPPED}  # nobody has to look
 OF_RELEASES: dict[str, str | list[str]] = {
     "prefect.resource.role": "flow",
     "prefect.resource.name": FLOW,
@@ -118,7 +119,7 @@ def by_mail(url: str) -> Iterator[Automation]:
     subject = "{{ event.event }}: {{ event.resource.name }}"
     yield Automation(
         name="marginweave: mail, releases",
-        trigger=own_events(*(event for event in ReleaseEvent if event != ReleaseEvent.FINISHED)),
+        trigger=own_events(*(event for event in ReleaseEvent if event not in WELL)),
         actions=[SendNotification(block_document_id=block, subject=subject, body=OWN)],
     )
     yield Automation(
@@ -133,26 +134,43 @@ def by_mail(url: str) -> Iterator[Automation]:
     )
 
 
-def remove(name: str) -> None:
-    """Remove the automations of a name."""
+def present(prefix: str) -> list[Automation]:
+    """The automations of the server whose names begin so."""
     with get_client(sync_client=True) as client:
-        for present in client.read_automations_by_name(name):
-            client.delete_automation(present.id)
+        return [
+            automation
+            for automation in client.read_automations()
+            if automation.name.startswith(prefix)
+        ]
+
+
+def replace(automations: list[Automation]) -> None:
+    """Create automations in the place of those of the same names."""
+    for automation in automations:
+        with get_client(sync_client=True) as client:
+            for older in client.read_automations_by_name(automation.name):
+                client.delete_automation(older.id)
+        automation.create()
+        print(f"made: {automation.name}")  # noqa: T201 - a command
 
 
 def main() -> None:
-    """Create what the environment gives an address for."""
-    automations: list[Automation] = []
-    if webhook := os.environ.get("MARGINWEAVE_WEBHOOK_URL"):
-        automations += by_webhook(webhook)
-    if mail := os.environ.get("MARGINWEAVE_MAIL_URL"):
-        automations += by_mail(mail)
-    if not automations:
+    """Create what the environment gives an address for, and say what was left as it was."""
+    ways = {
+        "webhook": ("MARGINWEAVE_WEBHOOK_URL", by_webhook),
+        "mail": ("MARGINWEAVE_MAIL_URL", by_mail),
+    }
+    if not any(os.environ.get(variable) for variable, _ in ways.values()):
         sys.exit("no alert was made: export MARGINWEAVE_WEBHOOK_URL, MARGINWEAVE_MAIL_URL or both")
-    for automation in automations:
-        remove(automation.name)
-        automation.create()
-        print(automation.name)  # noqa: T201 - a command
+    for way, (variable, automations_of) in ways.items():
+        url = os.environ.get(variable)
+        if url:
+            replace(list(automations_of(url)))
+            continue
+        older = present(f"marginweave: {way}")
+        state = "earlier ones were left as they were" if older else "there are none"
+        print(f"no alerts by {way} were made, as {variable} is not set; {state}")  # noqa: T201
+    print("try them: marginweave alert")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -230,14 +230,26 @@ class Synthesizer(Shown):
         from marginweave.runs.lookup import place_of_files
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
+        from marginweave.runs.unchanged import unchanged_since
 
         request = read_request(config, run=run, source=source, home=self._home, below=self._below)
+        earlier = unchanged_since(request)
+        if earlier is not None:
+            return self._place_of_earlier(earlier)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             self._release_now(request, reference)
         else:
             self._say(_ending(request.folder, "Already released", "nothing"))
         return place_of_files(request.folder)
+
+    def _place_of_earlier(self, earlier: str) -> Path:
+        """Return the files of the run that has released the same frame before, where `unchanged: skip` is declared."""
+        from marginweave.runs.lookup import existing_run, place_of_files
+
+        folder, _ = existing_run(self._home, earlier)
+        self._say(_ending(folder, f"Already released as run {earlier}", "nothing"))
+        return place_of_files(folder)
 
     def _release_now(self, request: Request, reference: RunReference) -> None:
         """Run the stages and say what `marginweave run` says; warn of repeated ids only at a terminal."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -25,15 +26,16 @@ from marginweave.runs.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.runs.metrics import counted
 from marginweave.runs.preparation import check_request, prepare_run
 from marginweave.runs.process_hardening import closed_to_others, outlive_the_reader, protect_process
-from marginweave.runs.progress import reporter, reporting
+from marginweave.runs.progress import ServiceReporter, reporter, reporting
 from marginweave.runs.request import Request, read_request
 from marginweave.runs.stopping import obey_signals, take_signals
+from marginweave.runs.unchanged import record_skip, unchanged_since
 
 from ..tasks.stage import quiet, stage_of
 from .prefect import records as prefect_records
 from .prefect import run_names
 from .prefect.artifacts import shown_in_prefect
-from .prefect.environment import ANALYTICS_OFF, SERVICE
+from .prefect.environment import ANALYTICS_OFF, SERVICE, SERVICE_TERMINAL
 from .prefect.records import announced, end_dead_attempts, warn_of_exhaustion
 from .prefect.reporting import report_to_prefect
 from .prefect.servers import end_with
@@ -89,7 +91,7 @@ def release(
     home: Annotated[str | None, Field(examples=["/srv/marginweave"])] = None,
     warn_at: Annotated[float, Field(gt=0, le=1, examples=[0.8])] = 0.8,
     supersedes: Annotated[str | None, Field(examples=["visits-2026-08-20"])] = None,
-) -> str:
+) -> State[str]:
     """Release the dataset that the configuration file describes and return the folder of the release.
 
     The same run again goes on where it stopped, or returns the finished release, free of charge: retry is safe.
@@ -105,15 +107,16 @@ def release(
             was begun to correct.
 
     Returns:
-        Path of `release/`, or of `proposed/` where the release awaits approval. DP: (epsilon, delta) of the configuration,
-        charged to the account of the dataset.
+        The state Completed with the path of `release/`, AwaitingApproval with that of `proposed/`, or Skipped. DP: (epsilon,
+        delta) of the configuration, charged to the account of the dataset; nothing where it is skipped.
 
     Raises:
         InputError, BudgetError, StageError: see `marginweave.base.errors`; no message holds a value of the table.
     """
     prepare_worker_process()
     path = Path(configuration)
-    with closed_to_others(), announced(flow_run.name or path.stem):
+    shown_name = flow_run.name or path.stem
+    with closed_to_others(), announced(shown_name):
         home_folder = _home_folder(home)
         run_name = run_names.run_name(path, run)
         request = read_request(
@@ -123,7 +126,11 @@ def release(
         counting = counted(request) if run_names.deployed_run() else nullcontext()
         service_reporting = _report_below_serve(request) if SERVICE in os.environ else nullcontext()
         with counting, service_reporting, record_stop_reason(request.folder):
-            quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
+            # a run that is refused leaves no folder behind
+            quiet("check")(check_request)(request)
+            earlier = quiet("compare")(unchanged_since)(request)
+            if earlier is not None:
+                return _skip(request, earlier, shown_name)
             # An earlier attempt that is still alive ends its release first.
             with run_lock(request.folder, waiting=run_names.is_resumed()):
                 private, state = quiet("prepare")(prepare_run)(request)
@@ -135,22 +142,32 @@ def release(
                         run_stages(request, private, as_task)
                 compare_where_due(private, as_task)
                 place = place_of_files(request.folder)
-            waits = place != request.folder.release
             if SERVICE in os.environ:  # a command prints more at its end
-                reporter().published(str(place), is_waiting=waits)
+                reporter().published(str(place), is_waiting=place != request.folder.release)
         # the release succeeded, also where the ledger cannot be reached any more
         with suppress(BudgetError):
             total = private.ledger.accounts.total(request.configuration.dataset)
             warn_of_exhaustion(request.folder.run, total, warn_at)
-    prefect_records.announce(flow_run.name or path.stem, awaiting=waits)
-    return str(place)
+    return prefect_records.ended(shown_name, request.folder, place)
+
+
+def _skip(request: Request, earlier: str, shown_name: str) -> State[str]:
+    """Write why the run is skipped, report that it is, and return its state in Prefect."""
+    reason = record_skip(request.folder, earlier)
+    reporter().skipped(str(reason))
+    return prefect_records.skipped(shown_name, reason)
 
 
 @contextmanager
 def _report_below_serve(request: Request) -> Iterator[None]:
-    """Report a run of `marginweave serve`: in JSON lines on standard output, with Prefect's log in the service's file."""
+    """Report a run of `marginweave serve` on standard output, with Prefect's log in the service's file.
+
+    The lines are JSON, unless the service prints to a terminal.
+    """
     log = service_directory(request.folder.home) / "prefect.log"
-    with log_to(log), reporting(None, request.folder.run, request.configuration.dataset):
+    run = request.folder.run
+    in_terminal = ServiceReporter(sys.stdout, run) if SERVICE_TERMINAL in os.environ else None
+    with log_to(log), reporting(in_terminal, run, request.configuration.dataset):
         yield
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +19,11 @@ from marginweave.configuration.load import load_configuration
 from marginweave.runs.home import service_directory
 from marginweave.runs.lookup import exclusive_lock
 
-from .prefect.environment import SERVICE
+from .prefect.environment import SERVICE, SERVICE_TERMINAL
 from .prefect.run_names import FLOW
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
-    from prefect.schedules import Schedule
 
 _PATIENCE = timedelta(minutes=2)  # a runner asks its server every ten seconds which runs are due
 _INTERRUPTED = "The process of this run ended with the service before; the service resumes it."
@@ -49,26 +50,49 @@ def check_times(cron: str, zone: str) -> None:
         ) from None
 
 
-def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
-    """Return the configurations by dataset, one for each: an account has one release at a time.
+@dataclass(frozen=True)
+class ServedDataset:
+    """A dataset, its configuration, and the cron expression of its releases."""
+
+    name: str
+    configuration: Path
+    cron: str
+
+
+def served_datasets(
+    configurations: Sequence[Path], crons: Sequence[str]
+) -> tuple[ServedDataset, ...]:
+    """Return the datasets of configurations, one for each: an account has one release at a time.
+
+    Args:
+        configurations: Configuration files.
+        crons: One cron expression for all of them, or one for each, in order.
 
     Raises:
-        InputError: a configuration breaks a rule, or two are for the same dataset.
+        InputError: a configuration breaks a rule, two are for the same dataset, or there is another number of expressions.
     """
-    datasets: dict[str, Path] = {}
+    if len(crons) not in {1, len(configurations)}:
+        raise InputError(
+            f"--cron is given {len(crons)} times for {len(configurations)} configurations; give it once for all, or once for "
+            "each, in their order"
+        )
+    paths: dict[str, Path] = {}
     for path in configurations:
         dataset = load_configuration(path).dataset
-        if dataset in datasets:
+        if dataset in paths:
             raise InputError(
-                f"{path} and {datasets[dataset]} are both for dataset {dataset}; serve one of them"
+                f"{path} and {paths[dataset]} are both for dataset {dataset}; serve one of them"
             )
-        datasets[dataset] = path.resolve()
-    return datasets
+        paths[dataset] = path.resolve()
+    all_crons = list(crons) * len(paths) if len(crons) == 1 else crons
+    return tuple(
+        ServedDataset(name, path, cron)
+        for (name, path), cron in zip(paths.items(), all_crons, strict=True)
+    )
 
 
 def serve_releases(
-    datasets: dict[str, Path],
-    cron: str,
+    datasets: Sequence[ServedDataset],
     zone: str,
     home: Path,
     port: int | None,
@@ -77,9 +101,8 @@ def serve_releases(
     """Release each dataset at the scheduled times, until stopped; runs that the last service left unfinished come first.
 
     Args:
-        datasets: configuration files by dataset.
-        cron: cron expression of the scheduled times.
-        zone: the time zone of `cron`.
+        datasets: what is released, and when.
+        zone: the time zone of their times.
         home: the folder of `runs/`, and of Prefect's database, so that the schedule survives a restart.
         port: port of Prefect's pages on loopback; None: no pages.
         say: takes a line for the operator.
@@ -97,14 +120,9 @@ def serve_releases(
         exclusive_lock(place / "serve.lock", f"{home} is served by another process"),
         prefect_session(home, place, port),
     ):
-        from prefect.schedules import Cron
-
-        schedule = Cron(cron, timezone=zone)
         write_metrics(home, ledger_location(os.environ))
-        deployments = [
-            _deployment(dataset, path, schedule, home) for dataset, path in datasets.items()
-        ]
-        _resume_interrupted(list(datasets))
+        deployments = [_deployment(dataset, zone, home) for dataset in datasets]
+        _resume_interrupted([dataset.name for dataset in datasets])
         _run_until_stopped(deployments, say)
 
 
@@ -124,7 +142,9 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
             """Do nothing: `obey_signals` ends the process."""
 
     os.environ[SERVICE] = str(os.getpid())
-    # Releases print JSON lines; Prefect's log is a file.
+    if sys.stdout.isatty():
+        os.environ[SERVICE_TERMINAL] = "1"
+    # Releases report by themselves; Prefect's log is a file.
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     runner = Service(pause_on_shutdown=False, heartbeat_seconds=HEARTBEAT_SECONDS)
 
@@ -142,18 +162,19 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
     asyncio.run(runner.start())
 
 
-def _deployment(dataset: str, path: Path, schedule: Schedule, home: Path) -> RunnerDeployment:
+def _deployment(dataset: ServedDataset, zone: str, home: Path) -> RunnerDeployment:
     from prefect.deployments.runner import RunnerDeployment
+    from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
 
     from . import release
 
     return RunnerDeployment.from_flow(
         release,
-        name=dataset,
-        schedule=schedule,
-        parameters={"configuration": str(path), "home": str(home)},
-        tags=["marginweave", dataset],
+        name=dataset.name,
+        schedule=Cron(dataset.cron, timezone=zone),
+        parameters={"configuration": str(dataset.configuration), "home": str(home)},
+        tags=["marginweave", dataset.name],
         concurrency_limit=1,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )

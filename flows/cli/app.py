@@ -16,7 +16,7 @@ import typer
 from marginweave.base.interruption import INTERRUPTION
 from marginweave.runs.process_hardening import protect_process
 
-from . import audit, check, example, init, ledger, plan, query, released, run
+from . import audit, check, example, init, ledger, plan, query, released, run, scheduled
 from .console import Commands, LocalCommand, out, tell
 
 app = typer.Typer(
@@ -30,8 +30,9 @@ _TOP_LEVEL: tuple[Callable[..., None], ...] = (
     *(
         run.run,
         run.resume,
-        run.serve,
-        run.supervise,
+        scheduled.serve,
+        scheduled.supervise,
+        scheduled.alert,
         example.example,
         init.init,
         check.check,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
+import sys
+import textwrap
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -74,8 +77,17 @@ Example = Annotated[
     bool, typer.Option("--example", help="The ledger of the example data in the home.")
 ]
 
+
+class _LineConsole(Console):
+    """Prints a text as one line for programs, and in a terminal in lines that end between words."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; only a terminal has a width that lines must fit."""
+        super().print(*objects, **{"soft_wrap": not self.is_terminal, **options})
+
+
 # Without markup: a path may have square brackets.
-out = Console(highlight=False, soft_wrap=True, markup=False)
+out = _LineConsole(highlight=False, markup=False)
 
 
 class LocalCommand(TyperCommand):
@@ -140,8 +152,12 @@ def stopped_words(number: int) -> str:
 
 
 def tell(message: str) -> None:
-    """Print `message` on standard error as one line, whatever names and values it quotes."""
-    typer.echo(f"marginweave: {printable(message)}", err=True)
+    """Print `message` on standard error as one line, whatever names and values it quotes; a terminal breaks between words."""
+    line = f"marginweave: {printable(message)}"
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    typer.echo(line, err=True)
 
 
 def table_of(*heads: str) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from marginweave.base.errors import InputError, printable
+from marginweave.base.errors import InputError, MarginweaveError, printable
 
 from ..prefect.environment import prepare_environment
-from .console import Home, Json, Reason, Released, RunName, Source, out, print_json
+from .console import Home, Json, Reason, Released, RunName, Source, out, print_json, tell
 
 if TYPE_CHECKING:
+    from marginweave.accounting.records import Decision
+    from marginweave.checkpoints.run_folder import RunFolder
     from marginweave.publish.comparison import ReleaseComparison
     from marginweave.released.evaluation import Evaluation
 
@@ -264,7 +267,7 @@ def reject(run_name: RunName, by: _By, reason: Reason, home: Home = Path()) -> N
 
 
 def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> None:
-    from marginweave.runs.lookup import decide
+    from marginweave.runs.lookup import decide, existing_run
 
     folder, decision = decide(home, run, approved=approved, by=by, reason=reason)
     word = "approved" if decision.approved else "rejected"
@@ -275,6 +278,26 @@ def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> No
         f"Released: {folder.release}" if approved else "Nothing is published, and the charge stays"
     )
     out.print(f"Run {run} was {decided}. {outcome}")
+    if "PREFECT_API_URL" in os.environ:
+        _, manifest = existing_run(home, run)
+        _show_in_prefect(folder, manifest.dataset, decision)
+
+
+def _show_in_prefect(folder: RunFolder, dataset: str, decision: Decision) -> None:
+    """Show a decision in Prefect's pages; a server that does not answer changes nothing."""
+    prepare_environment(folder.home)
+    try:
+        from ..prefect.session import prefect_session
+
+        with prefect_session(folder.home, folder.internal):
+            from ..prefect.decisions import show_decision
+
+            is_shown = show_decision(folder, dataset, decision)
+    except MarginweaveError as error:
+        tell(f"warning: Prefect's pages do not show the decision: {error}")
+        return
+    if is_shown:
+        out.print("Prefect's pages show the decision")
 
 
 def publish(

@@ -1,9 +1,8 @@
-"""Commands that make, list and clear runs: `run`, `resume`, `serve`, `supervise`, `runs`, `purge`."""
+"""Commands that make, list and clear runs: `run`, `resume`, `runs`, `purge`."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ import typer
 
 from marginweave.base.errors import InputError, MarginweaveError
 
-from ..prefect.environment import importing, makes_database, prepare_environment
+from ..prefect.environment import importing, makes_database
 from . import console
 from .console import Config, Home, RunName, Source, out
 
@@ -105,7 +104,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
     """Run the flow unless its release is finished, and print where its files are."""
     with importing():
         from marginweave.released.manifest import RunState
-        from marginweave.runs.bookkeeping import is_charged, tell_of_other_bytes
+        from marginweave.runs.bookkeeping import tell_of_other_bytes
         from marginweave.runs.lookup import run_lock
         from marginweave.runs.metrics import counted
         from marginweave.runs.preparation import (
@@ -115,6 +114,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
             prepare_run,
         )
         from marginweave.runs.progress import reporting
+        from marginweave.runs.unchanged import unchanged_since
 
     with (
         reporting(out, request.folder.run, request.configuration.dataset) as reporter,
@@ -122,6 +122,10 @@ def execute(request: Request, *, yes: bool = False) -> None:
         attended(not yes),
     ):
         check_request(request)
+        earlier = unchanged_since(request)
+        if earlier is not None:
+            _say_skipped(request, earlier, reporter)
+            return
         with run_lock(request.folder):
             reference, state = prepare_run(request)
         is_unfinished = state == RunState.RUNNING
@@ -131,21 +135,37 @@ def execute(request: Request, *, yes: bool = False) -> None:
                 _warn(request)
             _release(request, reference)
             tell_of_other_bytes(reference, reporter.note)
+    _end(request, reference, reporter.lease, was_unfinished=is_unfinished)
+
+
+def _end(
+    request: Request, reference: RunReference, lease: str | None, *, was_unfinished: bool
+) -> None:
+    """Print how a run ended that was not skipped; `lease` is that of this attempt, None where it drew nothing."""
     from marginweave.ledger.boxes import account_sums
+    from marginweave.runs.bookkeeping import is_charged
     from marginweave.runs.lookup import place_of_files
 
-    charged_now = is_charged(reference, reporter.lease)
-    account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
     place = place_of_files(request.folder)
-    is_waiting = place != request.folder.release
     _summarize(
         request,
-        account,
+        account_sums(reference.ledger.accounts.total(request.configuration.dataset)),
         place,
-        is_waiting=is_waiting,
-        was_unfinished=is_unfinished,
-        charged_now=charged_now,
+        is_waiting=place != request.folder.release,
+        was_unfinished=was_unfinished,
+        charged_now=is_charged(reference, lease),
     )
+
+
+def _say_skipped(request: Request, earlier: str, reporter: Reporter) -> None:
+    """Print that the run is skipped: to a person with the reason, to a pipeline with the file that says it."""
+    from marginweave.runs.unchanged import record_skip
+
+    reason = record_skip(request.folder, earlier)
+    reporter.skipped(str(reason))
+    if out.is_terminal:
+        out.print(f"Skipped {request.folder.run}", style="bold")
+        out.print(reason.read_text().strip())
 
 
 def _announce_server(request: Request, reporter: Reporter) -> None:
@@ -251,70 +271,12 @@ def _accuracy(release: Path) -> dict[str, object]:
     }
 
 
-_Configs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="CONFIG...", help="The YAML files of the releases, each for a different dataset."
-    ),
-]
-_Cron = Annotated[
-    str, typer.Option(help="When to release: minute, hour, day of month, month, day of week.")
-]
-_Zone = Annotated[
-    str, typer.Option(help="Time zone of --cron and of the dates in the names of runs.")
-]
-_Port = Annotated[
-    int | None,
-    typer.Option(min=1, max=65535, help="Show Prefect's pages on this port of this machine."),
-]
-
-
-def serve(
-    configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = Path()
-) -> None:
-    """Release on a schedule, on one machine, until it is stopped; Prefect's server comes and goes with it.
-
-    The run of a day is called DATASET-DATE. One that was interrupted is resumed at the next start.
-
-    Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
-    """
-    console.end_on_signals()
-    prepare_environment(home)  # before Prefect is imported
-    from ..service import check_times, datasets_of, serve_releases
-
-    datasets = datasets_of(configs)
-    check_times(cron, timezone)
-    out.print(f"Serving {', '.join(datasets)}: {cron} ({timezone}); stop with Ctrl-C")
-    if port is not None:
-        out.print(f"Prefect's pages: http://127.0.0.1:{port}")
-    serve_releases(datasets, cron, timezone, home, port, out.print)
-
-
-def supervise() -> None:
-    """Resume releases of a Prefect server whose worker or process has vanished, once each, until it is stopped.
-
-    One for a Prefect server, beside its workers; `serve` has its own. PREFECT_API_URL says which server.
-
-    Example: `marginweave supervise`
-    """
-    console.end_on_signals()
-    from prefect.settings import PREFECT_API_URL
-
-    from ..prefect.supervisor import supervise as look_after
-
-    url = PREFECT_API_URL.value()
-    if url is None:
-        raise InputError("PREFECT_API_URL is not set: it says which Prefect server to look after")
-    out.print(f"Looking after the releases of {url}; stop with Ctrl-C")
-    look_after(threading.Event(), out.print)
-
-
 def runs(as_json: console.Json = False, home: Home = Path()) -> None:
     """List the runs of the home, and which of them still hold private files: `internal` where only an exact evaluation is kept.
 
     Example: `marginweave runs`
     """
-    from marginweave.runs.retention import carry_out_decisions, list_runs
+    from marginweave.runs.retention import Progress, carry_out_decisions, list_runs
 
     carry_out_decisions(home)
     summaries = list_runs(home)
@@ -330,7 +292,8 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
     console.print_wide(table)
     for summary in summaries:
         if summary.reason is not None:
-            out.print(f"Why {summary.name} stopped: {summary.reason}")
+            ended = "was skipped" if summary.progress == Progress.SKIPPED else "stopped"
+            out.print(f"Why {summary.name} {ended}: {summary.reason}")
 
 
 def purge(

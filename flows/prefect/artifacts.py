@@ -16,10 +16,12 @@ from prefect import artifacts
 
 from marginweave.accounting.records import CHARGED
 from marginweave.base.errors import MarginweaveError
+from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.measurements.kinds import kind_named
 from marginweave.released.evaluation import Evaluation, LengthMetrics
 from marginweave.released.statement import Mechanism, PrivacyStatement
 from marginweave.runs.capabilities import RunReference
+from marginweave.runs.lookup import place_of_files, what_to_do
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def shown_in_prefect(reference: RunReference) -> Iterator[None]:
         _show_budget(reference)
         raise
     _show_budget(reference)
-    _show_release(reference)
+    show_release(reference.folder, reference.manifest.dataset)
 
 
 def artifact_key(dataset: str, kind: str) -> str:
@@ -61,25 +63,53 @@ def _show_budget(reference: RunReference) -> None:
         )
 
 
-def _show_release(reference: RunReference) -> None:
+def show_release(folder: RunFolder, dataset: str) -> None:
     """Show tables of the releasable evaluation, and a summary; from the published files alone.
 
-    A release that awaits approval has no published files, so nothing is shown; nor later, because no flow run approves it.
+    Of a release that awaits approval, show that it does, and what to do: `approve` shows its numbers.
     """
-    place = reference.folder.release
+    if place_of_files(folder) != folder.release:
+        _show_awaiting(folder, dataset)
+        return
+    place = folder.release
     with suppress(Exception):
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
         run = statement.run
         artifacts.create_table_artifact(
-            key=artifact_key(reference.manifest.dataset, "evaluation"),
+            key=artifact_key(dataset, "evaluation"),
             table=[_rounded_row(row) for row in evaluation.lengths],
             description=f"Synthetic records of run {run} against its released counts",
         )
         artifacts.create_markdown_artifact(
-            key=artifact_key(reference.manifest.dataset, "release"),
+            key=artifact_key(dataset, "release"),
             markdown=_summary(statement, evaluation, place),
             description=f"What run {run} guarantees, what it was charged, and how near its records are to its counts",
+        )
+
+
+def _show_awaiting(folder: RunFolder, dataset: str) -> None:
+    lines = (
+        f"# {folder.run}",
+        "- **Awaiting approval:** nothing is published yet",
+        f"- **What may leave:** `{folder.proposed.resolve()}` on the machine of the run; begin with `report.html`",
+        f"- **Then** {what_to_do(folder.run)}",
+    )
+    _make_page(dataset, lines, f"Run {folder.run} awaits approval")
+
+
+def show_rejection(folder: RunFolder, dataset: str) -> None:
+    """Show that a release is not published, in the place of the page that says what to decide."""
+    lines = (f"# {folder.run}", "- **Rejected:** nothing is published, and the charge stays")
+    _make_page(dataset, lines, f"Run {folder.run} was rejected")
+
+
+def _make_page(dataset: str, lines: Iterable[str], description: str) -> None:
+    with suppress(Exception):
+        artifacts.create_markdown_artifact(
+            key=artifact_key(dataset, "release"),
+            markdown="\n".join(lines),
+            description=description,
         )
 
 

@@ -28,6 +28,8 @@ RETENTION = {"PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs"}
 
 # Process id of `marginweave serve`, for the releases that it starts: they end with it, and resume at its next start.
 SERVICE = "MARGINWEAVE_SERVICE"
+# Set where that service prints to a terminal: its releases then report in sentences instead of JSON.
+SERVICE_TERMINAL = "MARGINWEAVE_SERVICE_TERMINAL"
 
 
 def makes_database(home: Path, environment: Mapping[str, str] = os.environ) -> bool:

@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from prefect.client.schemas.objects import TERMINAL_STATES, StateType
+from prefect.client.schemas.objects import TERMINAL_STATES, State, StateType
 from prefect.events import emit_event
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Crashed
+from prefect.states import Cancelled, Completed, Crashed
 
 from marginweave.accounting.accounts import AccountTotal
 from marginweave.base.errors import BudgetError, MachineError, UnreachableLedger
+from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger.boxes import spent_share
 from marginweave.released.manifest import Manifest
+from marginweave.runs.lookup import what_to_do
 
 from .run_names import deployed_run
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun, State
+    from prefect.client.schemas.objects import FlowRun
 
 
 class ReleaseEvent(StrEnum):
@@ -34,9 +37,15 @@ class ReleaseEvent(StrEnum):
 
     FINISHED = "marginweave.release.finished"
     AWAITING = "marginweave.release.awaiting-approval"
+    SKIPPED = "marginweave.release.skipped"
     FAILED = "marginweave.release.failed"
     REFUSED = "marginweave.release.refused"
     NEARLY_EXHAUSTED = "marginweave.budget.nearly-exhausted"
+    TEST = "marginweave.alert.test"
+
+
+AWAITING_APPROVAL = "AwaitingApproval"
+"""Name of the state of a flow run whose release nobody has decided on."""
 
 
 class MachineFailed(BaseException):
@@ -64,9 +73,24 @@ def announced(run: str) -> Iterator[None]:
         raise
 
 
-def announce(run: str, *, awaiting: bool) -> None:
-    """Emit that the attempt at `run` has ended well: awaiting approval, or finished (again, where it was)."""
-    _emit(ReleaseEvent.AWAITING if awaiting else ReleaseEvent.FINISHED, run, {})
+def ended(run: str, folder: RunFolder, place: Path) -> State[str]:
+    """Emit that the attempt at `run` has ended well, and return its state: Completed, or AwaitingApproval, with the place.
+
+    A release that was finished before is finished again.
+    """
+    if place == folder.release:
+        _emit(ReleaseEvent.FINISHED, run, {})
+        return Completed(data=str(place))
+    _emit(ReleaseEvent.AWAITING, run, {})
+    message = f"{place / 'report.html'} has what may leave. Then {what_to_do(folder.run)}"
+    return Completed(name=AWAITING_APPROVAL, message=message, data=str(place))
+
+
+def skipped(run: str, reason: Path) -> State[str]:
+    """Emit that `run` was skipped, and return the state Skipped, which names the file that says why to its operator."""
+    _emit(ReleaseEvent.SKIPPED, run, {})
+    message = f"Nothing was drawn or charged; only the operator sees the reason, in {reason}"
+    return Completed(name="Skipped", message=message, data=str(reason))
 
 
 def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:

@@ -358,6 +358,17 @@ def test_retry_of_a_finished_release_is_free(
     assert (contents(place.home / "runs" / run / "release"), releases(place, "people")) == before
 
 
+@pytest.mark.long  # a site with its server
+def test_a_test_alert_takes_the_way_of_real_ones(place: Site) -> None:
+    said = place.run(*documented("marginweave alert"))
+    assert sorted(said.splitlines()) == [
+        "marginweave: mail, releases: delivered",
+        "marginweave: webhook, releases: delivered",
+    ]
+    until(lambda: place.told("marginweave.alert.test", "test"))
+    until(lambda: [mail for mail in place.mails if "marginweave.alert.test: test" in mail])
+
+
 @pytest.mark.long  # two minutes of retries
 def test_refusals_and_failures_are_told_apart(
     place: Site, resumed: tuple[str, dict[str, Any]]

@@ -9,6 +9,7 @@ from pathlib import Path
 from marginweave.base.formats import older_fault
 
 _FOR_OPERATOR = "a stage refused what it was given; only the operator sees the reason"
+_IN_FILE = "a stage refused what it was given; only the operator sees the reason, in {}"
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -46,8 +47,8 @@ class UnusableTableError(InputError):
 class OperatorError(InputError):
     """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator alone.
 
-    Callers from Python see `in_python` instead. Prefect pickles the error that a flow or task has raised into a file: there
-    `detail` is the constant text as well.
+    The text may name the file that has the `detail` (`is_in`). Callers from Python see `in_python` instead. Prefect pickles the
+    error that a flow or task has raised into a file: there `detail` is the constant text as well.
     """
 
     def __init__(self, detail: str, in_python: str | None = None) -> None:
@@ -62,6 +63,10 @@ class OperatorError(InputError):
             error.in_python if isinstance(error, UnusableTableError | OperatorError) else None
         )
         return cls(error.detail if isinstance(error, OperatorError) else str(error), in_python)
+
+    def is_in(self, file: Path) -> None:
+        """Name the file that has the reason in the text that Prefect stores."""
+        self.args = (_IN_FILE.format(file),)
 
     def __reduce__(self) -> tuple[type[OperatorError], tuple[str]]:
         return type(self), (_FOR_OPERATOR,)

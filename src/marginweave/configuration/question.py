@@ -22,6 +22,7 @@ _AFTER_COLUMN = (
 )
 _CONDITION = re.compile(rf"\s*(?P<column>[^<>=!]+?){_AFTER_COLUMN}")
 
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 # "and", or a comma, before what looks like a column and a sign
 _SECOND_CONDITION = re.compile(r"(?:\band\b|,)[^,]*?(?:>=|<=|!=|>|<|=|\s(?:not\s+)?in\s)")
 
@@ -163,15 +164,14 @@ def read_condition(text: str, columns: Iterable[str] = ()) -> tuple[str, Any]:
 
 def _check_values(text: str, values: str) -> None:
     """Refuse values as other languages write them: several conditions in one, single quotes, parentheses. Raises InputError."""
-    if values.startswith('"'):
-        return
-    if _SECOND_CONDITION.search(values):
+    unquoted = _QUOTED.sub("", values)
+    if _SECOND_CONDITION.search(unquoted):
         raise InputError(
             f"--where ({text}) has several conditions: write one --where for each; a value with such signs is written "
             'in "quotes"'
         )
-    in_parentheses = values.startswith("(") and values.endswith(")") and "," in values
-    if in_parentheses or (len(values) > 1 and values[0] == values[-1] == "'"):
+    in_parentheses = unquoted.startswith("(") and unquoted.endswith(")") and "," in unquoted
+    if in_parentheses or (len(unquoted) > 1 and unquoted[0] == unquoted[-1] == "'"):
         raise InputError(
             f'--where ({text}) must have its values as they are, with commas between them, or in "double quotes"'
         )

@@ -83,6 +83,10 @@ class Sections(Execution):
         Literal["stop", "tell"] | None,
         AfterValidator(lambda value: None if value == "tell" else value),
     ] = None
+    unchanged: Annotated[
+        Literal["release", "skip"] | None,
+        AfterValidator(lambda value: None if value == "release" else value),
+    ] = None
 
     @property
     def marginals(self) -> MarginalSettings | None:

@@ -115,7 +115,7 @@ class Release:
 
         Args:
             n: number of records; the protected number of records by default.
-            seed: for public draws; that of the configuration by default.
+            seed: for public draws; that of the configuration by default. Each call without one returns the same records.
             where: conditions by column, such as `{"sex": "f", "age": {"from": 65}}`. Each record meets all of them, and records
                 have the fitted mixture's distribution under these conditions. A text that the column declares as `missing`,
                 often `""`, asks for the missing value.

@@ -51,6 +51,7 @@ DATA_DEPENDENT_STOPS = tuple(
         ("not-covered.stop-before-draws", "not-covered.stop-after-draw", "not-covered.time"),
     )
 )
+SKIPS = report_sentence("not-covered.skip")
 
 NO_MARGINALS = MarginalsStatement()
 
@@ -163,12 +164,19 @@ def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> 
         composition=str(_composition(configuration, plan)),
         assumptions=_texts(_assumptions(configuration, release)),
         not_covered=_texts(
-            (*DATA_DEPENDENT_STOPS, *known_sentences(configuration, from_these_rows=True))
+            (*_stops(configuration), *known_sentences(configuration, from_these_rows=True))
         ),
         invariants=_invariants(configuration),
         earlier=tuple(earlier) or None,
         configuration=configuration.canonical(),
     )
+
+
+def _stops(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield how a run may end, or how long it may take, in dependence on the rows."""
+    yield from DATA_DEPENDENT_STOPS
+    if configuration.unchanged == "skip":
+        yield SKIPS
 
 
 def _texts(sentences: Iterable[Sentence]) -> tuple[str, ...]:

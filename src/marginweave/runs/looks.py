@@ -30,10 +30,18 @@ from marginweave.runs.lookup import exclusive_lock
 from marginweave.runs.request import Request
 
 # Keys that may change after a look, because no draw depends on them. Of a column: whether it waits for an answer, where it is
-# published, its names, and the default. Of a configuration: its name, the place of its table, what stops a run, which files
-# are kept, and whether a person approves.
+# published, its names, and the default. Of a configuration: its name, the place of its table, what stops or skips a run, which
+# files are kept, and whether a person approves.
 _FREE = ("confirm", "public", "label", "description", "titles")
-_FREE_SECTIONS = ("dataset", "label", "description", "check", "publish", "expectations")
+_FREE_SECTIONS = (
+    "dataset",
+    "label",
+    "description",
+    "check",
+    "unchanged",
+    "publish",
+    "expectations",
+)
 _FREE_OF_PRIVACY = ("confirm", "weak_delta")
 
 

@@ -17,7 +17,7 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger import Ledger, Witness
 from marginweave.released.manifest import Manifest, RunState
 from marginweave.runs.continuity import check_continuity, check_outputs, sync_with_ledger
-from marginweave.runs.request import STOPPED, ledger_of, original_request
+from marginweave.runs.request import SKIPPED, STOPPED, ledger_of, original_request
 
 _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 
@@ -95,14 +95,21 @@ def record_stop_reason(folder: RunFolder) -> Iterator[None]:
         yield
     except OperatorError as stop:
         folder.create_internal()
-        replace_file(folder.internal / STOPPED, f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        place = folder.internal / STOPPED
+        replace_file(place, f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        stop.is_in(place)
         raise
 
 
 def reason_file(folder: RunFolder) -> Path | None:
-    """Return the file that says why an unfinished run stopped, for its operator alone; None where there is none."""
-    file = folder.internal / STOPPED
+    """Return the file that says why an unfinished run stopped or was skipped, for its operator alone, if there is one."""
+    file = folder.internal / (SKIPPED if was_skipped(folder) else STOPPED)
     return file if file.exists() else None
+
+
+def was_skipped(folder: RunFolder) -> bool:
+    """Return whether the run was skipped, because its table had not changed (`unchanged: skip`), and not begun since."""
+    return (folder.internal / SKIPPED).exists() and folder.read_manifest() is None
 
 
 def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:

@@ -20,7 +20,7 @@ from marginweave.ledger import Ledger, LedgerLocation
 from marginweave.ledger.admission import rounded_down, rounded_up
 from marginweave.ledger.boxes import spent_share
 from marginweave.released.manifest import RunState
-from marginweave.runs.lookup import exclusive_lock
+from marginweave.runs.lookup import exclusive_lock, was_skipped
 from marginweave.runs.progress import Ending
 from marginweave.runs.request import Request
 
@@ -49,7 +49,9 @@ _ABOUT = {
     Metric.VERIFIED: "When the ledger was last verified by `marginweave ledger verify`.",
     Metric.SOUND: "1 where that found no fault, 0 otherwise.",
 }
-_AWAITING = "awaiting_approval"  # an attempt that ended well, without a release so far
+# attempts that ended well, without a release so far, or without a new one
+_AWAITING = "awaiting_approval"
+_SKIPPED = "skipped"
 
 
 def metrics_file(home: Path) -> Path:
@@ -70,6 +72,8 @@ def counted(request: Request) -> Iterator[None]:
         manifest = request.folder.read_manifest()
         if manifest is not None and manifest.state == RunState.AWAITING:
             ending = _AWAITING
+        elif manifest is None and was_skipped(request.folder):
+            ending = _SKIPPED
     except BaseException as error:
         ending = Ending.of(error)
         raise

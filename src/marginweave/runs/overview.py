@@ -37,6 +37,7 @@ _SETTLED = frozenset(
         Progress.PURGED,
         Progress.REJECTED,
         Progress.AWAITING,
+        Progress.SKIPPED,
     }
 )
 

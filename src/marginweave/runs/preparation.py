@@ -88,9 +88,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
-    frame = _FRAME.get()
     read_digest = ledger.keys.source_digest(content_of(request.source))
-    digest = read_digest if frame is None else ledger.keys.source_digest(frame.chunks())
+    digest = read_digest if _FRAME.get() is None else table_digest(request, ledger)
     present = (
         _resume(request, present, ledger, digest)
         if present
@@ -111,6 +110,14 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     ledger.follow(request.folder.path, present.release)
     reference.keep(manifest=present, ledger=ledger, source_digest=digest, read_digest=read_digest)
     return reference, present.state
+
+
+def table_digest(request: Request, ledger: Ledger) -> SourceDigest:
+    """Return the keyed digest of the table of a request: of the data frame that its source was made from, if there is one."""
+    frame = _FRAME.get()
+    return ledger.keys.source_digest(
+        content_of(request.source) if frame is None else frame.chunks()
+    )
 
 
 def _begin(

@@ -89,6 +89,9 @@ class Reporter:
     def published(self, release: str, *, is_waiting: bool) -> None:
         """Report that the run ends well, with the place of its release, or that the release awaits approval."""
 
+    def skipped(self, reason: str) -> None:
+        """Report that nothing was done, with the file that says why, for the operator alone."""
+
     def end(self) -> None:
         """Report that the run is over, whether it ended well or not."""
 
@@ -124,6 +127,10 @@ class LineReporter(Reporter):
         """Print the place of the release."""
         self.line("awaiting approval" if is_waiting else "finished", release=release)
 
+    def skipped(self, reason: str) -> None:
+        """Print the file."""
+        self.line("skipped", reason=reason, charged_now=False)
+
     def line(self, event: str, **facts: object) -> None:
         """Print one line."""
         moment = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -151,6 +158,33 @@ class LogReporter(Reporter):
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Say the stage and its charges."""
         self._say(f"{stage}: {seconds:.1f} s{_charges(charged)}")
+
+
+class ServiceReporter(LogReporter):
+    """Prints lines that begin with the run's name: for `marginweave serve` in a terminal, where runs of datasets alternate."""
+
+    def __init__(self, stream: TextIO, run: str) -> None:
+        super().__init__(self._print)
+        self._stream = stream
+        self._run = run
+
+    def _print(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(f"{self._run}: {text}\n")
+            self._stream.flush()
+
+    def stopped(self, error: BaseException) -> None:
+        """Print how the run ends; the text of an `OperatorError` names the file that has its reason."""
+        words = str(error) if isinstance(error, MarginweaveError) else type(error).__name__
+        self._print(f"{Ending.of(error)} in {self._stage or 'its checks'}: {words}")
+
+    def published(self, release: str, *, is_waiting: bool) -> None:
+        """Print the place of the release."""
+        self._print(f"{'awaiting approval' if is_waiting else 'released'}: {release}")
+
+    def skipped(self, reason: str) -> None:
+        """Print the file."""
+        self._print(f"skipped; only the operator sees the reason, in {reason}")
 
 
 def _charges(charged: tuple[str, ...]) -> str:

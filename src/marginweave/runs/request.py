@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _REQUEST = "request.json"
 STOPPED = "stopped.txt"
 """Name of the file in `internal/` that says why a run stopped before its first draw."""
+SKIPPED = "skipped.txt"
+"""Name of the file in `internal/` that says which release a skipped run would have repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from marginweave.runs.lookup import (
     in_progress,
     reason_file,
     run_lock,
+    was_skipped,
 )
 from marginweave.runs.request import ledger_of
 
@@ -33,6 +34,7 @@ class Progress(StrEnum):
     """How far a run of a home is, as a reader of `marginweave runs` is interested in it."""
 
     NOT_BEGUN = "not begun"
+    SKIPPED = "skipped"
     DAMAGED = "damaged"
     IN_PROGRESS = "in progress"
     UNFINISHED = "unfinished"
@@ -120,8 +122,10 @@ def _summary(
     folder: RunFolder, manifest: Manifest | None, correcting_runs: dict[str, str]
 ) -> RunSummary:
     correction = None
-    if manifest is None:
-        progress = Progress.DAMAGED if folder.manifest_file.exists() else Progress.NOT_BEGUN
+    if manifest is None and folder.manifest_file.exists():
+        progress = Progress.DAMAGED
+    elif manifest is None:
+        progress = Progress.SKIPPED if was_skipped(folder) else Progress.NOT_BEGUN
     elif manifest.state == RunState.FINISHED and manifest.release in correcting_runs:
         progress = Progress.SUPERSEDED
         correction = correcting_runs[manifest.release]
@@ -139,7 +143,7 @@ def _summary(
         holds_private=folder.private.exists(),
         holds_exact=holds_exact(folder),
         reason=reason_file(folder)
-        if progress in (Progress.UNFINISHED, Progress.NOT_BEGUN)
+        if progress in (Progress.UNFINISHED, Progress.NOT_BEGUN, Progress.SKIPPED)
         else None,
     )
 

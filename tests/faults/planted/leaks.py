@@ -98,8 +98,8 @@ FAULTS = (
     Fault(
         name="the number of rows may follow what was seen of the table",
         file="src/marginweave/runs/looks.py",
-        text='_FREE_SECTIONS = ("dataset",',
-        instead='_FREE_SECTIONS = ("rows", "dataset",',
+        text='    "dataset",\n    "label",',
+        instead='    "rows",\n    "dataset",\n    "label",',
         killed_by=(
             "tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",
         ),

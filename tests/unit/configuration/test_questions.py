@@ -85,6 +85,7 @@ def test_two_signs_of_equality_are_one() -> None:
         ("age >= 40 and age < 50", "write one --where for each"),
         ("sex=f,region=north", "write one --where for each"),
         ("sex = f and region in north, south", "write one --where for each"),
+        ('sex = "f" and region = "north"', "write one --where for each"),
         ("region = 'north'", "its values as they are"),
         ("region in (north, south)", "its values as they are"),
     ],
@@ -92,7 +93,8 @@ def test_two_signs_of_equality_are_one() -> None:
 def test_conditions_of_other_languages_say_how_they_are_written(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_condition(text)
-    assert read_condition(f'town = "{text}"') == ("town", [text])
+    doubled = text.replace('"', '""')
+    assert read_condition(f'town = "{doubled}"') == ("town", [text])
 
 
 @pytest.mark.parametrize("value", [None, ["f", None], {"but": [None]}])

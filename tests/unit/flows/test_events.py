@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 from contextlib import nullcontext
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.client.schemas.objects import StateType
 
 from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
 from marginweave.base.budget import BasicAmount, Cost
@@ -19,11 +21,19 @@ from marginweave.base.errors import (
     UnreachableLedger,
 )
 from marginweave.base.interruption import Stopped
+from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.flows.prefect import records as prefect_records
-from marginweave.flows.prefect.records import MachineFailed, announce, announced, warn_of_exhaustion
+from marginweave.flows.prefect.records import (
+    MachineFailed,
+    announced,
+    ended,
+    skipped,
+    warn_of_exhaustion,
+)
 from marginweave.ledger.boxes import spent_share
 
 SECRET = "a value of the table"
+FOLDER = RunFolder.at(Path("/home"), "people-2026-11-20")
 
 
 @pytest.fixture
@@ -64,7 +74,7 @@ def end_with(error: BaseException | None) -> None:
     with announced("people-2026-11-20"):
         if error is not None:
             raise error
-    announce("people-2026-11-20", awaiting=False)
+    ended("people-2026-11-20", FOLDER, FOLDER.release)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +131,18 @@ def test_a_signal_that_ends_the_process_is_told_by_prefect_alone(
 def test_a_release_that_waits_for_approval_is_not_told_as_finished(
     told: list[dict[str, Any]],
 ) -> None:
-    announce("people-2026-11-20", awaiting=True)
+    state = ended("people-2026-11-20", FOLDER, FOLDER.proposed)
     assert [one["event"] for one in told] == ["marginweave.release.awaiting-approval"]
+    assert (state.type, state.name) == (StateType.COMPLETED, "AwaitingApproval")
+    assert "marginweave approve people-2026-11-20 --by NAME" in str(state.message)
+
+
+def test_a_skipped_run_is_no_finished_one_and_no_failure(told: list[dict[str, Any]]) -> None:
+    """Prefect gets the place of the reason, and nothing of it."""
+    state = skipped("people-2026-11-20", FOLDER.internal / "skipped.txt")
+    assert [one["event"] for one in told] == ["marginweave.release.skipped"]
+    assert (state.type, state.name) == (StateType.COMPLETED, "Skipped")
+    assert str(state.message).endswith("/home/runs/people-2026-11-20/internal/skipped.txt")
 
 
 @pytest.mark.parametrize(

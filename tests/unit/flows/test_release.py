@@ -13,6 +13,7 @@ from marginweave.base.errors import BudgetError
 from marginweave.flows.prefect import records as prefect_records
 from marginweave.released.manifest import RunState
 from marginweave.runs.preparation import internal_evaluation_due
+from marginweave.runs.retention import list_runs
 from tests.support.configurations import FAIR
 
 
@@ -38,9 +39,31 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
     monkeypatch.setattr(flow, "compare_where_due", lambda *_: None)
     path = tmp_path / "fair.yaml"
     path.write_text(FAIR.format(execution="", epsilon="1"))
-    place = flow.release.fn(str(path), run="fair", home=str(tmp_path))
-    assert place == str(tmp_path / "runs" / "fair" / "release")
+    state = flow.release.fn(str(path), run="fair", home=str(tmp_path))
+    assert state.data == str(tmp_path / "runs" / "fair" / "release")
     assert told == ["marginweave.release.finished"]
+
+
+def test_a_scheduled_run_over_the_same_table_ends_as_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is prepared: it has no manifest, and Prefect nothing but the place of the reason."""
+    flow, told = import_module("marginweave.flows.release"), []
+    monkeypatch.setattr(prefect_records, "emit_event", lambda event, **_: told.append(event))
+    monkeypatch.setattr(flow, "prepare_worker_process", lambda: None)
+    monkeypatch.setattr(flow, "unchanged_since", lambda _: "the-night-before")
+    path = tmp_path / "fair.yaml"
+    path.write_text(FAIR.format(execution="unchanged: skip", epsilon="1"))
+    state = flow.release.fn(str(path), run="fair", home=str(tmp_path))
+    reason = tmp_path / "runs" / "fair" / "internal" / "skipped.txt"
+    assert "the-night-before" in reason.read_text()
+    assert (state.name, state.data, told) == (
+        "Skipped",
+        str(reason),
+        ["marginweave.release.skipped"],
+    )
+    assert "the-night-before" not in str(state.message)
+    assert [run.state for run in list_runs(tmp_path)] == ["skipped"]
 
 
 @pytest.mark.parametrize("waiting", [None, "another release"])

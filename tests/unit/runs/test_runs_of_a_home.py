@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -171,9 +172,11 @@ def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(h
         with record_stop_reason(folder):
             raise OperatorError("source.file (people.csv) does not exist")
 
-    with pytest.raises(OperatorError):
+    with pytest.raises(OperatorError) as stopped:
         stop()
     told = folder.internal / "stopped.txt"
+    assert str(stopped.value).endswith(f"only the operator sees the reason, in {told}")
+    assert "does not exist" not in str(pickle.loads(pickle.dumps(stopped.value)))
     assert told.read_text() == "source.file (people.csv) does not exist\n"
     assert [place.stat().st_mode & 0o777 for place in (folder.internal, told)] == [0o700, 0o600]
     assert [run.state for run in list_runs(home)] == ["not begun"]
