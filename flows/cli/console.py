@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import textwrap
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from marginweave.base.errors import (
     InputError,
     MarginweaveError,
     OperatorError,
+    VerdictError,
     place_of,
     printable,
 )
@@ -123,7 +125,8 @@ class Commands(TyperGroup):
             raise
         except (Exception, KeyboardInterrupt, Stopped) as error:
             message, code = _ending(error)
-        tell(message)
+            points = error.points if isinstance(error, VerdictError) else ()
+        tell(message, points)
         raise typer.Exit(code)
 
 
@@ -151,13 +154,14 @@ def stopped_words(number: int) -> str:
     return f"stopped by {signal.Signals(number).name}. Nothing is lost or charged twice: the same command resumes it"
 
 
-def tell(message: str) -> None:
-    """Print `message` on standard error as one line, whatever names and values it quotes; a terminal breaks between words."""
-    line = f"marginweave: {printable(message)}"
-    if sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns
-        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
-    typer.echo(line, err=True)
+def tell(message: str, points: Sequence[str] = ()) -> None:
+    """Print `message` on standard error as one line, whatever it quotes, and the points; a terminal breaks between words."""
+    for text in (f"marginweave: {printable(message)}", *(f"  - {printable(it)}" for it in points)):
+        line = text
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns
+            line = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+        typer.echo(line, err=True)
 
 
 def table_of(*heads: str) -> Table:

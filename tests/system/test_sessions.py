@@ -347,3 +347,33 @@ def test_a_server_that_ends_is_started_once_more(
     assert "Traceback" not in told
     assert cli("run", path, "--run", "r").returncode == 0
     assert "1 release(s)" in cli("ledger", "list").stdout
+
+
+def test_a_decision_is_seen_where_the_proposal_is(
+    served: CommandLine, server: str, tmp_path: Path
+) -> None:
+    """The state says that a release awaits approval, and then how it was decided: as the artifact does, without a name."""
+    cli = opened(served, 3.0)
+    path = people(tmp_path, 40, aggregate__reporting_length=1, publish__approval="required")
+
+    def shown(run: str) -> tuple[str, str]:
+        (attempt,) = attempts_at(server, cli, run).values()
+        pages = ask(
+            server,
+            "/artifacts/filter",
+            {"artifacts": {"key": {"any_": ["people-release"]}}, "sort": "UPDATED_DESC"},
+        )
+        about = [page["description"] for page in pages if run in page["description"]]
+        return attempt["state"]["name"], about[0]
+
+    for command, decided in (("approve", "Approved"), ("reject", "Rejected")):
+        run = f"{command}-{tmp_path.name}"
+        made = cli("run", path, "--run", run)
+        assert made.returncode == 0, made.stderr
+        assert shown(run) == ("AwaitingApproval", f"Run {run} awaits approval")
+        done = cli(command, run, "--by", "A. Meier", "--reason", "checked")
+        assert "Prefect's pages show the decision" in done.stdout, done.stderr
+        state, page = shown(run)
+        assert state == decided
+        assert "awaits" not in page
+        assert "A. Meier" not in json.dumps([attempts_at(server, cli, run), page])

@@ -36,6 +36,17 @@ NEW_NAME = "give the new release a name with --run, in Python fit(…, run=NAME)
 """Advice for a run that can never become the requested release."""
 
 
+class VerdictError(InputError):
+    """A release that its verdict keeps from publication; `points` are sentences of the verdict, for a line each."""
+
+    def __init__(self, message: str, points: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.points = points
+
+    def __reduce__(self) -> tuple[type[VerdictError], tuple[str, tuple[str, ...]]]:
+        return type(self), (str(self), self.points)
+
+
 class UnusableTableError(InputError):
     """A table that is unusable as declared; `in_python` is the message for callers from Python, where no command helps."""
 

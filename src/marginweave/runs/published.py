@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marginweave.base.durable import at_place, read_file, replace_file, sync_folder
-from marginweave.base.errors import InputError, StageError
+from marginweave.base.errors import InputError, StageError, VerdictError
 from marginweave.ledger import Ledger
 from marginweave.released.account import ACCOUNT, AccountSums
 from marginweave.released.evaluation import Evaluation
@@ -88,9 +88,10 @@ def copy_release(
     folder, manifest = finished_run(home, run)
     verdict = released_verdict(folder.release)
     if verdict is not None and not is_published_as_it_is(verdict) and not even_so:
-        raise InputError(
-            f"run {run} is not for publication: {' '.join(verdict.says)} Read {folder.release / 'report.html'}; to copy it "
-            "nevertheless, add --even-so"
+        raise VerdictError(
+            f"run {run} is not for publication, for what its verdict says. Read {folder.release / 'report.html'}; to copy it "
+            "nevertheless, add --even-so",
+            verdict.says,
         )
     contents = {}
     for name, digest in manifest.outputs.items():
