@@ -43,7 +43,7 @@ KEPT = {"approval": "required", "keep_private": True}
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, LedgerLocation]]:
-    """A home with a published release, and one that awaits approval and keeps its private files."""
+    """A home with a release, and one that awaits approval and keeps its private files."""
     home = tmp_path_factory.mktemp("office")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
@@ -87,9 +87,9 @@ def test_it_says_what_is_spent_what_waits_and_what_is_left_over(
     assert f"people {100 * spent_share(total):.0f} %" in text
     assert re.search(r"epsilon [\d.]+ of 2\.5 since \d{4}-01-01, per year\.", text)
     assert "The ledger was never verified from this home" in text
-    row = re.search(r"spring people \S+ 1 published (good|with care|not for publication) no", text)
+    row = re.search(r"spring people \S+ 1 released (good|with care|not for publication) no", text)
     assert row is not None, text
-    # and no verdict before it is published
+    # and no verdict before it is released
     assert re.search(r"summer people \S+ 1 awaits approval yes", text)
 
 
@@ -191,7 +191,7 @@ def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> Non
     text = words(overview_page([home], location, datetime.now(UTC)))
     assert "awaits approval" not in text
     assert re.search(
-        r"summer people \S+ 1 published (good|with care|not for publication) yes", text
+        r"summer people \S+ 1 released (good|with care|not for publication) yes", text
     )
 
 

@@ -157,14 +157,14 @@ def _still_free(total: AccountTotal, *, is_used_up: bool) -> Sentence:
 
 
 def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) -> _ReleaseLine:
-    """Return the line of a release; one that is not published has no verdict."""
+    """Return the line of a release; a proposal has no verdict."""
     home = next((home for home, name in runs if name == record.run), None)
     run = runs[home, record.run] if home is not None else None
     verdict = ""
     state = run.state if run else "not in these homes"
     awaits_approval = False
     if record.published is not None:
-        state = "published" if record.superseded_by is None else "published, superseded"
+        state = "released" if record.superseded_by is None else "released, superseded"
         summary = released_verdict(RunFolder.at(home, record.run).release) if home else None
         verdict = summary.publication if summary else "not known here"
     elif record.decision is not None:
@@ -205,7 +205,7 @@ def _open_decisions(
     for line in releases:
         if line.awaits_approval:
             yield overview_sentence("release.awaits", run=line.record.run)
-        elif line.verdict == "not for publication":
+        elif line.verdict == "not for publication" and line.record.superseded_by is None:
             yield overview_sentence("release.refused", run=line.record.run)
     for account in accounts:
         name = account.total.account.dataset
