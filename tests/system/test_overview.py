@@ -190,9 +190,7 @@ def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> Non
     decide(home, "summer", approved=True, by="A. Meier", reason="checked")
     text = words(overview_page([home], location, datetime.now(UTC)))
     assert "awaits approval" not in text
-    assert re.search(
-        r"summer people \S+ 1 released (good|with care|not for publication) yes", text
-    )
+    assert re.search(r"summer people \S+ 1 released (good|with care|not for publication) yes", text)
 
 
 def test_two_releases_are_compared_by_the_command(

@@ -96,6 +96,31 @@ FAULTS = (
         ),
     ),
     Fault(
+        name="a run over another table is skipped",
+        file="src/marginweave/runs/unchanged.py",
+        text="return record.run if digest.matches(record.release, record.source_digest) else None",
+        instead="return record.run",
+        killed_by=("tests/unit/runs/test_unchanged.py::test_a_table_is_unchanged_byte_for_byte",),
+    ),
+    Fault(
+        name="the statement does not list skipped runs",
+        file="src/marginweave/publish/statement.py",
+        text='if configuration.unchanged == "skip":',
+        instead="if configuration.unchanged is False:",
+        killed_by=(
+            "tests/unit/runs/test_unchanged.py::test_the_statement_lists_skips_as_not_covered",
+        ),
+    ),
+    Fault(
+        name="Prefect gets the reason of a skipped run",
+        file="flows/release.py",
+        text="return prefect_records.skipped(shown_name, reason)",
+        instead="return prefect_records.skipped(shown_name, reason.with_name(earlier))",
+        killed_by=(
+            "tests/unit/flows/test_release.py::test_a_scheduled_run_over_the_same_table_ends_as_skipped",
+        ),
+    ),
+    Fault(
         name="the number of rows may follow what was seen of the table",
         file="src/marginweave/runs/looks.py",
         text='    "dataset",\n    "label",',

@@ -7,6 +7,7 @@ import json
 import threading
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from marginweave.base.interruption import INTERRUPTION, Stopped
 from marginweave.base.progress import listener, progress_as
 from marginweave.flows.cli.console import Commands
 from marginweave.runs import progress
-from marginweave.runs.progress import reporting, shown_late
+from marginweave.runs.progress import ServiceReporter, reporting, shown_late
 from marginweave.runs.stopping import UNFINISHED
 
 
@@ -179,3 +180,29 @@ def test_a_long_step_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -
             listener()("model 1 of 8, pass 3")
         listener()("answer 1 of 4")
     assert heard == ["model 7 of 50", "answer 1 of 4"]
+
+
+def test_a_service_in_a_terminal_prints_sentences() -> None:
+    """With the run's name, as datasets alternate; of a stop that depends on the data, the file that has its reason."""
+    stream = io.StringIO()
+    service = ServiceReporter(stream, "people-2026-11-20")
+    service.started("aggregate count")
+    service.finished("aggregate count", ("count",), 0.25)
+    service.published("runs/people-2026-11-20/release", is_waiting=False)
+    service.published("runs/people-2026-11-20/proposed", is_waiting=True)
+    service.skipped("internal/skipped.txt")
+    stop = OperatorError("a value of the table")
+    stop.is_in(Path("internal/stopped.txt"))
+    service.stopped(stop)
+    service.stopped(ZeroDivisionError("a value of the table"))
+    printed = stream.getvalue().splitlines()
+    assert {line.partition(": ")[0] for line in printed} == {"people-2026-11-20"}
+    assert [line.partition(": ")[2] for line in printed] == [
+        "aggregate count: 0.2 s, drawn and charged count",
+        "released: runs/people-2026-11-20/release",
+        "awaiting approval: runs/people-2026-11-20/proposed",
+        "skipped; only the operator sees the reason, in internal/skipped.txt",
+        "failed in aggregate count: a stage refused what it was given; only the operator sees the reason, in "
+        "internal/stopped.txt",
+        "failed in aggregate count: ZeroDivisionError",
+    ]
