@@ -196,13 +196,13 @@ def test_a_service_in_a_terminal_prints_sentences() -> None:
     service.stopped(stop)
     service.stopped(ZeroDivisionError("a value of the table"))
     printed = stream.getvalue().splitlines()
+    assert str(stop).endswith("only the operator sees the reason, in internal/stopped.txt")
     assert {line.partition(": ")[0] for line in printed} == {"people-2026-11-20"}
     assert [line.partition(": ")[2] for line in printed] == [
         "aggregate count: 0.2 s, drawn and charged count",
         "released: runs/people-2026-11-20/release",
         "awaiting approval: runs/people-2026-11-20/proposed",
         "skipped; only the operator sees the reason, in internal/skipped.txt",
-        "failed in aggregate count: a stage refused what it was given; only the operator sees the reason, in "
-        "internal/stopped.txt",
+        f"failed in aggregate count: {stop}",
         "failed in aggregate count: ZeroDivisionError",
     ]
