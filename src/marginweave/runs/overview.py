@@ -220,7 +220,10 @@ def _open_decisions(
 def _leftovers(run: RunSummary) -> Iterator[Sentence]:
     """Yield a sentence for each thing that a run left behind."""
     is_running = run.progress == Progress.IN_PROGRESS
-    if not is_running and run.progress not in _SETTLED:
+    if run.progress == Progress.NOT_BEGUN and run.reason is not None:
+        # nothing is there that `resume` could take
+        yield overview_sentence("run.not-begun", run=run.name, file=str(run.reason))
+    elif not is_running and run.progress not in _SETTLED:
         yield overview_sentence("run.unfinished", run=run.name, state=run.state)
     elif run.holds_private and not is_running:
         yield overview_sentence("run.private", run=run.name)
