@@ -119,6 +119,8 @@ def _asked(
         sentences += schedule_forecast(
             total, accounts.period_spent(dataset, moment), plan, schedule, moment
         )
+        if configuration.unchanged == "skip":
+            sentences.append(plan_sentence("schedule.skipped"))
     if progress:
         return AccountForecast(sentences)
     fits = refusal is None and (policy is None or policy.fits)

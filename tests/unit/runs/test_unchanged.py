@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 import marginweave as mw
 from marginweave.accounting.accounts import Account
 from marginweave.flows.cli.app import app
+from marginweave.flows.prefect.schedules import Schedule
+from marginweave.forecast.account import account_forecast
 from marginweave.ledger import Ledger
 from marginweave.runs.lookup import decide
 from marginweave.runs.metrics import metrics_file
@@ -147,3 +149,14 @@ def test_the_statement_lists_skips_as_not_covered(
     stated = json.loads((folder / "release" / "privacy.json").read_text())
     listed = [text for text in stated["not_covered"] if "unchanged: skip" in text]
     assert bool(listed) == is_listed
+
+
+@pytest.mark.parametrize(("unchanged", "is_said"), [("skip", True), ("release", False)])
+def test_a_forecast_of_a_schedule_counts_no_skips(
+    home: Path, unchanged: str, is_said: bool
+) -> None:
+    config = people(home, 60, **{**SKIP, "unchanged": unchanged})
+    request = read_request(config, run=None, source=None, home=home)
+    forecast = account_forecast(request, Schedule("30 1 * * *", "UTC"))
+    said = [str(sentence) for sentence in forecast.sentences]
+    assert any("lasts longer by each run that is skipped" in text for text in said) == is_said
