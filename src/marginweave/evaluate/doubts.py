@@ -65,6 +65,17 @@ class ColumnFacts:
     looks_drawn: bool = False
     mean: Sentence | None = None
 
+    @property
+    def is_mostly_other(self) -> bool:
+        """Whether so many records are `other` that the list of values may be a wrong one, and nothing worse is known."""
+        is_lost = self.is_nothing or self.hidden_ends[0] > _MUCH_HIDDEN
+        return self.other_share > _MUCH and not is_lost
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether so many records have no value that a reader should know."""
+        return self.missing_share > _MUCH
+
 
 def column_facts(
     counts: Aggregates,
@@ -314,7 +325,7 @@ def doubts(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
             yield verdict_sentence("column.nothing", name=column.name)
         elif column.hidden_ends[0] > _MUCH_HIDDEN:
             yield _hidden_sentence(column)
-        elif column.other_share > _MUCH:
+        elif column.is_mostly_other:
             yield verdict_sentence(
                 "column.other", name=column.name, share=Share(column.other_share)
             )
@@ -337,9 +348,21 @@ def questions(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
     for column in columns:
         if _SOME_HIDDEN < column.hidden_ends[0] <= _MUCH_HIDDEN and not column.is_nothing:
             yield _hidden_sentence(column)
-        if column.missing_share > _MUCH:
+        if column.has_gaps:
             yield verdict_sentence(
                 "column.gaps", name=column.name, share=Share(column.missing_share)
             )
         if column.looks_drawn:
             yield verdict_sentence("column.even", name=column.name)
+
+
+def column_advice(columns: Sequence[ColumnFacts]) -> Iterator[Sentence]:
+    """Yield what the steward can do about doubts and questions: a sentence for all columns with the same one."""
+    for key, names in (
+        ("nothing", [column.name for column in columns if column.is_nothing]),
+        ("other", [column.name for column in columns if column.is_mostly_other]),
+        ("gaps", [column.name for column in columns if column.has_gaps]),
+        ("even", [column.name for column in columns if column.looks_drawn]),
+    ):
+        if names:
+            yield verdict_sentence(f"column-advice.{key}", names=listed(names))

@@ -40,14 +40,15 @@ def with_undeclared(
     publication = _lower_grade(verdict.publication, max(lower_ends, default=0.0))
 
     says = [undeclared_sentence(cells, counts, configuration, titles) for cells in undeclared]
-    if configuration.uncounted_sets:
-        names = listed_titles(configuration.uncounted_sets, titles)
-        says.append(verdict_sentence("undeclared.uncounted", names=names))
-    if configuration.uncounted_gaps:
-        names = listed_titles(configuration.uncounted_gaps, titles)
-        says.append(verdict_sentence("undeclared.uncounted-gaps", names=names))
-
     advice: list[Sentence] = []
+    for key, columns in (
+        ("uncounted", configuration.uncounted_sets),
+        ("uncounted-gaps", configuration.uncounted_gaps),
+    ):
+        if columns:
+            names = listed_titles(columns, titles)
+            says.append(verdict_sentence(f"undeclared.{key}", names=names))
+            advice.append(verdict_sentence(f"undeclared-advice.{key}", names=names))
     if any(cells.kept or cells.of_set for cells in undeclared):
         advice.append(verdict_sentence("undeclared-advice.declare"))
     known_columns = [cells.name for cells in undeclared if not (cells.kept or cells.of_set)]

@@ -33,7 +33,13 @@ from marginweave.evaluate.distances import (
     unchosen_errors,
     unmeasured_triples,
 )
-from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
+from marginweave.evaluate.doubts import (
+    ColumnFacts,
+    column_advice,
+    column_facts,
+    doubts,
+    questions,
+)
 from marginweave.evaluate.score import dependences, has_little_to_keep, quality_score
 from marginweave.evaluate.undeclared import (
     listed_titles,
@@ -124,11 +130,12 @@ def release_verdict(
 
     apart = known_apart(bounds, counts, configuration)
     known_columns = set(itertools.chain.from_iterable(apart))
+    columns = _column_facts(bounds, counts, configuration, association.cramers_v, facts)
     result = verdict(
         expected_errors(distances | unchosen, counts.domain.names),
         deviations,
         float(counts.record_count),
-        _column_facts(bounds, counts, configuration, association.cramers_v, facts),
+        columns,
         configuration.privacy.epsilon,
         configuration.titled_names,
         beyond=BeyondNoise(
@@ -141,6 +148,8 @@ def release_verdict(
         dependence=dependences(association, bounds, float(counts.record_count)),
     )
     result = _add_configuration_sentences(result, counts, configuration, apart, facts)
+    about_columns = column_advice(_titled(columns, configuration.titled_names))
+    result = with_sentences_before(result, advice=about_columns)
     if unchosen:
         result = _add_choice_sentence(
             result, len(unchosen), configuration, facts, has_measured_pair=2 in deviations
@@ -209,7 +218,8 @@ def _add_configuration_sentences(
     verdict = with_uncounted(verdict, counts, titles, configuration)
     says = (*_changed_row_sentences(configuration), *apart_sentences(apart, titles))
     known_advice = [verdict_sentence("known.advice")] if apart else []
-    verdict = with_sentences_before(verdict, says=says, advice=known_advice)
+    more_advice = (*_changed_row_advice(configuration), *known_advice)
+    verdict = with_sentences_before(verdict, says=says, advice=more_advice)
     return (
         _add_contradiction(verdict, facts.contradicted, configuration)
         if facts.contradicted
@@ -242,8 +252,11 @@ def _add_choice_sentence(
 ) -> Verdict:
     """Return the verdict with a sentence on the number of pairs that were not chosen: all of them where none is measured."""
     if has_measured_pair:
-        key = "pairs.one-not-chosen-advice" if unchosen == 1 else "pairs.not-chosen-advice"
-        return with_sentences_before(verdict, advice=[verdict_sentence(key, pairs=unchosen)])
+        key = "pairs.one-not-chosen" if unchosen == 1 else "pairs.not-chosen"
+        says = (*verdict.says, str(verdict_sentence(key, pairs=unchosen)))
+        name_them = verdict_sentence("pairs.not-chosen-advice")
+        verdict = verdict.model_copy(update={"says": says})
+        return with_sentences_before(verdict, advice=[name_them])
     none_chosen = verdict_sentence("pairs.none-chosen", epsilon=configuration.privacy.epsilon)
     returned = verdict_sentence("pairs.not-returned" if facts.chose_pairs else "pairs.returned")
     measure_some = verdict_sentence("pairs.none-chosen-advice")
@@ -293,6 +306,18 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
     imputed = configuration.imputed_columns
     if imputed:
         yield verdict_sentence("changed.imputed", names=listed_titles(imputed, titles))
+
+
+def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield how to learn of rows that `_changed_row_sentences` says nobody has counted."""
+    titles = configuration.titled_names
+    subject = configuration.privacy.subject
+    if subject is not None and subject.missing_subject == "drop":
+        name = titles.get(subject.column, subject.column)
+        yield verdict_sentence("changed.ownerless-advice", name=name)
+    imputed = configuration.imputed_columns
+    if imputed:
+        yield verdict_sentence("changed.imputed-advice", names=listed_titles(imputed, titles))
 
 
 def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
@@ -369,7 +394,7 @@ def verdict(
     lengths = _length_verdicts(errors, deviations, unmeasured)
     sets = _set_verdicts(errors)
 
-    titled = [replace(column, name=titles.get(column.name, column.name)) for column in columns]
+    titled = _titled(columns, titles)
     doubt_sentences = list(doubts(titled))
     question_sentences = list(questions(titled))
     bad = {row.attributes for row in sets if row.grade == "not"}
@@ -398,6 +423,11 @@ def verdict(
         lengths=lengths,
         sets=sets,
     )
+
+
+def _titled(columns: Sequence[ColumnFacts], titles: Mapping[str, str]) -> list[ColumnFacts]:
+    """Return the facts of columns under the names that sentences call them by."""
+    return [replace(column, name=titles.get(column.name, column.name)) for column in columns]
 
 
 def _score_sentences(

@@ -74,7 +74,7 @@ class VerdictSummary(Described):
         description="What it is good for, with care, and not for: one sentence each."
     )
     advice: tuple[str, ...] = Field(
-        description="What would make a better release: one sentence each."
+        description="What the steward can do for a better release: one sentence each."
     )
 
     @property

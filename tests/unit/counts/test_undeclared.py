@@ -394,7 +394,7 @@ def test_what_k_tuples_do_not_count_of_sets_is_said_before_and_after() -> None:
         assert declared.uncounted_sets == uncounted
         found = with_undeclared(verdict, counts, {"signs": "signs (Symptoms)"}, declared)
         assert [says.split(" that is")[0] for says in found.says] == [
-            "How many records hold a value of signs (Symptoms)" for _ in uncounted
+            "Nobody counted how many records hold a value of signs (Symptoms)" for _ in uncounted
         ]
         assert found.publication == "good"
         assert len(
@@ -440,7 +440,7 @@ def test_what_k_tuples_do_not_count_of_gaps_is_said_before_and_after(
     verdict = Verdict(publication="good", says=(), advice=(), lengths=(), sets=())
     found = with_undeclared(verdict, counts, {}, config)
     assert [says.split(" where")[0] for says in found.says] == [
-        "How many records lack a value of grade" for _ in uncounted
+        "Nobody counted how many records lack a value of grade" for _ in uncounted
     ]
     assert len(
         [line for line in preparation_forecast(config) if "wants a value of grade" in str(line)]

@@ -367,7 +367,8 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could
     assert any(
         f"{len(large)} pairs have too many cells" in advice for advice in found.advice
     ) is bool(large)
-    assert any(passed_over in advice for advice in found.advice)
+    assert any(passed_over in said for said in (*found.says, *found.advice))
+    assert any("cliques: [[COLUMN" in advice for advice in found.advice)
 
 
 def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None:
@@ -393,7 +394,7 @@ def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None
     assert (
         sum(
             one.startswith(
-                "How many records hold a value of signs that is not declared is not known"
+                "Nobody counted how many records hold a value of signs that is not declared"
             )
             for one in found.says
         )

@@ -428,7 +428,7 @@ def test_why_a_pair_was_not_measured_is_said_where_its_grade_is() -> None:
     assert "region x age **<" in page
     assert "A star (*) marks a pair that was not measured, as it was not chosen" in page
     assert "Two stars (**) mark one of which there is no count" in page
-    assert "1 of them have more cells than <code>max_cells</code>" in page
+    assert "Too many cells to be measured: 1 of them." in page
     page = render_report(release, shown(release, codes), EVALUATION)
     assert "stars" not in page
 
