@@ -442,7 +442,7 @@ def test_what_is_configured_after_a_look_says_so(marginweave: CommandLine, tmp_p
             == statement["configured_after_check"]
         )
         assert assumed != (
-            "No change of the configuration after a look at the table is known" in report
+            "No change of the settings after a look at the table was recorded" in report
         )
         return bool(statement["configured_after_check"])
 

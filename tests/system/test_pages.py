@@ -194,7 +194,7 @@ def test_the_first_screen_says_what_matters(chromium: Browser, pages: Path) -> N
         ".filter((e) => e.getBoundingClientRect().bottom <= 900).map((e) => e.innerText).join('\\n')"
     )
     for said in (
-        "Verdict: with care, quality",
+        "Verdict: with care, quality of pairs",
         "Good for:",
         "Not for:",
         "Office of Statistics",

@@ -251,7 +251,7 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
     )
     assert "k_marginal_score" not in published
     assert 0 <= compared["score"] <= 100
-    assert f"Quality by true distances: {compared['score']} of 100." in twin.read_text()
+    assert f"Quality of pairs by true distances: {compared['score']} of 100." in twin.read_text()
     released_report = cli.home / "runs" / "first" / "release" / "report.html"
     assert "true distances" not in released_report.read_text() + internal.stdout
     assert all(rule["records"] == 0 for rule in published["rules"] + compared["rules"])

@@ -40,6 +40,7 @@ from marginweave.evaluate.doubts import (
     doubts,
     questions,
 )
+from marginweave.evaluate.listed_sets import listed_sets
 from marginweave.evaluate.score import dependences, has_little_to_keep, quality_score
 from marginweave.evaluate.undeclared import (
     listed_titles,
@@ -159,8 +160,9 @@ def release_verdict(
         | dict.fromkeys(unchosen, "not chosen")
         | dict.fromkeys(measured)
     )
-    sets = tuple(_add_reason(row, reasons, configuration) for row in result.sets)
-    return result.model_copy(update={"sets": sets})
+    sets = [_add_reason(row, reasons, configuration) for row in result.sets]
+    listed, unlisted = listed_sets(sets)
+    return result.model_copy(update={"sets": listed, "unlisted": unlisted or None})
 
 
 def _distances(
@@ -433,11 +435,11 @@ def _titled(columns: Sequence[ColumnFacts], titles: Mapping[str, str]) -> list[C
 def _score_sentences(
     score: int | None, errors: Sets, dependence: Mapping[Names, float]
 ) -> list[Sentence]:
-    """Return why a score is low where the pairs hold little that records could keep; nothing for another one."""
-    is_low = score is not None and score < _LOW_SCORE
-    if is_low and has_little_to_keep(errors, dependence):
-        return [verdict_sentence("score.little")]
-    return []
+    """Return what a low score is of, and whether there is little that records could keep; nothing for another score."""
+    if score is None or score >= _LOW_SCORE:
+        return []
+    is_little = has_little_to_keep(errors, dependence)
+    return [verdict_sentence("score.little" if is_little else "score.lost")]
 
 
 def _set_verdicts(errors: Sets) -> tuple[SetVerdict, ...]:

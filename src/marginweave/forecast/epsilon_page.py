@@ -102,6 +102,7 @@ def epsilon_page(request: Request) -> bytes:
         chosen=epsilons.index(chosen),
         refusals=refusals,
         figures=_figures(steps),
+        expects_records=any(size.errors is not None for step in steps for size in step.forecasts),
         script=Markup(read_text("plan_page.js")),  # noqa: S704 - a file of this package
     ).encode()
 

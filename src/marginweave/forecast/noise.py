@@ -296,10 +296,8 @@ def observer_forecast(configuration: Configuration) -> list[Sentence]:
         if epsilon != privacy.epsilon
     ]
     chance = observer_chance(configuration, privacy.epsilon)
-    return [
-        plan_sentence("observer.guess", guess=guess),
-        plan_sentence("observer.chance", chance=chance, others=", ".join(other_chances)),
-    ]
+    others = ", ".join(other_chances)
+    return [plan_sentence("observer.guess", guess=guess, chance=chance, others=others)]
 
 
 def observer_chance(configuration: Configuration, epsilon: float) -> Share:

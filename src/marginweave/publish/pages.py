@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from marginweave.base.errors import InputError
 from marginweave.publish import figures, reader
-from marginweave.publish.best import best_records, distributions
+from marginweave.publish.best import Distribution, best_records, distributions
 from marginweave.publish.conclusions import citation, conclusions
 from marginweave.publish.explorer import render_explorer
 from marginweave.publish.reader import PublishedRelease, RecordCodes, ShownRecords
@@ -27,9 +28,11 @@ from marginweave.publish.templates import render
 from marginweave.publish.wording import reader_warnings
 from marginweave.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.released.statement import MarginalStatement, Mechanism
-from marginweave.released.verdict import SetVerdict
+from marginweave.released.verdict import SetVerdict, UnlistedPairs
 from marginweave.texts.sentences import Sentence, report_sentence
 
+MOST_FIGURES = 60
+"""Columns that the report has a figure of; the explorer has all."""
 _GRADES = {
     "good": ("good", report_sentence("pairs.good")),
     "with care": ("care", report_sentence("pairs.with-care")),
@@ -119,6 +122,7 @@ def render_report(
     warnings = reader_warnings(
         configuration, published.aggregates, statement.mechanisms, statement.not_measured or ()
     )
+    columns_shown = _columns_to_show(columns, evaluation)
     return render(
         "report.html.j2",
         published=published,
@@ -133,8 +137,9 @@ def render_report(
         marginals=_by_length(statement.marginals or ()),
         columns=[
             (column, figures.distribution_figure(column, f"column-{j}"))
-            for j, column in enumerate(columns)
+            for j, column in enumerate(columns_shown)
         ],
+        other_columns=len(columns) - len(columns_shown),
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(configuration, statement),
         no_value=no_value_sentence,
@@ -145,10 +150,43 @@ def render_report(
     )
 
 
-def _pairs(
-    evaluation: Evaluation, titled: Mapping[str, str]
-) -> list[tuple[str, Sentence, list[SetVerdict]]]:
-    """Return the pairs of columns by grade, with the class and the title of each grade.
+def _columns_to_show(
+    columns: Sequence[Distribution], evaluation: Evaluation
+) -> Sequence[Distribution]:
+    """Return the columns that the report has a figure of, in declared order: of many those expected to be farthest off."""
+    if len(columns) <= MOST_FIGURES:
+        return columns
+    errors = {row.attributes: row.error for row in evaluation.verdict.sets}
+    farthest = sorted(columns, key=lambda column: -(errors.get((column.name,)) or 0.0))
+    names = {column.name for column in farthest[:MOST_FIGURES]}
+    return [column for column in columns if column.name in names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairGroup:
+    """Pairs of columns with one grade, or that nothing measured.
+
+    `kind` is the class of its title on the page. `unlisted` are pairs that the verdict does not list.
+    """
+
+    kind: str
+    title: Sentence
+    rows: Sequence[SetVerdict]
+    unlisted: Sequence[UnlistedPairs]
+
+    @property
+    def number(self) -> int:
+        """How many pairs these are."""
+        return len(self.rows) + self.number_unlisted
+
+    @property
+    def number_unlisted(self) -> int:
+        """How many of them are not listed."""
+        return sum(group.pairs for group in self.unlisted)
+
+
+def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[PairGroup]:
+    """Return the pairs of columns by grade.
 
     Good pairs begin with the best, those of other grades with the worst; pairs that nothing measured are the last group.
     """
@@ -159,13 +197,26 @@ def _pairs(
             pairs.append(verdict.model_copy(update={"attributes": names}))
     measured = [pair for pair in pairs if pair.error is not None]
     measured.sort(key=lambda pair: pair.error or 0.0)
-    groups = []
+    unlisted = evaluation.verdict.unlisted or ()
+    known = [group for group in unlisted if group.least_error is not None]
+    groups: list[PairGroup] = []
     for grade, (kind, title) in _GRADES.items():
         graded = [pair for pair in measured if pair.grade == grade]
-        groups.append((kind, title, graded if kind == "good" else graded[::-1]))
-    unmeasured = [pair for pair in pairs if pair.error is None]
-    groups.append(("unknown", report_sentence("pairs.not-measured"), unmeasured))
-    return [group for group in groups if group[2]]
+        groups.append(
+            PairGroup(
+                kind=kind,
+                title=title,
+                rows=graded if kind == "good" else graded[::-1],
+                unlisted=[group for group in known if group.grade == grade],
+            )
+        )
+    unknown = PairGroup(
+        kind="unknown",
+        title=report_sentence("pairs.not-measured"),
+        rows=[pair for pair in pairs if pair.error is None],
+        unlisted=[group for group in unlisted if group.least_error is None],
+    )
+    return [group for group in (*groups, unknown) if group.number]
 
 
 def _quality_figures(

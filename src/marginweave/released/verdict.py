@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from marginweave.released.contract import Described
+from marginweave.released.contract import Described, optional
 from marginweave.texts.sentences import Sentence, verdict_sentence
 
 Grade = Literal["good", "with care", "not"]
@@ -41,6 +41,22 @@ class SetVerdict(Described):
         description="Why there are no counts of the set; null where there are. One that was “not chosen” was passed over by "
         "scores or rounds, and has the distance of such sets. One of “too many cells” has more than max_cells. Where “nothing "
         "released” is said, no count reached its threshold. Otherwise it was “not asked for”.",
+    )
+
+
+class UnlistedPairs(Described):
+    """Pairs without counts that are too many to be listed: those with one grade, for one reason."""
+
+    pairs: int = Field(description="How many these are.")
+    grade: Grade = Field(description="The grade of each: good, with care, not.")
+    unmeasured: Unmeasured = Field(
+        description="Why there are no counts, as for a set that is listed."
+    )
+    least_error: float | None = Field(
+        description="The smallest expected distance (TVD) of these; null where nothing is known of them."
+    )
+    largest_error: float | None = Field(
+        description="The largest expected distance (TVD) of these; null where nothing is known of them."
     )
 
 
@@ -90,7 +106,10 @@ class Verdict(VerdictSummary):
     """The verdict, and what it follows from."""
 
     lengths: tuple[LengthVerdict, ...] = Field(description="An entry a number of columns.")
-    sets: tuple[SetVerdict, ...] = Field(description="Every column, and every pair.")
+    sets: tuple[SetVerdict, ...] = Field(
+        description="Every column, and every pair; with more than 10,000 pairs those that have counts."
+    )
+    unlisted: tuple[UnlistedPairs, ...] | None = optional("The pairs that are not in `sets`.")
 
     @property
     def summary(self) -> VerdictSummary:

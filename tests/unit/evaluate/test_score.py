@@ -121,13 +121,12 @@ def test_noise_is_taken_off_the_dependence(sigma: float, true: float) -> None:
 
 @pytest.mark.parametrize(
     ("error", "dependence", "said"),
-    [(0.04, 0.01, True), (0.001, 0.01, False), (0.2, 0.3, False), (0.2, 0.04, True)],
+    [(0.04, 0.01, "little"), (0.001, 0.01, ""), (0.2, 0.3, "lost"), (0.2, 0.04, "little")],
 )
-def test_a_low_score_is_explained_where_there_is_little_to_keep(
-    error: float, dependence: float, said: bool
-) -> None:
-    """Independent columns and a small distance are "good, quality 20": the verdict says why."""
+def test_a_low_score_is_explained(error: float, dependence: float, said: str) -> None:
+    """Beside "good for single columns" it is of pairs alone; of independent columns there is little to keep."""
     errors = {("a",): 0.01, ("b",): 0.01, ("a", "b"): error}
     graded = verdict(errors, {}, 1000.0, dependence={("a", "b"): dependence})
     assert graded.score is not None
-    assert any("here that is little" in sentence for sentence in graded.says) is said
+    assert any("columns have in common" in sentence for sentence in graded.says) is bool(said)
+    assert any("Here that is little" in sentence for sentence in graded.says) is (said == "little")

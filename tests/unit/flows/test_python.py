@@ -459,7 +459,8 @@ def test_two_releases_are_compared_set_by_set(tmp_path: Path) -> None:
     verdicts = [first.evaluation.verdict, mw.Release.open(second).evaluation.verdict]
     assert frame.attrs["score"] == [verdict.score for verdict in verdicts]
     assert [
-        f"quality {score} of 100" in line for score, line in zip(*frame.attrs.values(), strict=True)
+        f"quality of pairs {score} of 100" in line
+        for score, line in zip(*frame.attrs.values(), strict=True)
     ] == [True, True]
     for side, verdict in zip(("first", "second"), verdicts, strict=True):
         shown = zip(frame["columns"], frame[side], frame[f"{side}_grade"], strict=True)

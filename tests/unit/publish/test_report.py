@@ -21,6 +21,7 @@ from marginweave.estimate.intervals import release_intervals
 from marginweave.evaluate.verdict import verdict
 from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import LevelNoise
+from marginweave.publish import pages
 from marginweave.publish.best import (
     MOST_ORDERED,
     MOST_VALUES,
@@ -38,7 +39,14 @@ from marginweave.publish.figures import (
 from marginweave.publish.pages import release_pages, render_explorer, render_report
 from marginweave.publish.reader import PublishedRelease, record_codes
 from marginweave.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
-from marginweave.released.verdict import Publication, SetVerdict, Unmeasured, VerdictSummary, grade
+from marginweave.released.verdict import (
+    Publication,
+    SetVerdict,
+    UnlistedPairs,
+    Unmeasured,
+    VerdictSummary,
+    grade,
+)
 from tests.support.configurations import configuration
 from tests.support.published import (
     COLUMNS,
@@ -431,6 +439,46 @@ def test_why_a_pair_was_not_measured_is_said_where_its_grade_is() -> None:
     assert "Too many cells to be measured: 1 of them." in page
     page = render_report(release, shown(release, codes), EVALUATION)
     assert "stars" not in page
+
+
+def test_pairs_that_are_not_listed_count_in_their_grade() -> None:
+    release, codes = published()
+    unlisted = (
+        UnlistedPairs(
+            pairs=7000, grade="good", unmeasured="not chosen", least_error=0.01, largest_error=0.04
+        ),
+        UnlistedPairs(
+            pairs=5000,
+            grade="with care",
+            unmeasured="too many cells",
+            least_error=None,
+            largest_error=None,
+        ),
+    )
+    lengths = verdict({("sex", "age"): 0.01}, {}, 300.0).lengths
+    changes = {"sets": (), "unlisted": unlisted, "lengths": lengths}
+    given = EVALUATION.verdict.model_copy(update=changes)
+    judged = EVALUATION.model_copy(update={"verdict": given})
+    page = render_report(release, shown(release, codes), judged)
+    assert "Good: 7,000 of 12,000" in page
+    assert "7,000 pairs that were not measured are too many to be listed: 1.0 to 4.0 of 100" in page
+    assert "Not measured: 5,000 of 12,000" in page
+    assert "Too many cells to be measured: 5,000 of them." in page
+
+
+def test_of_many_columns_those_that_are_farthest_off_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A report of 1,000 columns would be opened by nobody; the explorer has each of them."""
+    monkeypatch.setattr(pages, "MOST_FIGURES", 2)
+    release, codes = published()
+    errors = {"sex": 0.1, "region": 0.02, "age": 0.2}
+    sets = [SetVerdict(attributes=(name,), error=errors[name], grade="good") for name in errors]
+    given = EVALUATION.verdict.model_copy(update={"sets": tuple(sets)})
+    page = page_of(release, codes, EVALUATION.model_copy(update={"verdict": given}))
+    assert re.findall(r"<h3>(\w+) <span", page) == ["sex", "age"]
+    assert "Of 4 columns these 2 are expected to be farthest from the table" in page
+    assert "expected to be farthest from" not in usual()
 
 
 def test_who_published_it_is_said_or_said_to_be_unknown() -> None:
