@@ -177,48 +177,85 @@ class FewRecords:
         return split_noise(self.noise, multiplier, cliques, sizes, allocation)
 
     def _chosen(self, one_way: OneWay, bits: DrawBits) -> tuple[tuple[Clique, ...], int]:
-        """Return the pairs that are worth measuring by their noisy scores, ascending, and the number of slots.
+        """Return the pairs to measure by their noisy scores, ascending, and the number of slots.
 
-        A score must be above what the largest of P normal numbers is expected to be at most, sigma sqrt(2 ln P), and above
-        the noise that a slot would leave in the records. There are as many slots as are all used, at most 16, but never
-        less than `pairs_by_noise`.
+        They are those with which all pairs together are expected to be closest to the table. A pair that is measured is as far
+        as half of its noise. Another one is sqrt(d^2 + e^2) far: d is what its score has above noise (`_dependences`), and e
+        the noise of its attributes, which have what slots leave. There are at most 16 slots, and at least `pairs_by_noise`.
         """
-        slots = pairs_by_noise(self.drawn.configuration, records_of(one_way))
+        least = pairs_by_noise(self.drawn.configuration, records_of(one_way))
         if not self._can_choose:
-            return (), slots
+            return (), least
         scores = pair_scores(self.pairs, self.tables, one_way)
         noisy = add_noise(scores, self._score_sigma, bits, table=len(self.single))
-        by_chance = float(self._score_sigma) * math.sqrt(2 * math.log(max(2, len(self.pairs))))
-        above_chance = np.asarray(noisy - by_chance, np.float64)
-        for more_slots in range(MOST_PAIRS_CHOSEN, slots, -1):
-            chosen = self._above_noise(above_chance, more_slots, one_way)
-            if len(chosen) == more_slots:
-                return chosen, more_slots
-        return self._above_noise(above_chance, slots, one_way), slots
+        dependences = self._dependences(np.asarray(noisy, np.float64), one_way)
+        alone = np.hypot(dependences, self._attribute_noise(one_way, 1 - SCORES))
+        best: tuple[Clique, ...] = ()
+        best_slots, least_distance = least, float(alone.sum())
+        for slots in range(least, max(least, MOST_PAIRS_CHOSEN) + 1):
+            left = self._noise_left(slots, one_way)
+            places = self._farthest(alone - left, slots)
+            for number in range(1, len(places) + 1):
+                singles = 1 - SCORES - PAIRS * Fraction(number, slots)
+                distances = np.hypot(dependences, self._attribute_noise(one_way, singles))
+                distances[places[:number]] = left[places[:number]]
+                if distances.sum() < least_distance:
+                    least_distance = float(distances.sum())
+                    best, best_slots = tuple(self.pairs[i] for i in places[:number]), slots
+        return tuple(sorted(best)), best_slots
 
-    def _above_noise(self, scores: Floats, slots: int, one_way: OneWay) -> tuple[Clique, ...]:
-        """Return the pairs whose score is farthest above the noise that is left by one of so many slots, at most one a slot.
+    def _dependences(self, noisy_scores: Floats, one_way: OneWay) -> Floats:
+        """Return how far each pair is from independent attributes, as far as no noise explains its score, in records.
 
-        As in rounds, the first are of ordinary columns.
+        The noise of P scores is at most sigma sqrt(2 ln P), as much as the largest of P normal numbers is expected to be. A
+        score is a distance from noisy attributes, whose noise is in it as a square.
         """
+        by_chance = float(self._score_sigma) * math.sqrt(2 * math.log(max(2, len(self.pairs))))
+        above_chance = (noisy_scores - by_chance).clip(min=0)
+        squares = above_chance**2 - self._attribute_noise(one_way, AGAIN) ** 2
+        return np.sqrt(squares.clip(min=0))
+
+    def _attribute_noise(self, one_way: OneWay, part: Fraction) -> Floats:
+        """Return how far the noise of its two attributes makes each pair, in records: sqrt(e_a^2 + e_b^2).
+
+        e is the expected norm of the noise of an attribute that has a part of this draw in addition to the draw before.
+        `one_way` has attributes with the part that they have before pairs are chosen, `AGAIN`.
+        """
+        sizes = [table.size for table in self.single]
+        of_again = self._deviations(AGAIN, all_cliques(sizes, 1), sizes)
+        norms = np.empty(len(sizes))
+        for place, again in enumerate(of_again):
+            more = float(part / AGAIN) - 1
+            precision = one_way.measured[place].deviation ** -2 + more * float(again) ** -2
+            norms[place] = expected_noise(precision**-0.5, one_way.declared_sizes[place])
+        first, second = np.array(self.pairs).T
+        return np.hypot(norms[first], norms[second])
+
+    def _noise_left(self, slots: int, one_way: OneWay) -> Floats:
+        """Return the noise that each pair would leave in the records if it had one of so many slots, in records."""
         multiplier = part_multiplier(self.multiplier, PAIRS / slots)
         deviation = float(marginal_sigma(multiplier, self.noise.stability))
         sizes = one_way.declared_sizes
-        noise_left = [
-            _NOISE_LEFT * expected_noise(deviation, cells(pair, sizes)) for pair in self.pairs
-        ]
-        gains = scores - np.array(noise_left)
+        norms = [expected_noise(deviation, cells(pair, sizes)) for pair in self.pairs]
+        return _NOISE_LEFT * np.array(norms)
+
+    def _farthest(self, gains: Floats, slots: int) -> list[int]:
+        """Return the places of the pairs that gain most, at most one a slot, the first the most; none that gains nothing.
+
+        As in rounds, the first are of ordinary columns.
+        """
         attributes = self.drawn.configuration.attributes
         for_ordinary = shares_of_ordinary_columns(attributes, slots)
         of_sets = [place for place, attribute in enumerate(attributes) if attribute.of_set]
-        chosen: list[Clique] = []
+        chosen: list[int] = []
         for slot in range(min(slots, len(self.pairs))):
-            places = open_places(self.pairs, chosen, of_sets if slot < for_ordinary else ())
+            taken = [self.pairs[place] for place in chosen]
+            places = open_places(self.pairs, taken, of_sets if slot < for_ordinary else ())
             best = int(places[gains[places].argmax()])
             if gains[best] <= 0:
                 break
-            chosen.append(self.pairs[best])
-        return tuple(sorted(chosen))
+            chosen.append(best)
+        return chosen
 
 
 def one_way_of_both(drawn: Drawn, again: Sequence[Observation]) -> OneWay:
