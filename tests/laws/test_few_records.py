@@ -27,10 +27,12 @@ from marginweave.measurements.few_records import (
     SCORES,
     distance,
     merged_table,
+    part_multiplier,
     score_sigma,
 )
 from marginweave.measurements.split import plan_budget
-from marginweave.mechanisms.gaussian import RoundedGaussian, add_noise
+from marginweave.mechanisms.gaussian import RoundedGaussian, add_noise, marginal_sigma
+from marginweave.observations.means import expected_noise
 from marginweave.observations.payloads import unpack_observations
 from tests.support.configurations import configuration, raw
 from tests.support.level_draws import category, table_of
@@ -64,7 +66,7 @@ def measured(
     """The table with its single attributes drawn."""
     named = {
         name: {**category(size), "impute": {"distribution": "uniform"}}
-        for name, size in zip("abcdefgh", sizes, strict=False)
+        for name, size in zip("abcdefghijklm", sizes, strict=False)
     }
     config = configuration(columns=named, **{"aggregate": FEW, **changes})
     table = MeasuredTable(config, table_of([c.tolist() for c in columns], sizes), folder)
@@ -179,6 +181,32 @@ def test_of_few_records_single_attributes_are_measured_again_and_the_strongest_p
     first = unpack_observations(table.payload(table.plan.by_name["one-way"]))
     for before, after in zip(first, marginals.one_way, strict=False):
         assert after.deviation < 0.8 * before.deviation
+
+
+@pytest.mark.parametrize(("above", "pairs"), [(30, []), (1_500, [(0, 1)])])
+def test_a_pair_is_measured_where_that_brings_all_pairs_closer(
+    above: float, pairs: list[tuple[int, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A score just above its own noise is worth less than what its slot costs the other 77 pairs.
+
+    Four values of 225 records each are merged with a probability below 1e-9, so that a pair has 16 cells.
+    """
+    table = measured(tmp_path, [np.arange(900) % 4] * 13, (4,) * 13, privacy__epsilon=0.5)
+    multiplier = float(table.plan.by_name["marginals"].parameter)
+    slots = pairs_by_noise(table.configuration, RECORDS)
+    deviation = marginal_sigma(
+        part_multiplier(multiplier, PAIRS / slots), table.configuration.stability
+    )
+
+    def scored(scores: Any, sigma: Fraction, bits: Any, *, table: int) -> NDArray[np.int64]:
+        by_chance = float(sigma) * math.sqrt(2 * math.log(len(scores)))
+        noisy = np.zeros(len(scores), np.int64)
+        noisy[0] = by_chance + expected_noise(float(deviation), 16) / 2 + above
+        return noisy
+
+    monkeypatch.setattr(few_records, "add_noise", scored)
+    drawn = unpack_observations(table.draw("marginals"))
+    assert [m.attributes for m in drawn if len(m.attributes) > 1] == pairs
 
 
 def read_kept(name: str) -> bytes:
