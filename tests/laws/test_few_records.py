@@ -191,7 +191,7 @@ def test_a_pair_is_measured_where_that_brings_all_pairs_closer(
 
     Four values of 225 records each are merged with a probability below 1e-9, so that a pair has 16 cells.
     """
-    table = measured(tmp_path, [np.arange(900) % 4] * 13, (4,) * 13, privacy__epsilon=0.5)
+    table = measured(tmp_path, [np.arange(900) % 4] * 13, (4,) * 13, privacy__epsilon=3.0)
     multiplier = float(table.plan.by_name["marginals"].parameter)
     slots = pairs_by_noise(table.configuration, RECORDS)
     deviation = marginal_sigma(
@@ -207,6 +207,20 @@ def test_a_pair_is_measured_where_that_brings_all_pairs_closer(
     monkeypatch.setattr(few_records, "add_noise", scored)
     drawn = unpack_observations(table.draw("marginals"))
     assert [m.attributes for m in drawn if len(m.attributes) > 1] == pairs
+
+
+def test_scores_that_noise_would_hide_are_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their part measures single attributes: at epsilon 0.05 the noise of scores is more than there are records."""
+
+    def refused(*_: Any, **__: Any) -> NDArray[np.int64]:
+        raise AssertionError
+
+    monkeypatch.setattr(few_records, "add_noise", refused)
+    table = measured(tmp_path, alike(), privacy__epsilon=0.05)
+    drawn = unpack_observations(table.draw("marginals"))
+    assert {len(m.attributes) for m in drawn} == {1}
 
 
 def read_kept(name: str) -> bytes:

@@ -160,9 +160,7 @@ def release_verdict(
         | dict.fromkeys(unchosen, "not chosen")
         | dict.fromkeys(measured)
     )
-    sets = [_add_reason(row, reasons, configuration) for row in result.sets]
-    listed, unlisted = listed_sets(sets)
-    return result.model_copy(update={"sets": listed, "unlisted": unlisted or None})
+    return _with_reasons(result, reasons, configuration)
 
 
 def _distances(
@@ -274,6 +272,15 @@ def _add_contradiction(
     advice = verdict_sentence("earlier.contradicted-advice")
     warned = with_sentences_before(verdict, says=[says], advice=[advice])
     return warned.model_copy(update={"publication": "not for publication"})
+
+
+def _with_reasons(
+    verdict: Verdict, reasons: Mapping[Names, str | None], configuration: Configuration
+) -> Verdict:
+    """Return the verdict with the reason of each set without counts (`_add_reason`), and with the sets that it lists."""
+    sets = [_add_reason(row, reasons, configuration) for row in verdict.sets]
+    listed, unlisted = listed_sets(sets)
+    return verdict.model_copy(update={"sets": listed, "unlisted": unlisted or None})
 
 
 def _add_reason(

@@ -4,14 +4,15 @@ The draw of larger marginals has one price. What it measures is decided by the c
 before it, which is post-processing. With fewer than `aggregate.least_records` it does three things, one after the other:
 
 1. Every single attribute is measured again; the means with the first counts decide what is merged.
-2. Every pair has a score, the L1 distance of its exact table M from that of independent attributes m, in whole records. m
-   follows from released counts. A unit of theta records moves M by u >= 0, |u|_1 <= theta, or by u - v: by the triangle
-   inequality the distance moves by theta, or 2 theta. Rounding adds nothing, because x <= y + D for a whole D has
-   floor(x + 1/2) <= floor(y + 1/2) + D. All P scores together move by sqrt(P) times that in L2.
+2. Every pair has a score, unless noise would hide a third of the records (`_can_choose`): the L1 distance of its exact table M
+   from that of independent attributes m, in whole records. m follows from released counts. A unit of theta records moves M by
+   u >= 0, |u|_1 <= theta, or by u - v: by the triangle inequality the distance moves by theta, or 2 theta. Rounding adds
+   nothing, because x <= y + D for a whole D has floor(x + 1/2) <= floor(y + 1/2) + D. All P scores together move by sqrt(P)
+   times that in L2.
 3. The pairs that noisy scores choose are measured, and single attributes once more with what they leave.
 
-Each has a part of 1/M^2, M the noise multiplier of the draw. The parts of the last step follow from the scores, and all add up
-to one, whatever is decided: the draw is 1/M-GDP (Smith and Thakurta 2022, full adaptivity), and the account is the same.
+Each has a part of 1/M^2, M the noise multiplier of the draw. The parts follow from the counts and scores before, and all add
+up to one, whatever is decided: the draw is 1/M-GDP (Smith and Thakurta 2022, full adaptivity), and the account is the same.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ SCORES = Fraction(1, 7)
 PAIRS = Fraction(4, 7)
 # Of the expected noise of a pair, what is left in records: the model takes about half of it out.
 _NOISE_LEFT = 0.5
+# Scores are of use if they can show a pair with this share of the records elsewhere than in independent attributes.
+_SEEN = 1 / 3
 _MOST_CELLS = 10_000  # of a pair, before merging
 _WIDEST = 8192  # of the noise of scores: wider noise is of no use to a choice, and its table takes seconds to make
 
@@ -113,7 +116,7 @@ class FewRecords:
         one_way = one_way_of_both(self.drawn, again)
         chosen, slots = self._chosen(one_way, bits)
         of_pairs = PAIRS * Fraction(len(chosen), slots)
-        scored = SCORES if self._can_choose else Fraction(0)
+        scored = SCORES if self._can_choose(one_way) else Fraction(0)
         part_left = 1 - AGAIN - scored - of_pairs
         if part_left:
             once_more = self._single(part_left, bits, len(self.single) + 1 + len(self.pairs))
@@ -128,9 +131,23 @@ class FewRecords:
         return score_sigma(multiplier, len(self.pairs), self.noise.stability)
 
     @property
-    def _can_choose(self) -> bool:
-        """Whether there are pairs, and scores have noise that a choice can be made with; from public numbers."""
-        return bool(self.pairs) and self._score_sigma <= _WIDEST
+    def _by_chance(self) -> float:
+        """The noise of all P scores at most, sigma sqrt(2 ln P), as the largest of P normal numbers is expected to be."""
+        return float(self._score_sigma) * math.sqrt(2 * math.log(max(2, len(self.pairs))))
+
+    def _can_choose(self, one_way: OneWay) -> bool:
+        """Return whether scores could choose a pair with a third of the records elsewhere than in independent attributes.
+
+        That is a distance of two thirds of the records. Where noise hides it, scores would cost and choose nothing.
+        """
+        if not self.pairs or self._score_sigma > _WIDEST:
+            return False
+        least_left = self._noise_left(self._least_slots(one_way), one_way).min()
+        return bool(self._by_chance + least_left < 2 * _SEEN * records_of(one_way))
+
+    def _least_slots(self, one_way: OneWay) -> int:
+        """Return how many pairs can be chosen at least."""
+        return pairs_by_noise(self.drawn.configuration, records_of(one_way))
 
     def _single(self, part: Fraction, bits: DrawBits, first: int) -> Sequence[Observation]:
         """Return the single attributes with the noise of a part of the draw; table `first` is attribute 0."""
@@ -183,8 +200,8 @@ class FewRecords:
         as half of its noise. Another one is sqrt(d^2 + e^2) far: d is what its score has above noise (`_dependences`), and e
         the noise of its attributes, which have what slots leave. There are at most 16 slots, and at least `pairs_by_noise`.
         """
-        least = pairs_by_noise(self.drawn.configuration, records_of(one_way))
-        if not self._can_choose:
+        least = self._least_slots(one_way)
+        if not self._can_choose(one_way):
             return (), least
         scores = pair_scores(self.pairs, self.tables, one_way)
         noisy = add_noise(scores, self._score_sigma, bits, table=len(self.single))
@@ -207,11 +224,9 @@ class FewRecords:
     def _dependences(self, noisy_scores: Floats, one_way: OneWay) -> Floats:
         """Return how far each pair is from independent attributes, as far as no noise explains its score, in records.
 
-        The noise of P scores is at most sigma sqrt(2 ln P), as much as the largest of P normal numbers is expected to be. A
-        score is a distance from noisy attributes, whose noise is in it as a square.
+        A score is a distance from noisy attributes, whose noise is in it as a square.
         """
-        by_chance = float(self._score_sigma) * math.sqrt(2 * math.log(max(2, len(self.pairs))))
-        above_chance = (noisy_scores - by_chance).clip(min=0)
+        above_chance = (noisy_scores - self._by_chance).clip(min=0)
         squares = above_chance**2 - self._attribute_noise(one_way, AGAIN) ** 2
         return np.sqrt(squares.clip(min=0))
 
