@@ -130,7 +130,6 @@ def release_verdict(
         passed_over = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
 
     apart = known_apart(bounds, counts, configuration)
-    known_columns = set(itertools.chain.from_iterable(apart))
     columns = _column_facts(bounds, counts, configuration, association.cramers_v, facts)
     result = verdict(
         expected_errors(distances | unchosen, counts.domain.names),
@@ -142,7 +141,7 @@ def release_verdict(
         beyond=BeyondNoise(
             large=large,
             passed_over=passed_over,
-            known_columns=known_columns,
+            known_columns=set(itertools.chain.from_iterable(apart)),
             more_rounds=rounds_line(configuration),
             measures_named=configuration.marginals is not None,
         ),
@@ -155,12 +154,8 @@ def release_verdict(
         result = _add_choice_sentence(
             result, len(unchosen), configuration, facts, has_measured_pair=2 in deviations
         )
-    reasons = (
-        dict.fromkeys(large, "too many cells")
-        | dict.fromkeys(unchosen, "not chosen")
-        | dict.fromkeys(measured)
-    )
-    return _with_reasons(result, reasons, configuration)
+    why = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen")
+    return _with_reasons(result, why | dict.fromkeys(measured), configuration)
 
 
 def _distances(
