@@ -3,8 +3,9 @@
 Every table is released by its draft at epsilon 3 into a folder of FOLDER; what is there is not released again. What is
 printed is a Markdown table. Of each release: the pairs and triples of columns of which all rows keep a relation (an order, a
 sum, one column that follows from another, values only where another column has some), how many of these more than 1 % of
-the records break, and how many of these the draft has no rule about; the verdict and its score; and by the rows themselves the
-mean distance (TVD) of pairs, the score by the same formula, and the verdict that the same rules give by true distances.
+the records break, and how many of these the draft has no rule about, nor several from which it follows; the verdict and its
+score; and by the rows themselves the mean distance (TVD) of pairs, the score by the same formula, and the verdict that the
+same rules give by true distances.
 
 The relations are found here, by reading all rows, and not by the product. A chance relation does not count: shuffled columns
 would break it in 5 % of the rows at least.
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +201,46 @@ def hinted_columns(configuration: dict[str, object]) -> list[set[str]]:
         for rule in rules:
             texts = json.dumps(rule)
             columns.append({name for name in configuration["columns"] if json.dumps(name) in texts})  # pyright: ignore
-    return columns
+    structure: Any = configuration.get("structure", {})
+    return [
+        *columns,
+        *pairs_that_follow(steps_of_orders(structure)),
+        *pairs_that_follow(steps_of_gaps(structure)),
+    ]
+
+
+def steps_of_orders(structure: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str]]:
+    """Each column of an order with the next one."""
+    for rule in structure.get("ordered", ()):
+        yield from itertools.pairwise(rule["columns"])
+
+
+def steps_of_gaps(structure: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str]]:
+    """Each column with one that has a value wherever it has one."""
+    for rule in structure.get("applies", ()):
+        for name, other in itertools.product(rule["columns"], rule["where"]):
+            yield name, other
+            yield other, name
+    for rule in structure.get("forbidden", ()):
+        cells = {name: values for name, values in rule.items() if name != "confirm"}
+        inner = [
+            name for name, values in cells.items() if isinstance(values, dict) and "but" in values
+        ]
+        yield from itertools.product(inner, cells.keys() - set(inner))
+
+
+def pairs_that_follow(steps: Iterator[tuple[str, str]]) -> list[set[str]]:
+    """The pairs of columns of which a rule follows from several rules: of an order through a third column, or of gaps."""
+    behind: defaultdict[str, set[str]] = defaultdict(set)
+    for name, other in steps:
+        behind[name].add(other)
+    pairs = []
+    for name in list(behind):
+        reached = [name]
+        for column in reached:
+            reached += [other for other in sorted(behind[column]) if other not in reached]
+        pairs += [{name, other} for other in reached[1:]]
+    return pairs
 
 
 def kept_relations(

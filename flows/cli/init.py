@@ -131,11 +131,11 @@ def _draft(
 
 
 def _tell_layout(draft: ConfigurationDraft) -> None:
-    """Print what was guessed of where the table is in the file, and which columns are left out by their names."""
+    """Print what was guessed of where the table is in the file, which columns are left out, and which rows add up others."""
     for guess in draft.guesses:
         out.print(guess, style="yellow")
-    if draft.names_advice:
-        out.print(draft.names_advice, style="yellow")
+    for advice in filter(None, (draft.names_advice, draft.totals_advice)):
+        out.print(advice, style="yellow")
 
 
 def _tell_findings(draft: ConfigurationDraft) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from marginweave.base.arrays import Flags, Integers
 from marginweave.drafts.declared_cells import DeclaredCells
 
-FALSE_ALARM = 1e-6
+FALSE_ALARM = 1e-3
 """Bound of the probability that anything is suggested in a table of independent columns, for each kind of relation."""
 MOST_BROKEN = 0.01
 """Largest share of the rows that may break a relation: typing errors, and no separate group of rows."""

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, printable
 from marginweave.configuration.code_lists import NoCodesError, column_words, with_code_lists
 from marginweave.configuration.execution import SourceFile
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.find_relations import find_relations, with_changes
+from marginweave.drafts.found_totals import find_total_rows
 from marginweave.drafts.private_costs import delta_exponent, with_costs
 from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject, near_on_grid
@@ -26,6 +27,7 @@ _SHOWN = 5
 _NOT_COUNTED = frozenset({"identifier", "constant"})
 _RANGES = frozenset({"number", "date", "datetime"})
 _UNDECLARED_CODES = "the dictionary has codes for it: declare them as codes, or as missing"
+_TOTALS = "the rows with {} add up the other rows, and would count people twice: remove them from the table, and draft again"
 _UNFIT = "most of its values are none of the dictionary's codes: is it the right dictionary, and the right column?"
 _UNPUBLISHED_GAPS = 'the codes are published; what means "no value" is not'
 _WITHOUT_TEXT = (
@@ -53,6 +55,8 @@ class ConfigurationDraft:
     """Lines of warning about the header."""
     relations: Sequence[Relation] = ()
     """Rules between columns that the rows keep, or all but a few."""
+    total_rows: Sequence[str] = ()
+    """Columns of which one value is that of rows that add up all others."""
     guesses: Sequence[str] = ()
     """A sentence on each key of the source that says where the table is in the file, and was guessed."""
 
@@ -61,6 +65,17 @@ class ConfigurationDraft:
         """Number of facts that wait for a yes: the source, the unit of privacy, the number of rows, columns, and relations."""
         columns = sum(column.waits for column in self.columns.values())
         return bool(self.guesses) + 2 + columns + len(self.relations)
+
+    @property
+    def totals_advice(self) -> str:
+        """What to say of rows that add up others, without the value that tells them apart; empty where there are none."""
+        if not self.total_rows:
+            return ""
+        columns = ", ".join(f"`{printable(name)}`" for name in self.total_rows)
+        return (
+            f"Some rows look like totals of the others, by one value of {columns}: they would count people twice. Remove them "
+            "from the table, and draft again (the draft names the value)"
+        )
 
     @property
     def names_advice(self) -> str:
@@ -140,18 +155,34 @@ def propose_configuration(
     about_rows = near_on_grid(facts.rows)
     records = 1 if subject is None else subject.most
     columns = with_costs(columns, records, 10.0 ** -delta_exponent(about_rows))
-    relations = find_relations(facts.table, _with_codes(columns, dictionary), source.numbers)
+    listed = _with_codes(columns, dictionary)
+    relations = find_relations(facts.table, listed, source.numbers)
+    total_rows = find_total_rows(facts.table, listed, source.numbers)
     return ConfigurationDraft(
         dataset=dataset,
         source=source,
         subject=subject,
         about_rows=about_rows,
-        columns=with_changes(columns, relations),
+        columns=_with_totals(with_changes(columns, relations), total_rows),
         left_out=facts.left_out,
         counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),
         doubts=header_doubts(names),
         relations=relations,
+        total_rows=tuple(total_rows),
     )
+
+
+def _with_totals(
+    columns: Mapping[str, ColumnDraft], total_rows: Mapping[str, str]
+) -> dict[str, ColumnDraft]:
+    """Return the drafts of the columns, each with a remark on the value whose rows add up others."""
+    drafts = dict(columns)
+    for name, value in total_rows.items():
+        remark = _TOTALS.format(printable(value))
+        drafts[name] = replace(
+            drafts[name], remark="; ".join(filter(None, (remark, drafts[name].remark)))
+        )
+    return drafts
 
 
 def _with_codes(

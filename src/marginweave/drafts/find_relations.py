@@ -17,10 +17,13 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.number_texts import NumberForm
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.declared_cells import DeclaredTable
+from marginweave.drafts.few_numbers import as_drafted, few_numbers, with_numbers
+from marginweave.drafts.found_brackets import find_brackets
 from marginweave.drafts.found_determined import find_determined
 from marginweave.drafts.found_gaps import find_gaps
 from marginweave.drafts.found_orders import find_orders
 from marginweave.drafts.found_sums import find_differences, find_sums
+from marginweave.drafts.found_zeros import find_zeros
 from marginweave.drafts.relations import Relation, SampledTable
 
 _CONFIRMED = {
@@ -43,15 +46,22 @@ def find_relations(
         form: The spelling of numbers in the source.
     """
     tables = SampledTable.of(DeclaredTable.of(table, drafts, form))
+    numbers = few_numbers(drafts, form)
+    amounts = SampledTable.of(DeclaredTable.of(table, {**drafts, **numbers}, form))
     differences = find_differences(tables, drafts)
     taken = {name for relation in differences for name in relation.columns}
-    sums = find_sums(tables, drafts, taken)
+    sums = [
+        with_numbers(relation, numbers)
+        for relation in find_sums(amounts, {**drafts, **numbers}, taken)
+    ]
     computed = {name for relation in (*differences, *sums) for name in relation.computed}
     determined = find_determined(tables, computed)
     computed |= {name for relation in determined for name in relation.computed}
-    computing = [*differences, *sums, *determined]
-    orders = find_orders(tables, with_changes(drafts, computing), computed)
-    relations = [*computing, *find_gaps(tables, computed), *orders]
+    relations = [*differences, *sums, *determined, *find_gaps(tables, computed)]
+    relations += find_zeros(tables, with_changes(drafts, relations), computed)
+    relations += find_brackets(tables, with_changes(drafts, relations), computed, relations)
+    orders = find_orders(amounts, with_changes({**drafts, **numbers}, relations), computed)
+    relations += as_drafted(orders, numbers)
     return _accepted(relations, drafts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from marginweave.drafts.relations import Relation, SampledTable, quoted, quoted_
 _MOST = 0.5
 _FEW = 0.02
 """Values beside which no larger share of the cells is filled count as values beside which none is."""
-_LISTED = ("category", "boolean")
+LISTED = ("category", "boolean")
+"""Types of columns on whose values a condition can be."""
 
 
 @dataclass(frozen=True)
-class _Condition:
+class GapCondition:
     """A condition on a column: that it has a value, or one of the `values`."""
 
     column: str
@@ -71,14 +73,14 @@ class _Condition:
 
 
 @dataclass(frozen=True)
-class _GapSearch:
+class GapSearch:
     """A search for conditions under which columns have values: `both_ways` there and only there, else only there."""
 
     tables: SampledTable
     least_evidence: float
     both_ways: bool
 
-    def best(self, conditions: Iterable[_Condition], name: str) -> _Condition | None:
+    def best(self, conditions: Iterable[GapCondition], name: str) -> GapCondition | None:
         """Return the condition that holds in the fewest rows, of those under which a column has values; None without any."""
         checked = [self.checked(condition, name) for condition in conditions]
         true = [condition for condition in checked if condition is not None]
@@ -86,7 +88,7 @@ class _GapSearch:
             true, key=lambda condition: int(condition.holds(self.tables.table).sum()), default=None
         )
 
-    def checked(self, condition: _Condition, name: str) -> _Condition | None:
+    def checked(self, condition: GapCondition, name: str) -> GapCondition | None:
         """Return the condition, with the values that all rows choose, if a column has values only under it; otherwise None.
 
         The sample says whether that is no chance, and all rows whether few break it.
@@ -99,16 +101,18 @@ class _GapSearch:
             return None
         return chosen
 
-    def broken(self, condition: _Condition, name: str) -> int:
+    def broken(self, condition: GapCondition, name: str) -> int:
         """Return the number of rows of the table that break the relation."""
         return self._broken_in(self.tables.table, condition, name)
 
-    def _broken_in(self, table: DeclaredTable, condition: _Condition, name: str) -> int:
+    def _broken_in(self, table: DeclaredTable, condition: GapCondition, name: str) -> int:
         holds = condition.holds(table)
         filled = table.read(name).filled
         return int((filled != holds if self.both_ways else filled & ~holds).sum())
 
-    def _chosen(self, table: DeclaredTable, condition: _Condition, name: str) -> _Condition | None:
+    def _chosen(
+        self, table: DeclaredTable, condition: GapCondition, name: str
+    ) -> GapCondition | None:
         """Return the condition with those of its values beside which cells of a column are filled: most, or more than a few.
 
         None where that are all or no values, or cells without a value are among them: a list of values cannot say that.
@@ -126,7 +130,7 @@ class _GapSearch:
         excluded = [label for label in cells.labels if label not in values]
         return replace(condition, values=values, excluded=[] if rows[-1] else excluded)
 
-    def _is_no_chance(self, condition: _Condition, name: str) -> bool:
+    def _is_no_chance(self, condition: GapCondition, name: str) -> bool:
         """Return whether a column of the sample has far fewer values elsewhere than if it did not depend on the condition."""
         sample = self.tables.sample
         holds = condition.holds(sample)
@@ -158,26 +162,59 @@ def find_gaps(tables: SampledTable, computed: Collection[str]) -> list[Relation]
     ]
     gapped = [name for name in public if _has_gaps(tables, name)]
     least_evidence = needed_evidence(2 * len(public) * len(gapped))
-    there_and_only_there = _GapSearch(tables, least_evidence, both_ways=True)
-    only_there = _GapSearch(tables, least_evidence, both_ways=False)
+    there_and_only_there = GapSearch(tables, least_evidence, both_ways=True)
+    only_there = GapSearch(tables, least_evidence, both_ways=False)
     relations: list[Relation] = []
-    for alike in _classes(there_and_only_there, gapped):
+    classes = _classes(there_and_only_there, gapped)
+    for alike in classes:
         first = alike[0]
         other_names = [name for name in public if name not in alike]
-        on_values = [
-            _on_values(tables, name) for name in other_names if columns[name].type in _LISTED
-        ]
-        condition = there_and_only_there.best(on_values, first)
+        listed = [on_values(tables, name) for name in other_names if columns[name].type in LISTED]
+        condition = there_and_only_there.best(listed, first)
         if condition is not None:
             relations.append(_applies(there_and_only_there, condition, alike))
             continue
         if len(alike) > 1:
             relations.append(_applies(there_and_only_there, _filled(tables, first), alike[1:]))
-        on_gaps = [_filled(tables, name) for name in other_names if name in gapped]
-        condition = only_there.best([*on_values, *on_gaps], first)
+        condition = only_there.best(listed, first)
         if condition is not None:
             relations.append(_only(only_there, condition, first))
-    return relations
+    return [*relations, *_nested(only_there, classes)]
+
+
+def _nested(search: GapSearch, classes: Sequence[list[str]]) -> list[Relation]:
+    """Return which columns have values only where another has one, without what follows from others of these.
+
+    Of columns with the same gaps but for a few, the least filled one is inside, and the most filled one outside.
+    """
+    rows = {name: int(search.tables.table.read(name).filled.sum()) for name in chain(*classes)}
+    inner = [min(alike, key=lambda name: rows[name]) for alike in classes]
+    outer = [max(alike, key=lambda name: rows[name]) for alike in classes]
+    around: dict[int, list[int]] = {}
+    for place, name in enumerate(inner):
+        around[place] = []
+        for other, outer_name in enumerate(outer):
+            condition = _filled(search.tables, outer_name)
+            if other != place and search.checked(condition, name) is not None:
+                around[place].append(other)
+    for place, others in around.items():
+        for other in list(others):
+            others.remove(other)
+            if not _leads(around, place, other):
+                others.append(other)
+    return [
+        _only(search, _filled(search.tables, outer[other]), inner[place])
+        for place, others in around.items()
+        for other in sorted(others)
+    ]
+
+
+def _leads(around: Mapping[int, Sequence[int]], start: int, target: int) -> bool:
+    """Return whether columns are inside of others, directly or through further ones."""
+    reached = [start]
+    for place in reached:
+        reached += [other for other in around[place] if other not in reached]
+    return target in reached
 
 
 def _has_gaps(tables: SampledTable, name: str) -> bool:
@@ -186,18 +223,18 @@ def _has_gaps(tables: SampledTable, name: str) -> bool:
     return bool(tables.table.columns[name].missing) and has_both
 
 
-def _filled(tables: SampledTable, name: str) -> _Condition:
+def _filled(tables: SampledTable, name: str) -> GapCondition:
     """Return the condition that a column has a value."""
-    return _Condition(name, tables.table.columns[name].missing or ())
+    return GapCondition(name, tables.table.columns[name].missing or ())
 
 
-def _on_values(tables: SampledTable, name: str) -> _Condition:
+def on_values(tables: SampledTable, name: str) -> GapCondition:
     """Return a condition on the values of a column, of which each target chooses some."""
     column = tables.table.columns[name]
-    return _Condition(name, column.missing or (), column.labels)
+    return GapCondition(name, column.missing or (), column.labels)
 
 
-def _classes(search: _GapSearch, gapped: Iterable[str]) -> list[list[str]]:
+def _classes(search: GapSearch, gapped: Iterable[str]) -> list[list[str]]:
     """Return the columns in groups that have their gaps in the same rows, but for a few; most groups have one column."""
     classes: list[list[str]] = []
     for name in gapped:
@@ -210,7 +247,7 @@ def _classes(search: _GapSearch, gapped: Iterable[str]) -> list[list[str]]:
     return classes
 
 
-def _applies(search: _GapSearch, condition: _Condition, names: Sequence[str]) -> Relation:
+def _applies(search: GapSearch, condition: GapCondition, names: Sequence[str]) -> Relation:
     verb = "has a value" if len(names) == 1 else "have values"
     return Relation(
         key="applies",
@@ -223,7 +260,7 @@ def _applies(search: _GapSearch, condition: _Condition, names: Sequence[str]) ->
     )
 
 
-def _only(search: _GapSearch, condition: _Condition, name: str) -> Relation:
+def _only(search: GapSearch, condition: GapCondition, name: str) -> Relation:
     return Relation(
         key="forbidden",
         entries=({**condition.elsewhere, **_filled(search.tables, name).where},),

@@ -91,6 +91,11 @@ def _with_sheet(source: str, form: SourceFile) -> SourceFile:
     return max(forms, key=lambda sheet: filled_cells(source, sheet))
 
 
+def is_total_word(text: str) -> bool:
+    """Return whether a text is a word for totals, such as Total or Insgesamt."""
+    return bool(_TOTAL.fullmatch(text))
+
+
 def layout_of(edges: Edges) -> tuple[int, HeaderRows, int]:
     """Return the lines above the header, the rows of the header, and the lines below the table, as they look."""
     widths = Counter(len(row.cells) for row in (*edges.first, *edges.last) if row.filled)
@@ -185,9 +190,7 @@ def _total_place(rows: Sequence[FileRow], width: int) -> int:
 def _is_total(row: FileRow, above: Sequence[FileRow], width: int) -> bool:
     """Return whether the first text of a row is a word for totals, and no row `above` has the same text."""
     text = next(filter(None, row.cells), "")
-    return bool(_TOTAL.fullmatch(text)) and not any(
-        text in row_above.cells[:width] for row_above in above
-    )
+    return is_total_word(text) and not any(text in row_above.cells[:width] for row_above in above)
 
 
 def _is_below_table(row: FileRow, above: Sequence[FileRow], width: int) -> bool:

@@ -331,7 +331,7 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
     columns = {
         "born": pa.array([date(1970, 1, i) for i in range(1, 29)]),
         "big": pa.array([2**60 + i for i in range(14)] * 2),
-        "kind": pa.array(["a", "b"] * 14).dictionary_encode(),
+        "kind": pa.array(["a", "b"] * 13 + ["b", "a"]).dictionary_encode(),
         "gain": pa.array([i / 4 for i in range(28)]),
     }
     pq.write_table(pa.table(columns), path)
