@@ -115,17 +115,20 @@ def _draft(
     from marginweave.drafts.recognise import describe, recognise
     from marginweave.drafts.recognise_layout import guesses
     from marginweave.runs.looks import record_look
+    from marginweave.sources.sheet import workbooks_in_memory
 
     _refuse_existing(target)
-    recognised = recognise(source, form, encoding=encoding)
     dictionary_name = None if dictionary is None else os.path.relpath(dictionary, target.parent)
-    draft = draft_configuration(
-        source, recognised, dictionary_name, target.parent, guesses(form, recognised)
-    )
+    with workbooks_in_memory():
+        recognised = recognise(source, form, encoding=encoding)
+        draft = draft_configuration(
+            source, recognised, dictionary_name, target.parent, guesses(form, recognised)
+        )
     drafted = with_code_lists(parse_yaml(write_draft(draft)), target.parent)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     out.print(
-        f"Read {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the draft"
+        f"Read {draft.rows:,} rows of {source} with {describe(source, recognised)}; if that is wrong, correct `source` in the "
+        "draft"
     )
     return draft
 
@@ -175,7 +178,7 @@ def _tell_next(target: Path, draft: ConfigurationDraft) -> None:
 def _refuse_existing(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise InputError(
-            f"{path} exists already and is not overwritten; name another file with --output"
+            f"{path} exists already and is not overwritten; name another file with --output, or delete it first"
         )
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a folder")

@@ -94,7 +94,7 @@ def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: s
     write(cli.home / name)
     drafted = cli("init", name)
     assert drafted.returncode == 0, drafted.stderr
-    assert f"Read {name} with {TOLD[name]};" in drafted.stdout
+    assert f"Read 3,000 rows of {name} with {TOLD[name]};" in drafted.stdout
     place = cli.home / "t.yaml"
     draft = place.read_text()
     layout = re.findall(r"^  (sheet|skip|footer): (.*)", draft, re.MULTILINE)

@@ -29,6 +29,7 @@ _HEAD = """\
 #     missing, codes, decimals and the like were read from the data, too: delete them there,
 #   - or delete the line: a column that is not named is not released.
 # Values that nobody has in this table but that exist belong in the list; bounds are what can be, not what there is.
+# A range that you will ask for, such as 65 and older, must end where bins do: write such ends into  bins: [0, 18, 65, 100].
 # Until then `marginweave run` and `marginweave plan` refuse this file. Names and order of the columns come from the file's
 # header: they are public, too.
 # Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
@@ -83,10 +84,12 @@ def heading(dataset: str, source: SourceFile, guesses: Sequence[str] = ()) -> st
 
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     """Return the section `privacy` and the line `rows`, which both wait for a yes."""
+    public_cap = ","
     if subject is None:
         unit = "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
     else:
         column = yaml_line(subject.column)
+        public_cap = ", and max_records, which the table proposes and something public should say,"
         unit = f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.words}\n"
     exponent = delta_exponent(about_rows)
     remark = "well below 1 / (number of people)"
@@ -97,7 +100,7 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     delta = f"1e-{exponent}".ljust(6)
     return (
         "privacy:\n"
-        "  confirm: true  # whose privacy is it? Look at unit, and delete this line when it is right\n"
+        f"  confirm: true  # whose privacy is it? Look at unit{public_cap} and delete this line when it is right\n"
         f"{unit}"
         "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
         f"  delta: {delta} # {remark}\n"

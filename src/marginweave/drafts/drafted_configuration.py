@@ -44,6 +44,8 @@ class ConfigurationDraft:
     source: SourceFile
     subject: Subject | None
     """The column that tells people apart; None where a row is proposed as the unit of privacy."""
+    rows: int
+    """Number of rows: private, and for the terminal of the person who drafts alone."""
     about_rows: int
     """Number of rows, rounded to an order of size."""
     columns: Mapping[str, ColumnDraft]
@@ -162,6 +164,7 @@ def propose_configuration(
         dataset=dataset,
         source=source,
         subject=subject,
+        rows=facts.rows,
         about_rows=about_rows,
         columns=_with_totals(with_changes(columns, relations), total_rows),
         left_out=facts.left_out,

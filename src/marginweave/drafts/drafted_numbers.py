@@ -51,6 +51,8 @@ _CLASSIFICATION = re.compile(
 """Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
 _LEAST_DIGITS = 4
 _LEAST_CELLS = 5
+_FEW_BELOW = 0.01
+_DEFAULT_REACH = 10_000
 _SPARSE = 20
 _MOST_ROUND = 0.3
 
@@ -103,6 +105,8 @@ _SCALES = (
 )  # fmt: skip
 """Scales whose bounds an expert knows, the narrower first."""
 _ADULT = 18
+_AGES = (0, 5, 10, 15, 18, 25, 30, 40, 50, 60, 65, 70, 80, 90, 100, 110)
+"""Edges that people ask for (adults, 60 and older, 65 and older), the finest where ages differ most by what they mean."""
 _OLD = 80
 _OLDEST = 100
 _MOST_YEARS = 120
@@ -265,10 +269,11 @@ def _expert_bins(name: str, least: Decimal, most: Decimal, decimals: int) -> dic
     if not _AGE.search(name) or least < 0 or most > _MOST_YEARS:
         return {}
     high = max(_OLDEST if most > _OLD else 0, math.ceil(most / 10) * 10)
-    if least < _ADULT:
-        return {"bounds": [0, high], "bins": high // (2 if high <= _YOUNG else 10)}
-    edges = [_ADULT, *range(20, high + 1, 10)]
-    return {"bounds": [_ADULT, high], "bins": edges} if len(edges) > 2 else {}
+    low = 0 if least < _ADULT else _ADULT
+    if high <= _YOUNG:
+        return {"bounds": [0, high], "bins": high // 2} if not low else {}
+    edges = [edge for edge in _AGES if low <= edge < high]
+    return {"bounds": [low, high], "bins": [*edges, high]}
 
 
 def _rounded_number(
@@ -277,8 +282,11 @@ def _rounded_number(
     """Return the draft with bounds rounded outward: log bins where few numbers are large, on one side of 0 or on both."""
     low, high = rounded_outward(min(numbers), max(numbers))
     bounds = [plain(low), plain(high)]
+    step = Decimal(1).scaleb(-int(facts.get("decimals", _MOST_DECIMALS)))
+    default = max(step, max(abs(low), abs(high)) / _DEFAULT_REACH)
+    smallest = _smallest(numbers, default)
     drafts = [
-        {"bounds": bounds, "bins": {"log": count}, **facts}
+        {"bounds": bounds, "bins": {"log": count, **smallest}, **facts}
         for count in _log_bins(numbers, low, high)
     ]
     skewed = _first_valid(drafts, [*remarks, _SKEWED])
@@ -300,6 +308,19 @@ def _log_bins(numbers: Mapping[Decimal, int], low: Decimal, high: Decimal) -> Se
     if not is_skewed:
         return ()
     return _LOG_BINS_OF_TWO_SIDES if high > 0 else _LOG_BINS
+
+
+def _smallest(numbers: Mapping[Decimal, int], default: Decimal) -> dict[str, int | float]:
+    """Return `smallest` for log bins: a power of ten that one in a hundred of the numbers but 0 is below.
+
+    Nothing where that is no more than the `default`: most bins would have nobody in them where it is far more.
+    """
+    sizes: Counter[Decimal] = Counter()
+    for value, cells in numbers.items():
+        if value:
+            sizes[abs(value)] += cells
+    smallest = Decimal(10) ** _quantile(sizes, _FEW_BELOW).adjusted()
+    return {"smallest": plain(smallest)} if smallest > default else {}
 
 
 def _first_valid(drafts: Sequence[dict[str, Any]], remarks: Sequence[str]) -> ColumnDraft | None:

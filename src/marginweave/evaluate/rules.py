@@ -18,6 +18,7 @@ from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import ComputedColumn, DeterminedColumn
 from marginweave.configuration.rules.structure import Structure
+from marginweave.configuration.values import declared_number
 from marginweave.domain.zeros import broken_records, rule_masks
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import column_codes
@@ -129,10 +130,12 @@ def _out_of_order(clean: pa.Table, rules: Structure) -> Flags:
 
 
 def _numbers(clean: pa.Table, name: str) -> pa.Array:
-    """Return the values of a column, as numbers where they are labels of a dictionary."""
+    """Return the values of a column; of labels behind a dictionary their numbers, null for one that is no number."""
     values = clean.column(name).combine_chunks()
     if pa.types.is_dictionary(values.type):
-        return values.dictionary_decode().cast(pa.float64())
+        declared = [declared_number(label) for label in values.dictionary.to_pylist()]
+        numbers = [None if number is None else float(number) for number in declared]
+        return pa.array(numbers, pa.float64()).take(values.indices)
     return values
 
 

@@ -130,13 +130,15 @@ def _draft_of_file(source: str) -> ConfigurationDraft:
     from marginweave.drafts.draft import draft_configuration
     from marginweave.drafts.recognise import recognise
     from marginweave.drafts.recognise_layout import guesses
+    from marginweave.sources.sheet import workbooks_in_memory
 
     try:
         form = SourceFile(file=source)
     except ValidationError as error:
         raise refusal(error) from None
-    recognised = recognise(source, form, encoding=True)
-    return draft_configuration(source, recognised, guesses=guesses(form, recognised))
+    with workbooks_in_memory():
+        recognised = recognise(source, form, encoding=True)
+        return draft_configuration(source, recognised, guesses=guesses(form, recognised))
 
 
 class Configuration(Shown, dict[str, Any]):
@@ -239,7 +241,8 @@ class Configuration(Shown, dict[str, Any]):
     def to_yaml(self, path: str | Path | None = None) -> str:
         """Return the YAML text, a line for each column; with `path`, also write it to that new file, which only you can read.
 
-        Where no `source` was named, it is frame.parquet; `marginweave run --source` says where the table is.
+        Where no `source` was named, it is frame.parquet: write the frame there, `frame.to_parquet("frame.parquet")`, for
+        `marginweave check` and `run`, or name another place with their `--source`.
 
         Raises:
             InputError: the file exists.
@@ -259,7 +262,10 @@ class Configuration(Shown, dict[str, Any]):
                 lines.append(f"{key}: {yaml_line(value, below=key)}")
         text = "\n".join(lines) + "\n"
         if path is not None and not write_once(Path(path), text.encode()):
-            raise InputError(f"{path} exists already and is not overwritten; name another file")
+            raise InputError(
+                f"{path} exists already and is not overwritten; name another file, or delete this one before: "
+                f"pathlib.Path({str(path)!r}).unlink()"
+            )
         return text
 
     def copy(self) -> Self:
@@ -277,7 +283,7 @@ class Configuration(Shown, dict[str, Any]):
         """Facts that were read from a table and wait for `confirm`, by name, each with advice on what to check."""
         advice = {
             "source": self._remarks.get("source", ""),
-            "privacy": "whose privacy is it? Look at unit",
+            "privacy": "whose privacy is it? Look at unit, and at max_records where it has one",
             "rows": "of the table (people with join: true). Delete it unless the size is published",
         }
         facts = {}

@@ -18,13 +18,16 @@ from typing import Any, BinaryIO, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from marginweave.base.errors import InputError
-from marginweave.base.places import S3_PREFIX, is_path
+from marginweave.base.places import FRAME, S3_PREFIX, is_path
 from marginweave.configuration.execution import check_place
 
 State: TypeAlias = tuple[object, ...]
 _BUFFER = 1 << 23  # each read of an object is a request
 _PARTS = (".parquet", ".pq")
 _OTHER_TABLES = (".csv", ".tsv", ".feather", ".arrow", ".ipc", ".xlsx", ".gz", ".zst")
+_FRAME_ADVICE = (
+    f': write the frame there, frame.to_parquet("{FRAME}"), or name its table with --source'
+)
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -134,7 +137,8 @@ def _files(source: str) -> list[Part]:
         names = _parts_among(source, entries)
         return [LocalFile(path / name) for name in names]
     if not path.exists():
-        raise InputError(f"source ({path}) does not exist")
+        advice = _FRAME_ADVICE if path.name == FRAME else ""
+        raise InputError(f"source ({path}) does not exist{advice}")
     if not path.is_file():
         raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
     return [LocalFile(path)]

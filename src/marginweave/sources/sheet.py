@@ -5,13 +5,16 @@ openpyxl's own messages may quote cells, so none of them is ever passed on.
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -22,6 +25,8 @@ from marginweave.sources.header import most_places, names_of, renamed
 from marginweave.sources.parts import Part
 
 _ROWS = 1 << 15
+_MOST_KEPT = 1 << 25
+"""Bytes of a workbook whose rows are kept: some 6,000,000 cells."""
 _INEXACT = (
     "source ({source}) has the column {column!r} with a number in row {row} that is not stored as a whole number, or a "
     "Boolean, of which one id or value can have several spellings; write the column as texts"
@@ -132,30 +137,92 @@ def _rows(source: str, part: Part, form: SourceFile) -> Iterator[Iterator[Row]]:
             raise InputError(
                 f"source ({source}) has {len(sheets)} visible sheets; say which has the table: source: {{file: …, sheet: NAME}}"
             )
-        sheets[0].reset_dimensions()  # some programs write wrong ones
-        rows = _parsed_rows(source, sheets[0].iter_rows(values_only=True))
-        yield islice(rows, form.skip, None)
+        yield islice(_parsed_rows(source, sheets[0].rows()), form.skip, None)
 
 
 def sheet_names(source: str, part: Part) -> list[str]:
     """Return the trimmed names of the visible sheets; raises InputError if the workbook cannot be read."""
     with _visible_sheets(source, part) as sheets:
-        return [str(sheet.title).strip() for sheet in sheets]
+        return [sheet.title.strip() for sheet in sheets]
+
+
+@dataclass
+class _Sheet:
+    """A sheet of a workbook that is open; its rows are parsed again each time, or once where they are `kept`."""
+
+    worksheet: Any
+    kept: list[Row] | None = None
+    parsing: Iterator[Row] | None = None
+
+    @property
+    def title(self) -> str:
+        """Name of the sheet."""
+        return str(self.worksheet.title)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows from the first on."""
+        if self.kept is None:
+            yield from self._parsed()
+            return
+        if self.parsing is None:
+            self.parsing = self._parsed()
+        place = 0
+        while True:
+            if place == len(self.kept):
+                row = next(self.parsing, None)
+                if row is None:
+                    return
+                self.kept.append(row)
+            yield self.kept[place]
+            place += 1
+
+    def _parsed(self) -> Iterator[Row]:
+        self.worksheet.reset_dimensions()  # some programs write wrong ones
+        yield from self.worksheet.iter_rows(values_only=True)
+
+
+_OPEN: ContextVar[dict[str, list[_Sheet]] | None] = ContextVar("open workbooks", default=None)
 
 
 @contextmanager
-def _visible_sheets(source: str, part: Part) -> Iterator[list[Any]]:
+def workbooks_in_memory() -> Iterator[None]:
+    """Inside, a workbook that is read several times is parsed once, and its rows are kept; but for large ones.
+
+    For a draft, which looks at where the table is, how numbers are spelled, and then at the cells.
+    """
+    token = _OPEN.set({})
+    try:
+        yield
+    finally:
+        _OPEN.reset(token)
+
+
+@contextmanager
+def _visible_sheets(source: str, part: Part) -> Iterator[list[_Sheet]]:
     """Open the workbook and give its visible sheets; raises InputError if it cannot be read."""
+    kept = _OPEN.get()
+    if kept is not None and source in kept:
+        yield kept[source]
+    elif kept is not None and part.size <= _MOST_KEPT:
+        # The bytes outlive this look at the file.
+        with part.open() as file:
+            content = file.read()
+        kept[source] = [_Sheet(sheet, []) for sheet in _worksheets(source, io.BytesIO(content))]
+        yield kept[source]
+    else:
+        with part.open() as file:
+            yield [_Sheet(sheet) for sheet in _worksheets(source, file)]
+
+
+def _worksheets(source: str, file: BinaryIO) -> list[Any]:
     from openpyxl import load_workbook
 
     warnings.filterwarnings("ignore", module="openpyxl")  # its warnings name cells
-    with part.open() as file:
-        try:
-            book = load_workbook(file, read_only=True, data_only=True)
-            sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
-        except Exception:  # of many kinds, whose texts may quote cells
-            raise InputError(f"source ({source}) cannot be read as an .xlsx workbook") from None
-        yield sheets
+    try:
+        book = load_workbook(file, read_only=True, data_only=True)
+        return [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+    except Exception:  # of many kinds, whose texts may quote cells
+        raise InputError(f"source ({source}) cannot be read as an .xlsx workbook") from None
 
 
 def _parsed_rows(source: str, rows: Iterator[Row]) -> Iterator[Row]:

@@ -127,9 +127,9 @@ def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
             "cost", pa.chunked_array([[f"{rng.lognormvariate(7, 1.5):.2f}" for _ in range(500)]])
         )
     )
-    assert cost.facts["bins"] == {"log": 12}
+    assert cost.facts["bins"] == {"log": 12, "smallest": 10}
     even = propose_column(
-        column_cells("age", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]]))
+        column_cells("score", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]]))
     )
     assert even.facts["bins"] == 10
     texts = [f"the patient was seen by a doctor of ward {i % 9} and went home" for i in range(60)]

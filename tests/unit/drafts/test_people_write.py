@@ -279,6 +279,24 @@ def test_na_is_a_value_among_codes_of_two_letters() -> None:
     assert "na" in look([*countries, "na"]).facts["missing"]
 
 
+def test_an_age_has_the_edges_that_people_ask_for() -> None:
+    """Of all people and of adults: questions about adults, 60 and older, or 65 and older end where bins do."""
+    everybody = look([str(age) for age in range(3, 96)] * 2, "age").facts
+    assert {0, 18, 60, 65, 100} <= set(everybody["bins"])
+    adults = look([str(age) for age in range(18, 96)] * 2, "alter").facts
+    assert (adults["bins"][0], {60, 65} <= set(adults["bins"])) == (18, True)
+
+
+def test_log_bins_begin_where_the_numbers_do() -> None:
+    """Costs from 25 to 60,000 have a first bin below 100, and not three of twelve bins with nobody in them."""
+    rng = random.Random(1)
+    costs = [f"{max(25.0, rng.lognormvariate(7.2, 0.7)):.2f}" for _ in range(3000)]
+    column = NumberColumn.model_validate({"type": "number", **look([*costs, "58000.00"]).facts})
+    cells = Counter(bisect_right(column.edges, float(text)) for text in costs)
+    assert sum(cells[place] < 3 for place in range(1, len(column.edges))) <= 3
+    assert "smallest" not in look(["0"] * 500 + [str(i) for i in range(78)]).facts["bins"]
+
+
 def test_tails_on_both_sides_have_log_bins() -> None:
     """Case 06: with equal bins nearly all cells would be in those beside 0."""
     rng = random.Random(6)
@@ -286,12 +304,12 @@ def test_tails_on_both_sides_have_log_bins() -> None:
         f"{rng.lognormvariate(6, 1.5) * (-1 if rng.random() < 0.3 else 1):.2f}" for _ in range(4000)
     ]
     draft = look(balances)
-    assert draft.facts["bins"] == {"log": 24}
+    assert draft.facts["bins"] == {"log": 24, "smallest": 10}
     column = NumberColumn.model_validate({"type": "number", **draft.facts})
     places = [bisect_right(column.edges, float(text)) for text in balances]
     assert max(Counter(places).values()) < 0.2 * len(balances)
     debts = look([f"-{rng.lognormvariate(6, 1.5):.2f}" for _ in range(2000)])
-    assert debts.facts["bins"] == {"log": 12}
+    assert debts.facts["bins"] == {"log": 12, "smallest": 10}
     even = look([f"{rng.gauss(0, 10):.2f}" for _ in range(2000)])
     assert even.facts["bins"] == 10
 

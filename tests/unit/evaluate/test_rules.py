@@ -92,6 +92,18 @@ def test_a_gap_where_none_may_be() -> None:
     assert (entry.rule, entry.subject, entry.records) == ("never missing", "sex", 2)
 
 
+def test_a_value_without_a_number_orders_nothing() -> None:
+    """Of a code list of numbers and one letter, the letter is before and behind nothing."""
+    codes = {"type": "category", "values": ["0", "1", "2", "N"]}
+    ordered = configuration(
+        columns={"children": codes, "people": codes},
+        structure={"ordered": [{"columns": ["children", "people"]}]},
+    )
+    table = pa.table({"children": ["2", "N", "2", "0"], "people": ["1", "0", "N", "0"]})
+    orders = [entry.records for entry in broken_rules(table, ordered) if entry.rule == "ordered"]
+    assert orders == [1]
+
+
 def test_determined_columns_that_the_table_lacks_are_left_out() -> None:
     """A source need not have what is computed."""
     table = pa.table({name: [GOOD[name]] for name in COLUMNS if name not in {"adult", "grade"}})
