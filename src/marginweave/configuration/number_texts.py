@@ -24,6 +24,10 @@ DecimalMark = Literal["dot", "comma"]
 Thousands = Literal["dot", "comma", "space", "apostrophe"]
 
 
+_AS_IT_IS = r"\1"
+"""What a pattern leaves where its first group is the number."""
+
+
 @dataclass(frozen=True)
 class NumberForm:
     """The spelling of numbers: `1.234.567,89` has the decimal mark `comma` and `dot` between thousands.
@@ -59,11 +63,11 @@ class NumberForm:
         digits_first, mark_first = self._unsigned
         number = f"(?:{digits_first}|{mark_first})"
         if not self.unit:
-            signed = (f"([+-]?{number})", r"\1")
+            signed = (f"([+-]?{number})", _AS_IT_IS)
             in_brackets = (rf"\({_SPACE}({number}){_SPACE}\)", r"-\1")
             return (signed, in_brackets) if self.brackets else (signed,)
         unit = re.escape(self.unit)
-        readings = [(rf"([+-]?{number}){_SPACE}{unit}", r"\1")]
+        readings = [(rf"([+-]?{number}){_SPACE}{unit}", _AS_IT_IS)]
         bracketed = [
             rf"\({_SPACE}({number}){_SPACE}{unit}{_SPACE}\)",
             rf"\(({number})\){_SPACE}{unit}",
@@ -71,7 +75,7 @@ class NumberForm:
         if not self.unit[-1].isdigit():
             # Rs.500 is no half of a rupee
             behind = number if unicodedata.category(self.unit[-1]) == "Sc" else digits_first
-            readings.append((rf"{unit}{_SPACE}([+-]?{behind})", r"\1"))
+            readings.append((rf"{unit}{_SPACE}([+-]?{behind})", _AS_IT_IS))
             readings.append((rf"([+-]){_SPACE}{unit}{_SPACE}({behind})", r"\1\2"))
             bracketed += [
                 rf"\({_SPACE}{unit}{_SPACE}({behind}){_SPACE}\)",
@@ -91,12 +95,16 @@ class NumberForm:
         exponent = "(?:[eE][+-]?[0-9]{1,4})?"
         return f"(?:{digits})(?:{mark}[0-9]*)?{exponent}", f"{mark}[0-9]+{exponent}"
 
+    @cached_property
+    def _compiled(self) -> tuple[tuple[re.Pattern[str], str], ...]:
+        return tuple((re.compile(pattern), reading) for pattern, reading in self.readings)
+
     def plain(self, text: str) -> str | None:
         """Return the number that a text spells in this form, as configurations write it; None for any other text."""
-        for pattern, reading in self.readings:
-            match = re.fullmatch(pattern, text.strip())
+        for pattern, reading in self._compiled:
+            match = pattern.fullmatch(text.strip())
             if match:
-                number = match.expand(reading)
+                number = match[1] if reading == _AS_IT_IS else match.expand(reading)
                 if self.thousands:
                     number = re.sub(f"[{MARKS[self.thousands]}]", "", number)
                 return number.replace(MARKS[self.decimal], ".")

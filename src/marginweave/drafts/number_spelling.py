@@ -48,6 +48,9 @@ def recognise_spelling(texts: Sequence[str], source: NumberForm) -> dict[str, An
     sizes = [text for text in texts if re.search("[0-9]", text)]
     if len(texts) - len(sizes) > 1 or not sizes:
         return {}
+    has_brackets = any("(" in text for text in sizes)
+    if not has_brackets and source.plain(sizes[0]) is not None:
+        return {}  # its unit is none, and so not all have one
     units = set[str]()
     for text in sizes:
         match = _SIZE.fullmatch(text)
