@@ -49,6 +49,7 @@ _CLASSIFICATION = re.compile(
     rf"(?i)(^|[^a-z])({_PLACES}|{_LISTS}|u?id|uuid|guid)([^a-z]|$)|[a-z](ID|Id)$"
 )
 """Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
+_LEADING_ZERO = re.compile("[+-]?0[0-9]")
 _LEAST_DIGITS = 4
 _LEAST_CELLS = 5
 _FEW_BELOW = 0.01
@@ -182,8 +183,9 @@ def _draft(
         numbers[Decimal(text)] += count
     special = special_codes(numbers)
     decimals = decimals_of(numbers)
-    numbers -= Counter(special)
-    has_leading_zeros = any(re.match(r"[+-]?0[0-9]", text) for text in cells)
+    for code in special:
+        del numbers[code]
+    has_leading_zeros = any(map(_LEADING_ZERO.match, cells))
     if len(numbers) <= FEW_NUMBERS or has_leading_zeros or not _are_words(unread, len(numbers)):
         return None
     least = min(numbers)
@@ -214,10 +216,11 @@ def are_codes(numbers: Mapping[Decimal, int]) -> bool:
     They have as many digits, at least four; each is in several cells, and yet most numbers between the least and the
     largest are in none; and few end in 0, as rounded sizes do.
     """
-    texts = {format(value, "f") for value in numbers}
-    are_alike = len({len(text) for text in texts}) == 1
-    if not are_alike or not all(text.isdigit() and len(text) >= _LEAST_DIGITS for text in texts):
-        return False
+    width_of_first = len(format(next(iter(numbers)), "f"))
+    for value in numbers:  # the first that differs ends the search
+        text = format(value, "f")
+        if len(text) != width_of_first or not text.isdigit() or len(text) < _LEAST_DIGITS:
+            return False
     cells = sum(numbers.values())
     width = int(max(numbers) - min(numbers)) + 1
     has_gaps = len(numbers) * _SPARSE <= width
@@ -315,10 +318,10 @@ def _smallest(numbers: Mapping[Decimal, int], default: Decimal) -> dict[str, int
 
     Nothing where that is no more than the `default`: most bins would have nobody in them where it is far more.
     """
-    sizes: Counter[Decimal] = Counter()
+    sizes = {value: cells for value, cells in numbers.items() if value > 0}
     for value, cells in numbers.items():
-        if value:
-            sizes[abs(value)] += cells
+        if value < 0:
+            sizes[-value] = sizes.get(-value, 0) + cells
     smallest = Decimal(10) ** _quantile(sizes, _FEW_BELOW).adjusted()
     return {"smallest": plain(smallest)} if smallest > default else {}
 

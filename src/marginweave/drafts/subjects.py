@@ -26,7 +26,7 @@ SUBJECT = re.compile(
 _LEAST_SUBJECTS = 30
 _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
-_COMPLETE = 0.95
+_COUNTED = 0.85
 _FEW_TIMES = 3
 _SHARED = "tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item|zone"
 _REPEATED = "location|team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land"
@@ -106,15 +106,21 @@ def _are_dates(ids: pa.ChunkedArray) -> bool:
 
 
 def _capped(name: str, counts: Integers) -> Subject:
-    """Return the subject whose numbers of rows are `counts`, in order; its cap leaves 95 % of the subjects all rows.
+    """Return the subject whose numbers of rows are `counts`, in order; its cap is the least that counts 85 % of the rows.
 
-    Half of that cap has half the noise. No cap leaves out a row if it is the most rows of any, which is a choice if it is near.
+    A larger one has more noise in all counts, to keep more rows of the few who have most. Half of that cap has half the noise.
+    No cap leaves out a row if it is the most rows of any, which is a choice if it is near. Where all have nearly as many rows,
+    the cap is that number.
     """
-    most = int(counts[math.ceil(_COMPLETE * len(counts)) - 1])
+    rows = int(counts.sum())
+    most = int(counts[0])
+    while np.minimum(counts, most).sum() < _COUNTED * rows:
+        most += 1
+    if counts[-1] - most <= 1:
+        most = int(counts[-1])
     caps = {most, max(1, most // 2)}
     if counts[-1] <= _FEW_TIMES * most:
         caps.add(int(counts[-1]))
-    rows = int(counts.sum())
     shares = {cap: int(np.minimum(counts, cap).sum()) / rows for cap in sorted(caps)}
     return Subject(column=name, mean=rows / len(counts), most=most, shares=shares)
 

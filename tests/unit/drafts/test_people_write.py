@@ -369,6 +369,11 @@ def test_the_cap_is_a_choice_with_its_price(tmp_path: Path) -> None:
     assert "4.6 rows each; 4 counts 86 % of the rows" in text
     assert "2: half the noise, 43 % of the rows" in text
     assert "20: 5 times" not in text
+    many = [f"p{i}" for i in range(300) for _ in range(1 + i % 3 + 5 * (i % 10 == 0))]
+    text = draft_of(tmp_path, {"patient_id": many, "sex": ["f", "m"] * (len(many) // 2)})
+    assert (
+        "unit: {column: patient_id, max_records: 4}" in text
+    )  # 95 % have at most 7 rows, for more noise in all counts
     near = [f"p{i}" for i in range(100) for _ in range(4 if i < 96 else 6)]
     text = draft_of(tmp_path, {"patient_id": near, "sex": ["f", "m"] * (len(near) // 2)})
     assert "6: 1.5 times the noise, all of the rows" in text

@@ -151,7 +151,9 @@ def test_a_yaml_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
         load_configuration(tmp_path / "c.yaml").written_digest
         == parse_configuration(raw()).written_digest
     )
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(
+        InputError, match=r"exists already.*delete this one before: pathlib\.Path\("
+    ):
         config.to_yaml(tmp_path / "c.yaml")
 
 

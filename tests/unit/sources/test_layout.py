@@ -25,6 +25,8 @@ from marginweave.runs.frames import as_parquet
 from marginweave.sources.cut_lines import cut_lines
 from marginweave.sources.header import names_of
 from marginweave.sources.kinds import check_kind
+from marginweave.sources.parts import parts_of
+from marginweave.sources.sheet import sheet_names, workbooks_in_memory
 from marginweave.sources.source import TableSource, check_header, check_rows, source_columns
 from tests.support.configurations import configuration, raw
 
@@ -142,6 +144,40 @@ def test_a_large_file_is_read_in_its_middle(tmp_path: Path) -> None:
     table = source.table(["t", "n"])
     assert table.column("n").to_pylist() == [row[0] for row in rows]
     assert table.column("t").to_pylist() == [row[1] for row in rows]
+
+
+def test_a_workbook_is_parsed_once_for_a_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside, all looks at a sheet share its rows, whichever sheet, and however far the first of them reads."""
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], ["1", "2"], ["3", "4"]], wards=[["c"], ["5"]])
+    opened: list[str] = []
+    load = openpyxl.load_workbook
+    monkeypatch.setattr(
+        openpyxl,
+        "load_workbook",
+        lambda *given, **keys: (opened.append("x"), load(*given, **keys))[1],
+    )
+    forms = [SourceFile(file="t.xlsx", sheet=name) for name in sheet_names(path, parts_of(path)[0])]
+    opened.clear()
+    with workbooks_in_memory():
+        for form, names, columns in (
+            (forms[0], ("a", "b"), {"b": ["2", "4"]}),
+            (forms[1], ("c",), {"c": ["5"]}),
+        ):
+            for _ in range(2):
+                assert source_columns(path, form) == names
+                assert TableSource(path, form).table([*columns]).to_pydict() == columns
+        assert len(opened) == 1
+    source_columns(path, forms[0])
+    assert len(opened) == 2
+
+
+def test_a_frame_that_is_not_there_says_how_to_write_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"does not exist: write the frame there, frame\.to_parquet"
+    ):
+        source_columns(str(tmp_path / "frame.parquet"), SourceFile(file="frame.parquet"))
 
 
 @pytest.mark.parametrize(
