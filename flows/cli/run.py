@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -195,7 +196,10 @@ def _release(request: Request, reference: RunReference) -> None:
         with importing():
             from ..prefect.session import prefect_session
 
-            session.enter_context(prefect_session(folder.home, folder.internal))
+            meanwhile = partial(_rehearse, request)
+            session.enter_context(
+                prefect_session(folder.home, folder.internal, meanwhile=meanwhile)
+            )
             from prefect import tags
 
             from .. import release
@@ -209,6 +213,13 @@ def _release(request: Request, reference: RunReference) -> None:
                 str(folder.home),
                 supersedes=request.supersedes,
             )
+
+
+def _rehearse(request: Request) -> None:
+    """Compile what the release calls, or load it, while Prefect's server starts."""
+    from marginweave.runs.rehearsal import rehearse
+
+    rehearse(request.configuration)
 
 
 def _summarize(

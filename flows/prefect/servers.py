@@ -33,8 +33,12 @@ _NO_PAGES = {"PREFECT_SERVER_UI_ENABLED": "false"}
 
 
 @contextmanager
-def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
+def prefect_server(
+    log: Path, port: int | None = None, meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[str]:
     """Yield the URL of a Prefect API: of the server in PREFECT_API_URL, or of one that is started here and stopped at the end.
+
+    `meanwhile` is called while a server starts, which takes seconds.
 
     With a `port` the server that is started here shows Prefect's pages there; without one it uses a free port, without pages.
 
@@ -55,7 +59,7 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         _check_port(port)
     place = Path(os.environ["PREFECT_HOME"])
     with _lock_start(place):
-        server, url = _start_server(place, log, port)
+        server, url = _start_server(place, log, port, meanwhile)
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(server, log, over), daemon=True, name="server")
     watcher.start()
@@ -93,7 +97,7 @@ def _lock_start(place: Path) -> Iterator[None]:
 
 
 def _start_server(
-    place: Path, log: Path, named_port: int | None
+    place: Path, log: Path, named_port: int | None, meanwhile: Callable[[], None]
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server and wait for its answer; return it and its URL, which is in the environment until the server ends.
 
@@ -111,6 +115,7 @@ def _start_server(
         forget_proxies(url)
         # while the server starts; it reads its settings from the environment
         import_module("prefect")
+        meanwhile()
         _wait(server, url, log)
     except BaseException as error:
         _end(server)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,8 +18,15 @@ from .servers import LOG_ROOM, prefect_server
 
 
 @contextmanager
-def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> Iterator[None]:
+def prefect_session(
+    home: Path,
+    log_folder: Path,
+    port: int | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
     """Run flows inside: analytics off, a server on loopback (with pages where a port is given), Prefect's log in `log_folder`.
+
+    `meanwhile` is called while a server of ours starts.
 
     Raises:
         MachineError: the disk refuses.
@@ -35,7 +42,7 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
     try:
         with (
             closed_to_others(),
-            prefect_server(log_folder / "prefect-server.log", port) as url,
+            prefect_server(log_folder / "prefect-server.log", port, meanwhile) as url,
             _session(url, log_folder / "prefect.log"),
         ):
             yield
